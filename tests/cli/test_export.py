@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,3 +66,74 @@ def test_a_file_that_cannot_be_copied_is_exit_code_1(waybill: Run, root: Path, t
     assert done.returncode == 1
     assert list(json.loads(done.stdout)["failed"]) == [str(path.relative_to(root))]
     assert str(path) in done.stderr
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+
+
+@pytest.fixture(scope="module")
+def there(kept: Kept, script: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a destination that has all of the layout."""
+    folder = tmp_path_factory.mktemp("there")
+    command = [str(script), "export", str(folder), "--home", str(kept.home)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return folder.as_uri()
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["find", "find --json --limit 2", "find --count", "find --by state,sink --csv", "trace year.csv"],
+)
+def test_what_was_exported_gives_the_answers_of_the_home(
+    called: Run, kept: Kept, there: str, question: str
+) -> None:
+    here = called(*question.split(), "--home", kept.home)
+    done = called(*question.split(), "--root", there)
+    assert (done.returncode, done.stdout) == (0, here.stdout), done.stderr
+    assert done.stdout
+
+
+def test_the_catalog_of_what_was_exported_is_made_beforehand(called: Run, kept: Kept, there: str) -> None:
+    done = called("catalog", there, "--rebuild", "--json", "--home", kept.home)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["files"], report["unread"]) == (1, [])
+    again = called("catalog", "--root", there, "--home", kept.home)
+    assert again.stdout.startswith(f"{there} has 1 compacted file in its catalog, which takes ")
+    found = called("find", "--filename", "year.csv", "--root", there, "--home", kept.home)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert list((kept.home / "exported").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("find --open", "--open: only a home knows what is open; leave out --root"),
+        (
+            "trace year.csv --as-of now",
+            "--as-of: events are not exported, only records; ask the home or the root",
+        ),
+        ("trace nothing.csv", "no file has the did or the name 'nothing.csv'"),
+    ],
+)
+def test_what_an_exported_root_does_not_have_is_refused(
+    called: Run, there: str, question: str, says: str
+) -> None:
+    done = called(*question.split(), "--root", there)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_a_place_that_nothing_was_exported_to_is_named(called: Run, tmp_path: Path) -> None:
+    url = tmp_path.as_uri()
+    for command in (["find"], ["trace", "a"], ["catalog"]):
+        done = called(*command, "--root", url)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"waybill: nothing was exported to {url}; check the URL\n"
+    done = called("find", "--root", f"{url}/nothing")
+    assert (done.returncode, f"there is no folder {tmp_path}/nothing" in done.stderr) == (2, True)
+    done = called("find", "--root", "ftp://host/folder")
+    assert (done.returncode, "is not the URL of a supported object store" in done.stderr) == (2, True)

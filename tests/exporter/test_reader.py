@@ -81,6 +81,7 @@ class Keeping:
     def __init__(self) -> None:
         self.list_files = FOLDERS.list_files
         self.open_file = KeptFiles(2**24).open
+        self.unreadable = FOLDERS.unreadable
 
 
 def maybe(*values: object) -> st.SearchStrategy[object]:

@@ -13,6 +13,7 @@ import typer
 
 from waybill.cli.commanding import SETTINGS_PANEL
 from waybill.cli.completing import values_of
+from waybill.exporter.object_stores import is_any_url
 from waybill.transport import Settings, SettingsError
 from waybill.transport.config import SETTINGS
 
@@ -40,23 +41,37 @@ _FOLDERS: Final = ("home", "root")
 """The settings whose path must not be blocked by a file; the default root is the home."""
 
 
-def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each named setting, in this order, and the settings as first argument."""
+_OF_EXPORT: Final = " Or the URL of a destination of exports."
+
+
+def with_settings(
+    *names: str, or_exported: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each named setting, in this order, and the settings as first argument.
+
+    With `or_exported`, `--root` also takes the URL of a destination of exports, which the command gets as
+    second argument; it gets None if a root was given, or none.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def loaded(**given: Any) -> None:  # noqa: ANN401 - each is checked by its own option, or by `Settings.load`
             overrides = {name: given.pop(name) for name in names}
+            url = overrides["root"] if or_exported and is_any_url(overrides["root"] or "") else None
+            if url is not None:
+                overrides["root"] = None
             settings = Settings.load(overrides, origin=ORIGIN)
             for name in _FOLDERS:
                 if name in names:
                     _check_folder(settings, name)
-            command(settings, **given)
+            command(*((settings, url) if or_exported else (settings,)), **given)
 
-        first, *own = inspect.signature(command, eval_str=True).parameters.values()
-        options = [_option(name) for name in names]
+        parameters = list(inspect.signature(command, eval_str=True).parameters.values())
+        own = parameters[2 if or_exported else 1 :]
+        options = [_option(name, more=_OF_EXPORT if or_exported and name == "root" else "") for name in names]
         loaded.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]  # which typer reads
-        loaded.__annotations__.pop(first.name, None)
+        for hidden in parameters[: -len(own)]:
+            loaded.__annotations__.pop(hidden.name, None)
         return loaded
 
     return decorate
@@ -71,7 +86,7 @@ def _check_folder(settings: Settings, name: str) -> None:
         raise SettingsError(name, str(folder), settings.origins[name], what)
 
 
-def _option(name: str) -> inspect.Parameter:
+def _option(name: str, *, more: str) -> inspect.Parameter:
     setting = SETTINGS[name]
     flag = f"--{name.replace('_', '-')}"
     # A switch has both forms, so that "off" can override an "on" from a file or the environment.
@@ -79,7 +94,7 @@ def _option(name: str) -> inspect.Parameter:
     info = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if is_switch else flag,
         metavar=setting.metavar or None,
-        help=f"{setting.help} [default: {setting.default}]" if setting.default else setting.help,
+        help=f"{setting.help}{more}" + (f" [default: {setting.default}]" if setting.default else ""),
         show_default=False,
         autocompletion=values_of(name),
         rich_help_panel=SETTINGS_PANEL,

@@ -32,7 +32,7 @@ class Listing(Protocol):
         """The hour's raw files as they are now, in order of node and range."""
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        """The paths of the hour's compacted and late files; some may not exist.
+        """The hour's compacted and late files.
 
         `raws` are the raw files that were read: rows that they lack are in the returned files.
         """
@@ -67,5 +67,7 @@ class HourFiles:
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
-            return compacted_in(self._root, hour, self._system_name)
-        return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]
+            paths = compacted_in(self._root, hour, self._system_name)
+        else:
+            paths = [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]
+        return [path for path in paths if path.exists()]

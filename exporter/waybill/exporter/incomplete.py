@@ -36,15 +36,23 @@ class IncompleteError(WaybillError):
         return f"records may be missing: {named}" + (f" | and {more:,} more" if more > 0 else "")
 
 
+def _tell(path: Path, error: Exception, root: Path) -> str:
+    return parquet.unreadable(path, error, root=root)
+
+
 class Unread:
     """Collects the files whose records an answer lacks, as reading finds them.
 
     Args:
         known: sentences about files found before.
+        tell: the sentence about a file of a root, and the error that reading it gave.
     """
 
-    def __init__(self, known: Sequence[str] = ()) -> None:
+    def __init__(
+        self, known: Sequence[str] = (), tell: Callable[[Path, Exception, Path], str] = _tell
+    ) -> None:
         self._sentences = {sentence: sentence for sentence in known}
+        self._tell = tell
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -53,7 +61,7 @@ class Unread:
 
     def add(self, path: Path, error: Exception, root: Path) -> None:
         """Note and log that a file of a root could not be read."""
-        sentence = parquet.unreadable(path, error, root=root)
+        sentence = self._tell(path, error, root)
         if self._sentences.setdefault(str(path), sentence) is sentence:
             log.warning("%s", sentence)
 

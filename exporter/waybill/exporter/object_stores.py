@@ -35,6 +35,11 @@ def is_url(where: str) -> bool:
     return "://" in where and not where.startswith(_FILE)
 
 
+def is_any_url(where: str) -> bool:
+    """Whether a place is given by a URL: of an object store, or of a folder."""
+    return is_url(where) or where.startswith(_FILE)
+
+
 def local_or_url(place: str) -> Path | str:
     """Parse a user's place: the path of a file or folder, or the URL of an object store.
 

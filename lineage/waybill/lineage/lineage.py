@@ -1,4 +1,4 @@
-"""`Lineage`: the door to all answers about the files of a home or a root."""
+"""`Lineage`: the door to all answers about the files of a home, of a root, or of what was exported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query, find, reading
+from waybill.exporter.object_stores import is_any_url
 from waybill.exporter.query import Dimension, Stats, find_tables, stats, sums_of
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Lineage:
-    """The records of a home, of a root or of a collector, to read only.
+    """The records of a home, of a root, of a destination of exports or of a collector, to read only.
 
     Each question sees every record that was accepted before it, whether or not it is in a file yet, as
     `waybill find` does. A run that has ended and may still change is left out.
@@ -42,28 +43,32 @@ class Lineage:
         asker: Asker = PYTHON,
         *,
         collector: CollectorClient | None = None,
-        kept_bytes: int = 0,
+        catalog: Catalog | None = None,
     ) -> None:
         self._folder = folder
         self._collector = collector
-        self._catalog = Catalog(kept_bytes=kept_bytes)
+        self._catalog = catalog or Catalog()
         self._asker = asker
 
     @classmethod
     def open(cls, place: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
-        """Open a home, a root that is no home, or a collector.
+        """Open a home, a root that is no home, a destination of exports, or a collector.
 
         Over HTTP, each method also raises `CollectorReadError`, and a question about a set of dids is one of
         these errors. The key is that of the setting `marquez_api_key`, `OPENLINEAGE_API_KEY` in the
         environment; it needs the role read.
 
+        Of a destination, the files are asked that its manifests list. Each method also raises `NotFoundError`
+        if nothing was exported there, and `SourceError` if the store does not answer.
+
         Args:
-            place: its path, or the URL of a collector; None: the home of the settings, as the command
-                `waybill` would take it.
+            place: its path; the URL of a destination, ``s3://…``, ``gs://…``, ``az://…`` or ``file://…``; the
+                URL of a collector; None: the home of the settings, as the command `waybill` would take it.
             asker: who asks, where a program asks for somebody else; a collector goes by the key.
 
         Raises:
-            NotFoundError: there is no such folder.
+            NotFoundError: there is no such folder, or the kind of URL is unknown.
+            MissingExtraError: the package for a destination is not installed.
             SettingsError: a setting is invalid.
         """
         settings = Settings.load({}, origin="Lineage.open")
@@ -72,10 +77,15 @@ class Lineage:
 
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(settings.home, asker, collector=client)
+        if isinstance(place, str) and is_any_url(place):
+            from waybill.lineage.catalog import open_exported
+
+            exported = open_exported(place, settings.home)
+            return cls(exported.root, asker, catalog=exported)
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        return cls(place, asker, kept_bytes=settings.query_cache_bytes)
+        return cls(place, asker, catalog=Catalog(kept_bytes=settings.query_cache_bytes))
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -9,18 +10,24 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject
-from waybill.cli.home import agreed_settings, check_root_folder, checked_root
+from waybill.cli.home import agreed_settings, check_home, check_root_folder, checked_root
 from waybill.cli.options import with_settings
+from waybill.exporter.object_stores import is_any_url
 from waybill.transport import Settings
 
 
-@with_settings("home", "root")
+@with_settings("home", "root", or_exported=True)
 def catalog(
     settings: Settings,
+    exported: str | None,
     *,
     where: Annotated[
-        Path | None,
-        typer.Argument(metavar="ROOT", help="The root to catalog.", show_default="the root set"),
+        str | None,
+        typer.Argument(
+            metavar="ROOT",
+            help="The root to catalog, or the URL of a destination of exports.",
+            show_default="the root set",
+        ),
     ] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make it anew from all files.", show_default=False)
@@ -31,31 +38,39 @@ def catalog(
 
     The catalog tells which compacted files have a did, a parent, a file name or an annotation, so that a
     question opens few files instead of all. A runner keeps up the catalog of its own root; use this command
-    for a root without one. Files that it does not know yet are opened as before, so an
-    answer never lacks them. An interrupted command continues where it stopped. The catalog is derived from
-    the files, below provenance/catalog in the root; you can delete it at any time. Exit code 1 if a file
-    cannot be read.
+    for a root without one, and before the first question about years of exported files. Files that it does
+    not know yet are opened as before, so an answer never lacks them. An interrupted command continues where
+    it stopped. The catalog is derived from the files, below provenance/catalog in the root, or of exported
+    files in the home or in your cache; you can delete it at any time. Exit code 1 if a file cannot be read.
 
     Examples:
 
     \b
       waybill catalog /mnt/shared/lineage
       waybill catalog --rebuild
+      waybill catalog s3://bucket/lineage
     """
-    from waybill.lineage.catalog import forget_catalog, keep_catalog
+    from waybill.lineage.catalog import forget_catalog, keep_catalog, open_exported
 
-    agreed = agreed_settings(settings, needed=False if where else None)
-    root = where or checked_root(agreed)
-    check_root_folder(root)
+    url = where if where is not None and is_any_url(where) else exported
+    if url is not None:
+        check_home(settings, needed=False)
+        destination = open_exported(url, settings.home)
+        root, name, unit, keep = destination.root, destination.name, "files", destination.keep
+    else:
+        agreed = agreed_settings(settings, needed=False if where else None)
+        root = Path(where) if where else checked_root(agreed)
+        name, unit, keep = str(root), "hours", functools.partial(keep_catalog, root)
+        check_root_folder(root)
     if rebuild:
         forget_catalog(root)
-    with console.progress("reading hours") as update:
-        report = keep_catalog(root, on_progress=lambda done, total: update(completed=done, total=total))
+    with console.progress(f"reading {unit}") as update:
+        report = keep(on_progress=lambda done, total: update(completed=done, total=total))
     if as_json:
         console.json(report)
     else:
         files = console.counted(report.files, "compacted file")
-        console.line(f"{root} has {files} in its catalog, which takes {report.size_bytes / 1e6:,.1f} MB")
+        console.line(f"{name} has {files} in its catalog, which takes {report.size_bytes / 1e6:,.1f} MB")
     for hour in report.unread:
         console.error(f"a file of hour {hour} cannot be read; run `waybill verify`")
     if report.unread:

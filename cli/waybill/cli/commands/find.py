@@ -16,7 +16,7 @@ import typer
 from waybill.cli import completing, console, counts, open_files, records
 from waybill.cli.arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
 from waybill.cli.arrow import arrow_alone
-from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
+from waybill.cli.home import as_agreed, check_home, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
 from waybill.exporter import reading
 from waybill.facets import AnnotationRule, FinalState, record_key
@@ -62,10 +62,11 @@ class _Form(NamedTuple):
     as_csv: bool
 
 
-@with_settings("home", "root", "marquez_page_url")
+@with_settings("home", "root", "marquez_page_url", or_exported=True)
 @arrow_alone()
 def find(
     settings: Settings,
+    exported: str | None,
     *,
     did: Annotated[str | None, typer.Option(metavar="UUID", help="The file with this identity.")] = None,
     parent: Annotated[str | None, typer.Option(metavar="UUID", help="Files split from this one.")] = None,
@@ -178,6 +179,7 @@ def find(
       waybill find --since 24h --by source,state
       waybill find --missing-sink warehouse --data-source sftp-in --since 24h --count
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
+      waybill find --root s3://bucket/lineage --filename orders.csv
     """
     from waybill.exporter import Query
     from waybill.exporter.query import CursorError, PatternError
@@ -220,10 +222,12 @@ def find(
     kinds = _dimensions(by)
     shown = None if everything else limit or _SHOWN
     if is_open:
+        if exported is not None:
+            raise typer.BadParameter("only a home knows what is open; leave out --root", param_hint="--open")
         _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
         _find_open(settings, query, shown, form, is_counted=count)
         return
-    with _asking(settings, query) as asking:
+    with _asking(settings, query) if exported is None else _asking_exported(settings, exported) as asking:
         if parquet_file is not None:
             tell = _save(asking, msgspec.structs.replace(query, limit=limit), parquet_file, replace=force)
         elif count or kinds:
@@ -313,6 +317,20 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
             console.note(poison)
         if catalog.problem is not None:
             console.note(catalog.problem)
+
+
+@contextlib.contextmanager
+def _asking_exported(settings: Settings, exported: str) -> Iterator[_Asking]:
+    """What answers a query from the files that were exported."""
+    from waybill.exporter.query import scan
+    from waybill.lineage.catalog import open_exported
+
+    check_home(settings, needed=False)
+    catalog = open_exported(exported, settings.home)
+    ask = partial(scan, catalog.root, access=catalog)
+    yield _Asking(ask, f"at {catalog.name}", frozenset(), None)
+    if catalog.problem is not None:
+        console.note(catalog.problem)
 
 
 def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Iterator[pa.Table]:

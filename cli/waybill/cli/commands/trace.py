@@ -13,7 +13,7 @@ import typer
 from waybill.cli import console, records
 from waybill.cli.arguments import FORMS, JsonObject, is_did, moment
 from waybill.cli.arrow import arrow_alone
-from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
+from waybill.cli.home import as_agreed, check_home, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
 from waybill.exporter.reading import os_user
 from waybill.facets.annotations import REASONS
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from waybill.lineage.drawing import Line
 
 
-@with_settings("home", "root")
+@with_settings("home", "root", or_exported=True)
 @arrow_alone()
 def trace(
     settings: Settings,
+    exported: str | None,
     *,
     file: Annotated[
         str,
@@ -83,17 +84,17 @@ def trace(
       waybill trace orders.csv --unfold --svg journey.svg
       waybill trace orders.csv --as-of 2026-01-31T12:00:00Z
     """
-    from waybill.lineage import Lineage, drawing
+    from waybill.lineage import drawing
 
     forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
     _refuse_several(forms | {"--json": as_json})
     zone = records.zone_of(tz)
     as_of_ms = None if as_of is None else moment(as_of, zone, "--as-of")
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
-        root = checked_root(agreed)
-        is_of_home = journal is not None and files_into(journal, root)
-    lineage = Lineage.open(agreed.home if is_of_home else root, asker=os_user())
+    if exported is not None and as_of is not None:
+        raise typer.BadParameter(
+            "events are not exported, only records; ask the home or the root", param_hint="--as-of"
+        )
+    lineage = _opened(settings, exported)
     follow = functools.partial(
         lineage.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
     )
@@ -115,6 +116,20 @@ def trace(
         return
     for line in lines:
         _show(line, journey, zone, with_annotations=annotations)
+
+
+def _opened(settings: Settings, exported: str | None) -> Lineage:
+    """The home, the root or the destination of exports that is asked."""
+    from waybill.lineage import Lineage
+
+    if exported is not None:
+        check_home(settings, needed=False)
+        return Lineage.open(exported, asker=os_user())
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+        root = checked_root(agreed)
+        is_of_home = journal is not None and files_into(journal, root)
+    return Lineage.open(agreed.home if is_of_home else root, asker=os_user())
 
 
 def _journey_of(lineage: Lineage, file: str, follow: Callable[[str], Journey]) -> Journey:

@@ -13,9 +13,14 @@ if TYPE_CHECKING:
         open_blob_store as open_blob_store,
         open_destination as open_destination,
     )
+    from waybill.exporter.exporting.exported import ExportedFiles as ExportedFiles
     from waybill.exporter.exporting.exporting import Exported as Exported, export as export
     from waybill.exporter.exporting.fetching import fetch_root as fetch_root
-    from waybill.exporter.exporting.manifest import MANIFEST as MANIFEST, decode_manifest as decode_manifest
+    from waybill.exporter.exporting.manifest import (
+        MANIFEST as MANIFEST,
+        ListedFile as ListedFile,
+        decode_manifest as decode_manifest,
+    )
     from waybill.exporter.exporting.state import (
         ExportedFile as ExportedFile,
         ExportState as ExportState,
@@ -32,9 +37,10 @@ _PACKAGES = {
         "open_blob_store",
         "open_destination",
     },
+    "waybill.exporter.exporting.exported": {"ExportedFiles"},
     "waybill.exporter.exporting.exporting": {"Exported", "export"},
     "waybill.exporter.exporting.fetching": {"fetch_root"},
-    "waybill.exporter.exporting.manifest": {"MANIFEST", "decode_manifest"},
+    "waybill.exporter.exporting.manifest": {"MANIFEST", "ListedFile", "decode_manifest"},
     "waybill.exporter.exporting.state": {"ExportedFile", "ExportState", "destinations", "is_exported"},
 }
 """The module of each name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from waybill.exporter.hour_files import HourFiles
-from waybill.exporter.parquet import Selectable, open_selectable
+from waybill.exporter.parquet import Selectable, open_selectable, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +32,9 @@ class Access(Protocol):
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
 
+    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
+        """The sentence about a file of a root that raised one of `waybill.exporter.parquet.DAMAGED`."""
+
 
 class _Folders:
     """Lists every file of the system that is asked for, folder by folder."""
@@ -41,6 +44,9 @@ class _Folders:
 
     def open_file(self, path: Path) -> Selectable:
         return open_selectable(path)
+
+    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
+        return unreadable(path, error, root=root)
 
 
 FOLDERS: Final[Access] = _Folders()

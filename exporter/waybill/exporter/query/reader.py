@@ -148,7 +148,7 @@ class _Reader:
         self._query = query
         self._files = files
         self._access = access
-        self._unread = Unread(unread)
+        self._unread = Unread(unread, tell=access.unreadable)
         self._decoded = 0
         self.rules = Rules()
 
@@ -201,7 +201,7 @@ class _Reader:
         key, query = self._query.key(), self._query
         if (key is None and query.limit is None) or self._files.raw(hour):
             return None
-        paths = [path for path in self._files.compacted(hour, ()) if path.exists()]
+        paths = self._files.compacted(hour, ())
         if len({path.parent.parent.name for path in paths}) < len(paths):
             return None
         found: list[pa.Table] = []
@@ -274,7 +274,7 @@ class _Reader:
         by_key, texts = query.by_key(), query.texts_of_key()
         raws, listed = self._read_raw(hour, by_key, texts, room)
         waiting = [] if unfiled is None else [unfiled.filter(by_key & room.condition())]
-        paths = [path for path in self._files.compacted(hour, listed) if path.exists()]
+        paths = self._files.compacted(hour, listed)
         systems = [path.parent.parent.name for path in paths]
         # Repeats are merged before the conditions on what a merge can change apply.
         is_merged = bool(raws or waiting) or len(set(systems)) < len(systems)

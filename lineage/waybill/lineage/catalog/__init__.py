@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from waybill.lineage.catalog.exported import (
+        ExportedCatalog as ExportedCatalog,
+        open_exported as open_exported,
+    )
     from waybill.lineage.catalog.listing import Catalog as Catalog
     from waybill.lineage.catalog.making import (
         CatalogReport as CatalogReport,
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from waybill.lineage.catalog.projection import CATALOG as CATALOG, open_catalog as open_catalog
 
 _PACKAGES = {
+    "waybill.lineage.catalog.exported": {"ExportedCatalog", "open_exported"},
     "waybill.lineage.catalog.listing": {"Catalog"},
     "waybill.lineage.catalog.making": {"CatalogReport", "forget_catalog", "keep_catalog", "keep_step"},
     "waybill.lineage.catalog.projection": {"CATALOG", "open_catalog"},

@@ -23,7 +23,7 @@ from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_h
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
-from waybill.exporter.parquet import KeptFiles
+from waybill.exporter.parquet import KeptFiles, unreadable
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS
 from waybill.lineage.catalog.contents import (
@@ -100,6 +100,10 @@ class Catalog:
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
         return self._files.open(path)
+
+    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
+        """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""
+        return unreadable(path, error, root=root)
 
     def _current(self, root: Path) -> _Opened | None:
         """The catalog as it is now; None if there is none."""
@@ -249,8 +253,8 @@ class _CatalogFiles:
         return raw_files(self._root, hour) if hour in self._unknown else {}
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        if hour not in self._unknown:
-            return self._known.get(hour, [])
-        if self._all is not None:
+        if self._all is not None and hour in self._unknown:
             return self._all.compacted(hour, raws)
-        return compacted_in(self._root, hour, self._system_name)
+        is_known = hour not in self._unknown
+        paths = self._known.get(hour, []) if is_known else compacted_in(self._root, hour, self._system_name)
+        return [path for path in paths if path.exists()]

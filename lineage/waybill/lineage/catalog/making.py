@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp, compacted_files, compacted_folders, names
-from waybill.exporter.ledger import follow_ledger
+from waybill.exporter.ledger import Position, follow_ledger
 from waybill.exporter.names import CATALOG, Hour, relative
 from waybill.lineage.catalog.contents import (
     CONTENTS,
@@ -49,12 +49,12 @@ OnProgress = Callable[[int, int], None]
 STEP_KEYS: Final = 2**21
 """A step reads files with about so many keys: 16 MB."""
 
-_STEP_FILES: Final = 500
+STEP_FILES: Final = 500
 _MERGED_AT_ONCE: Final = 8
 _MERGED_KEYS_MAX: Final = 2**23
 """A segment has at most so many keys after a merge: 64 MB."""
 _SLICES: Final = 8
-_LOCK: Final = ".lock"
+LOCK: Final = ".lock"
 
 
 class CatalogReport(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def keep_catalog(
         if on_progress is not None:
             on_progress(total - left, total)
         if not left:
-            return _report(root, contents)
+            return report_of(root, contents)
     return CatalogReport()
 
 
@@ -107,8 +107,8 @@ def keep_step(
         return None
     files = files or Files()
     files.make_folder(root / CATALOG)
-    with locked(root / CATALOG / _LOCK):
-        return _Step(root, files, step_keys).run(again=again)
+    with locked(root / CATALOG / LOCK):
+        return Step(root, files, step_keys).run(again=again)
 
 
 def forget_catalog(root: Path, *, files: Files | None = None) -> None:
@@ -116,12 +116,13 @@ def forget_catalog(root: Path, *, files: Files | None = None) -> None:
     files = files or Files()
     if not (root / CATALOG).is_dir():
         return
-    with locked(root / CATALOG / _LOCK):
+    with locked(root / CATALOG / LOCK):
         files.remove(root / CONTENTS)
         _sweep(root, files, ())
 
 
-def _report(root: Path, contents: Contents) -> CatalogReport:
+def report_of(root: Path, contents: Contents) -> CatalogReport:
+    """What a catalog with some contents has."""
     size_bytes = 0
     for name in names(root / CATALOG):
         with contextlib.suppress(FileNotFoundError):
@@ -137,7 +138,7 @@ class _ChangedError(Exception):
     """A file was replaced while it was read."""
 
 
-class _Step:
+class Step:
     """One step, under the catalog's lock."""
 
     def __init__(self, root: Path, files: Files, step_keys: int) -> None:
@@ -162,6 +163,10 @@ class _Step:
         contents = msgspec.structs.replace(contents, position=followed.position)
         if contents.waiting:
             contents = self._read(contents)
+        return self._published(contents, before)
+
+    def _published(self, contents: Contents, before: Contents | None) -> Contents:
+        """Merge segments, and replace the contents before."""
         contents = self._merged(contents)
         if contents != before:
             publish(self._files, self._root / CONTENTS, sealed(contents))
@@ -184,10 +189,13 @@ class _Step:
         begins = follow_ledger(self._root, None)
         if begins is None:
             return None
+        empty = self._empty(begins.position)
+        return _waiting_for(empty, {*compacted_folders(self._root), *begins.hours})
+
+    def _empty(self, position: Position) -> Contents:
         # A serial is never used again, so that no reader takes a new segment for an old one.
         there = [int(name[:10]) for name in names(self._root / CATALOG) if name[:10].isdecimal()]
-        empty = Contents(position=begins.position, serial=max(there, default=0) + 1)
-        return _waiting_for(empty, {*compacted_folders(self._root), *begins.hours})
+        return Contents(position=position, serial=max(there, default=0) + 1)
 
     def _without_damaged(self, contents: Contents) -> Contents:
         """The contents without segments that lack a file: a reader has set it aside."""
@@ -217,7 +225,7 @@ class _Step:
         read: list[CataloguedFile] = []
         keys: list[pa.UInt64Array] = []
         there: dict[Hour, list[Path]] = {}
-        while waiting and sum(map(len, keys)) < self._step_keys and len(read) < _STEP_FILES:
+        while waiting and sum(map(len, keys)) < self._step_keys and len(read) < STEP_FILES:
             hour = waiting[0]
             if hour not in there:
                 there = compacted_files(self._root, [one for one in waiting if one.day == hour.day])
@@ -322,20 +330,31 @@ def _waiting_for(contents: Contents, hours: Iterable[Hour]) -> Contents:
 def _read_file(
     path: Path, place: str, number: int, stamp: FileStamp
 ) -> tuple[CataloguedFile, pa.UInt64Array]:
-    """Read a compacted or late file, a row group at a time: what the catalog keeps of it, and its keys.
+    """What the catalog keeps of a compacted or late file, and its keys.
 
     Raises:
         _ChangedError: it was replaced meanwhile.
         DAMAGED: it cannot be read.
     """
-    file = parquet.open_selectable(path)
+    read = catalogued(parquet.open_selectable(path), place, number, stamp)
+    if FileStamp.of(path.stat()) != stamp:
+        raise _ChangedError
+    return read
+
+
+def catalogued(
+    file: parquet.Selectable, place: str, number: int, stamp: FileStamp
+) -> tuple[CataloguedFile, pa.UInt64Array]:
+    """Read an open file, a row group at a time: what the catalog keeps of it, and its keys.
+
+    Raises:
+        DAMAGED: it cannot be read.
+    """
     spans = parquet.spans(file.metadata)
     keys = [
         keys_of(part.to_table(columns=list(COLUMNS), use_threads=False), number)
         for part in file.fragment.split_by_row_group()
     ]
-    if FileStamp.of(path.stat()) != stamp:
-        raise _ChangedError
     first_ms, last_ms = min(one.first_ms for one in spans), max(one.last_ms for one in spans)
     return CataloguedFile(number, place, file.metadata.num_rows, first_ms, last_ms, stamp), in_order(keys)
 
@@ -366,5 +385,5 @@ def _sweep(root: Path, files: Files, segments: Iterable[Segment]) -> None:
     """Remove what the contents do not name; the caller holds the lock."""
     named = {name for one in segments for name in (one.files_name, one.keys_name)}
     for name in names(root / CATALOG):
-        if name not in {*named, _LOCK, CONTENTS.name}:
+        if name not in {*named, LOCK, CONTENTS.name}:
             files.remove(root / CATALOG / name)

@@ -1,0 +1,372 @@
+"""Asking what was exported: the files that the manifests of a destination list, by a catalog on this machine.
+
+    manifests                                  what the manifests list, each as it was when it was read
+    provenance/catalog/…                       the catalog: see `contents`
+
+The catalog is not exported with the files. Several roots, rebuilds and compactions write to a destination at
+once and merge each other's files, and some of them have done so before there were catalogs; to keep common
+keys there, each would have to replace what the others wrote, and a reader would have to fetch all keys for a
+single look-up. Made by those who ask, it needs no right to write there, and it cannot differ from the files:
+a file is known by its path and the SHA-256 that the manifest gives. So each file is read once here.
+
+A question lists the manifests, which takes one request for a thousand of them, and fetches those that have
+changed. If the files that it does not know are small, it reads them into the catalog first. Otherwise it
+opens them, as if there were no catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shlex
+import tempfile
+import time
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter import SourceError, parquet
+from waybill.exporter.directory import FileStamp
+from waybill.exporter.exporting import ExportedFiles, ListedFile
+from waybill.exporter.ledger import Position
+from waybill.exporter.names import CATALOG, COMPACTED, Hour, hour_in, relative, safe_name
+from waybill.exporter.parallel import in_parallel
+from waybill.lineage.catalog.contents import CataloguedFile, Contents, read_contents
+from waybill.lineage.catalog.keys import in_order, wanted_hashes
+from waybill.lineage.catalog.listing import Catalog
+from waybill.lineage.catalog.making import (
+    LOCK,
+    STEP_FILES,
+    STEP_KEYS,
+    CatalogReport,
+    Step,
+    catalogued,
+    report_of,
+)
+from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside, unsealed
+from waybill.transport.errors import NotFoundError
+from waybill.transport.files import Files, publish
+from waybill.transport.locks import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from waybill.exporter import Query
+    from waybill.exporter.hour_files import Listing
+    from waybill.exporter.names import RawName
+    from waybill.exporter.parquet import Selectable
+    from waybill.lineage.catalog.making import OnProgress
+
+_EXPORTED: Final = "exported"
+"""The folder, in a home or in a user's cache, with a folder for each destination that was asked."""
+
+_NO_LEDGER: Final = Position("", 0, "")
+_MANIFESTS: Final = "manifests"
+_MANIFESTS_AT_ONCE: Final = 16
+_FILES_AT_ONCE: Final = 4
+_READ_FIRST_BYTES: Final = 2**25
+"""A question reads so much into the catalog before it answers: about a second's work."""
+_FRESH_S: Final = 10.0
+"""The questions of one journey list the manifests once."""
+_OPEN_MAX: Final = 64
+"""The files of an hour are looked into more than once; each takes 64 kB, and a small one all its bytes."""
+
+
+def open_exported(where: str, home: Path) -> ExportedCatalog:
+    """What was exported, with its catalog in a home; where there is no home, in the user's cache.
+
+    Raises what `ExportedCatalog` does.
+    """
+    if home.is_dir():
+        return ExportedCatalog(where, home / _EXPORTED)
+    import platformdirs
+
+    return ExportedCatalog(where, Path(platformdirs.user_cache_dir("waybill", appauthor=False)) / _EXPORTED)
+
+
+class _Manifest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    version: str
+    files: dict[str, ListedFile]
+
+
+class ExportedCatalog(Catalog):
+    """Finds and opens the files at a destination of exports: a `waybill.exporter.query.Access`.
+
+    Args:
+        where: the URL or the path that was given to the export.
+        cache: the folder with a folder for each destination; it is made.
+        read_first_bytes: a question reads files of so many bytes into the catalog before it answers.
+        files: how the cache is written.
+
+    Raises:
+        what `ExportedFiles` raises.
+
+    Attributes:
+        root: the folder of this destination on this machine, which a question gets as its root. If it cannot
+            be made, it is a temporary one.
+        name: the URL of the destination, without credentials.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        cache: Path,
+        *,
+        read_first_bytes: int = _READ_FIRST_BYTES,
+        files: Files | None = None,
+    ) -> None:
+        super().__init__()
+        self._read_first_bytes = read_first_bytes
+        self._exported = ExportedFiles(where)
+        self.name = self._exported.name
+        self.root = cache / hashlib.sha256(self.name.encode()).hexdigest()[:16]
+        self._files_of_cache = files or Files()
+        self._listed: dict[str, ListedFile] = {}
+        self._listed_s = -_FRESH_S
+        self._opened_files: dict[Path, Selectable] = {}
+        try:
+            self._files_of_cache.make_folder(self.root)
+        except OSError:
+            self._temporary = tempfile.TemporaryDirectory(prefix="waybill-exported-")
+            self.root = Path(self._temporary.name)
+
+    def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:  # noqa: ARG002
+        """List the files that may hold part of an answer, by the manifests and the catalog.
+
+        Raises:
+            NotFoundError: nothing was exported to this place.
+            SourceUnreachableError: the store does not answer.
+            SourceError: a manifest is not one.
+        """
+        self.problem = None
+        self._opened_files.clear()  # A file may have been replaced since.
+        self._refresh()
+        system = None if query.system_name is None else safe_name(query.system_name)
+        asked = {
+            path: one
+            for path, one in self._listed.items()
+            if path.split("/")[2] == system or system is None
+            if query.touches(_hour_of(path))
+        }
+        if not wanted_hashes(query):
+            return _ExportedListing(self.root, asked)
+        known, found = self._look_up(query)
+        unknown = _unknown(asked, known)
+        if 0 < sum(asked[path].size_bytes for path in unknown) <= self._read_first_bytes:
+            with contextlib.suppress(OSError):  # `_tell_of_unknown` tells how they are read for good
+                self._keep(unknown)
+            known, found = self._look_up(query)
+            unknown = _unknown(asked, known)
+        if unknown:
+            self._tell_of_unknown(len(unknown), len(asked))
+        return _ExportedListing(self.root, asked.keys() & {*unknown, *found})
+
+    def open_file(self, path: Path) -> Selectable:
+        """Open a file that was listed; raises what `waybill.exporter.exporting.ExportedFiles.open` does."""
+        opened = self._opened_files.get(path)
+        if opened is None:
+            place = relative(self.root, path)
+            if len(self._opened_files) >= _OPEN_MAX:
+                self._opened_files.clear()
+            opened = self._opened_files[path] = self._exported.open(place, self._listed[place])
+        return opened
+
+    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
+        """The sentence about a file that could not be read, by its URL."""
+        return parquet.unreadable(f"{self.name}/{relative(root, path)}", error, root=None)
+
+    def keep(self, on_progress: OnProgress | None = None) -> CatalogReport:
+        """Read every file that the catalog does not know; `on_progress` gets the files read, and their total.
+
+        Raises:
+            OSError: the catalog cannot be written.
+            NotFoundError, SourceError: see `list_files`.
+        """
+        self._refresh()
+        return self._keep(self._listed, on_progress)
+
+    def _refresh(self) -> None:
+        """Read the manifests that have changed."""
+        if time.monotonic() < self._listed_s + _FRESH_S:
+            return
+        before = self._read_before()
+        versions = self._exported.manifests()
+        if not versions:
+            raise NotFoundError(f"nothing was exported to {self.name}; check the URL")
+        now = {path: one for path, one in before.items() if versions.get(path) == one.version}
+        changed = sorted(versions.keys() - now.keys())
+        read = in_parallel(self._exported.read_manifest, changed, workers=_MANIFESTS_AT_ONCE)
+        now |= {path: _Manifest(versions[path], files) for path, files in zip(changed, read, strict=True)}
+        for path in changed:
+            self._check_paths(path, now[path].files)
+        if now.keys() != before.keys() or changed:
+            with contextlib.suppress(OSError):  # then they are read again for the next question
+                publish(self._files_of_cache, self.root / _MANIFESTS, sealed(now))
+        self._listed = {path: one for manifest in now.values() for path, one in manifest.files.items()}
+        self._listed_s = time.monotonic()
+
+    def _read_before(self) -> dict[str, _Manifest]:
+        try:
+            return unsealed(self.root / _MANIFESTS, dict[str, _Manifest])
+        except FileNotFoundError:
+            return {}
+        except DamagedError as error:
+            set_aside(error)
+            return {}
+
+    def _check_paths(self, manifest: str, files: Iterable[str]) -> None:
+        for path in files:
+            if not PurePosixPath(path).is_relative_to(COMPACTED) or hour_in(path) is None:
+                what = f"lists {path}, which is no file of the layout; move it away and export again"
+                raise SourceError(f"{self.name}/{manifest} {what}")
+
+    def _look_up(self, query: Query) -> tuple[dict[str, FileStamp], set[str]]:
+        """What the catalog knows: the version of each file, and the files that may hold part of an answer."""
+        try:
+            opened = self._current(self.root)
+            if opened is None:
+                return {}, set()
+            known = {
+                file.path: file.stamp
+                for part in opened.parts
+                for file in part.files.values()
+                if file.number not in opened.gone
+            }
+            found, unknown = opened.candidates(query)
+            window = query.window
+            may = {
+                file.path
+                for file in found
+                if file.first_ms < window.until_ms and file.last_ms >= window.since_ms
+            }
+        except FileNotFoundError:
+            return {}, set()  # Somebody has set a file aside, or replaces it in this moment.
+        except DamagedError as error:
+            set_aside(error)
+            return {}, set()
+        # Of a segment whose keys are damaged, nothing is known.
+        return {path: stamp for path, stamp in known.items() if _hour_of(path) not in unknown}, may
+
+    def _tell_of_unknown(self, unknown: int, asked: int) -> None:
+        command = shlex.join(["waybill", "catalog", self.name])
+        self.problem = (
+            f"{unknown:,} of the {asked:,} files at {self.name} are not in the catalog yet; run `{command}`, "
+            "and answers take less time"
+        )
+
+    def _keep(self, wanted: Collection[str], on_progress: OnProgress | None = None) -> CatalogReport:
+        """Read files into the catalog, the newest first."""
+        left = sorted(wanted, key=_hour_of, reverse=True)
+        unread: set[Hour] = set()
+        folder = self.root / CATALOG
+        self._files_of_cache.make_folder(folder)
+        while True:
+            with locked(folder / LOCK):
+                step = _ExportStep(self.root, self._files_of_cache, self._exported, self._listed)
+                contents, left = step.take(left, unread)
+            if on_progress is not None:
+                on_progress(len(wanted) - len(left), len(wanted))
+            if not left:
+                report = report_of(self.root, contents)
+                return msgspec.structs.replace(
+                    report, unread=tuple(f"{hour.day}/{hour.hour}" for hour in sorted(unread))
+                )
+
+
+class _ExportStep(Step):
+    """One step of reading exported files, under the catalog's lock."""
+
+    def __init__(
+        self, root: Path, files: Files, exported: ExportedFiles, listed: Mapping[str, ListedFile]
+    ) -> None:
+        super().__init__(root, files, STEP_KEYS)
+        self._exported = exported
+        self._listed = listed
+
+    def take(self, wanted: Sequence[str], unread: set[Hour]) -> tuple[Contents, list[str]]:
+        """Read those files that the catalog does not know, until there are keys enough for a step.
+
+        Also returns those that are left. The hours of files that cannot be read are added to `unread`.
+        """
+        before = self._contents()
+        # Which hours wait is told by the manifests.
+        contents = msgspec.structs.replace(
+            self._without_damaged(before or self._empty(_NO_LEDGER)), waiting=()
+        )
+        there = [file for one in contents.segments for file in self._files_of(one)]
+        stale = {file.number for file in there if not self._is_listed(file)}
+        contents = msgspec.structs.replace(contents, gone=tuple(sorted({*contents.gone, *stale})))
+        known = {file.path for file in there if file.number not in contents.gone}
+        left = [path for path in wanted if path not in known]
+        read: list[CataloguedFile] = []
+        keys: list[pa.UInt64Array] = []
+        number = contents.number
+        while left and sum(map(len, keys)) < self._step_keys and len(read) < STEP_FILES:
+            some, left = left[:_FILES_AT_ONCE], left[_FILES_AT_ONCE:]
+            numbered = list(enumerate(some, number))
+            number += len(some)
+            for path, found in zip(
+                some, in_parallel(self._read_one, numbered, workers=_FILES_AT_ONCE), strict=True
+            ):
+                if found is None:
+                    unread.add(_hour_of(path))  # Questions open it, and say what is wrong with it.
+                    continue
+                read.append(found[0])
+                keys.append(found[1])
+        contents = msgspec.structs.replace(contents, number=number)
+        if read:
+            contents = self._with_segment(contents, read, in_order(keys))
+        return self._published(contents, before), left
+
+    def _contents(self) -> Contents | None:
+        with contextlib.suppress(DamagedError):
+            return read_contents(self._root)
+        return None
+
+    def _is_listed(self, file: CataloguedFile) -> bool:
+        one = self._listed.get(file.path)
+        return one is not None and _stamp_of(one) == file.stamp
+
+    def _read_one(self, numbered: tuple[int, str]) -> tuple[CataloguedFile, pa.UInt64Array] | None:
+        number, path = numbered
+        listed = self._listed[path]
+        try:
+            return catalogued(self._exported.open(path, listed), path, number, _stamp_of(listed))
+        except parquet.DAMAGED:
+            return None
+
+
+class _ExportedListing:
+    """Files that a question has to read, as if they were below the root."""
+
+    def __init__(self, root: Path, paths: Iterable[str]) -> None:
+        self._paths: dict[Hour, list[Path]] = {}
+        for path in sorted(paths):
+            self._paths.setdefault(_hour_of(path), []).append(root / path)
+
+    @property
+    def hours(self) -> Collection[Hour]:
+        return self._paths.keys()
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:  # noqa: ARG002 - raw files are not exported
+        return {}
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:  # noqa: ARG002 - see `raw`
+        return self._paths.get(hour, [])
+
+
+def _unknown(asked: Mapping[str, ListedFile], known: Mapping[str, FileStamp]) -> list[str]:
+    return [path for path, one in asked.items() if known.get(path) != _stamp_of(one)]
+
+
+def _stamp_of(one: ListedFile) -> FileStamp:
+    """A version of a file at a destination, which has no inode: by 60 bits of its hash instead."""
+    return FileStamp(int(one.sha256[:15], 16), 0, one.size_bytes)
+
+
+def _hour_of(path: str) -> Hour:
+    *_, day, name = path.split("/")
+    return Hour(day, name[:2])

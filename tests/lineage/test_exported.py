@@ -1,0 +1,312 @@
+"""Asking what was exported, at a folder by its URL and at a server that speaks S3's protocol."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record, records_strategy
+from stores import Store, new_bucket, s3_server
+
+from waybill.exporter import IncompleteError, Query, SourceUnreachableError, export, find, open_destination
+from waybill.exporter.query import cursor_of, stats
+from waybill.facets import FinalState
+from waybill.lineage import Lineage
+from waybill.lineage.catalog import ExportedCatalog, open_exported
+from waybill.transport import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from waybill.facets import ProvenanceRecord
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol."""
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty destination, by its URL."""
+    if request.param == "s3":
+        return new_bucket(request.getfixturevalue("s3"), monkeypatch)
+    folder = tmp_path / "the re"
+    return Store(folder.as_uri().replace("%20", " "), pyarrow.fs.LocalFileSystem(), str(folder))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+
+
+@pytest.fixture
+def layout(root: Path) -> Layout:
+    """An empty root."""
+    return Layout(root)
+
+
+@pytest.fixture
+def opened(store: Store, tmp_path: Path) -> Callable[..., ExportedCatalog]:
+    """Open the destination anew, as another process would."""
+    return functools.partial(ExportedCatalog, store.url, tmp_path / "cache")
+
+
+def exported(layout: Layout, url: str, *records: ProvenanceRecord, delete_after: bool = False) -> None:
+    """Write records and export them."""
+    layout.write(*records)
+    layout.compactor().compact()
+    assert export(layout.root, open_destination(url), delete_after=delete_after).failed == {}
+
+
+def of_hours(count: int) -> list[ProvenanceRecord]:
+    return [record(f"did-{at}", at_ms=at * HOUR_MS) for at in range(count)]
+
+
+def asked(catalog: ExportedCatalog, query: Query | None = None) -> list[str]:
+    return [one.did for one in find(catalog.root, query, access=catalog)]
+
+
+def maybe(*values: object) -> st.SearchStrategy[object]:
+    return st.none() | st.sampled_from(values)
+
+
+QUERIES = st.builds(
+    Query,
+    did=maybe("d1", "d2", "d3"),
+    dids=maybe(frozenset({"d1", "d3"}), frozenset()),
+    parent_did=maybe("p1", "p3"),
+    system_name=maybe("edge", "core/7", "nobody"),
+    filename=maybe("a", "a*", "", "ab"),
+    final_state=maybe(FinalState.ERROR),
+    missing_sink=maybe("a"),
+    annotations=st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["a", "", "b"]), max_size=1),
+    since_ms=maybe(START_MS + 1, START_MS + HOUR_MS),
+    until_ms=maybe(START_MS + 1, START_MS + HOUR_MS),
+    oldest_first=st.booleans(),
+    limit=maybe(1, 3),
+)
+BATCHES = st.lists(st.tuples(st.lists(records_strategy(), max_size=6), st.booleans()), min_size=1, max_size=3)
+
+
+@hypothesis_settings(max_examples=8)
+@given(BATCHES, st.lists(QUERIES, min_size=2, max_size=4), st.sampled_from([0, 2**25]))
+def test_an_exported_root_gives_the_answers_of_a_root_that_kept_everything(
+    batches: list[tuple[list[ProvenanceRecord], bool]], queries: list[Query], read_first_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        kept, leaving, there = (
+            Layout(Path(folder, "kept")),
+            Layout(Path(folder, "root")),
+            Path(folder, "there"),
+        )
+        for records, delete_after in batches:
+            exported(leaving, str(there), record("first"), *records, delete_after=delete_after)
+            kept.write(record("first"), *records)
+            kept.compactor().compact()
+            catalog = ExportedCatalog(
+                there.as_uri(), Path(folder, "cache"), read_first_bytes=read_first_bytes
+            )
+            for query in queries:
+                found = find(catalog.root, query, access=catalog)
+                assert found == find(kept.root, query)
+                assert stats(catalog.root, query, access=catalog) == stats(kept.root, query)
+            if len(records) % 2:
+                catalog.keep()
+        assert paged(catalog) == find(kept.root)
+
+
+def paged(catalog: ExportedCatalog) -> list[ProvenanceRecord]:
+    """All records, one page of two after the other."""
+    found: list[ProvenanceRecord] = []
+    after: str | None = None
+    while page := find(catalog.root, Query(limit=2, after=after), access=catalog):
+        found += page
+        after = cursor_of(page[-1])
+    return found
+
+
+def test_a_question_opens_only_the_files_that_may_hold_the_answer_and_each_is_read_once(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(6))
+    assert opened().keep().files == 6
+    for path in [path for path in store.files() if path.endswith(".parquet") and "/03." not in path]:
+        store.remove(path)
+    catalog = opened()
+    assert catalog.keep().unread == ()
+    for query in (Query(did="did-3"), Query(dids=frozenset({"did-3"})), Query(until_ms=START_MS)):
+        assert asked(catalog, query) == (["did-3"] if query.until_ms is None else [])
+    assert catalog.problem is None
+
+
+def test_what_is_exported_later_is_in_the_next_answer_and_in_the_catalog(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(2), delete_after=True)
+    assert asked(opened(), Query(filename="orders.csv")) == ["did-1", "did-0"]
+    exported(
+        layout, store.url, record("late", at_ms=1, filename="late.csv"), record("new", at_ms=2 * HOUR_MS)
+    )
+    assert asked(opened()) == ["new", "did-1", "late", "did-0"]
+    assert asked(opened(), Query(filename="late.csv")) == ["late"]
+    assert opened().keep().files == 3
+
+
+def test_many_files_are_opened_without_the_catalog_which_a_note_says(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(3))
+    catalog = opened(read_first_bytes=0)
+    assert asked(catalog, Query(did="did-2")) == ["did-2"]
+    assert catalog.problem is not None
+    assert catalog.problem.startswith(f"3 of the 3 files at {catalog.name} are not in the catalog yet; run ")
+    seen: list[tuple[int, int]] = []
+    assert catalog.keep(lambda done, total: seen.append((done, total))).files == 3
+    assert seen == [(3, 3)]
+    assert asked(catalog, Query(did="did-2")) == ["did-2"]
+    assert catalog.problem is None
+
+
+def test_python_asks_a_destination_by_its_url(layout: Layout, store: Store) -> None:
+    family = [record("a"), *(record(f"b{at}", parent_did="a", at_ms=at * HOUR_MS) for at in range(3))]
+    exported(layout, store.url, *family)
+    there, here = Lineage.open(store.url), Lineage.open(layout.root)
+    assert there.trace("a") == here.trace("a")
+    assert [one.did for one in there.descendants("a")] == ["b0", "b1", "b2"]
+    assert there.find(Query(parent_did="a")) == here.find(Query(parent_did="a"))
+    assert (there.stats(), there.count()) == (here.stats(), 4)
+    assert there.find().to_arrow().num_rows == 4
+    with pytest.raises(NotFoundError, match="only a home has fingerprints"):
+        there.duplicates()
+
+
+def test_the_catalog_is_in_the_home_if_there_is_one_and_in_the_user_s_cache_if_not(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "the re").mkdir()
+    assert open_exported(store.url, tmp_path / "home").root.parent == tmp_path / "home/exported"
+    assert open_exported(store.url, tmp_path / "none").root.parent == tmp_path / "own/waybill/exported"
+
+
+def test_without_a_place_for_the_catalog_the_answer_is_the_same(
+    layout: Layout, store: Store, tmp_path: Path
+) -> None:
+    exported(layout, store.url, *of_hours(2))
+    (tmp_path / "cache").write_text("somebody's file")
+    assert asked(ExportedCatalog(store.url, tmp_path / "cache"), Query(did="did-1")) == ["did-1"]
+
+
+def test_where_nothing_was_exported_the_answer_is_an_error(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "the re").mkdir()
+    with pytest.raises(NotFoundError, match=r"nothing was exported to .*; check the URL"):
+        Lineage.open(store.url).find()
+
+
+def test_a_store_that_does_not_answer_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, s3: str, layout: Layout, tmp_path: Path
+) -> None:
+    store = new_bucket(s3, monkeypatch)
+    exported(layout, store.url, *of_hours(1))
+    catalog = ExportedCatalog(store.url, tmp_path / "cache")
+    assert asked(catalog) == ["did-0"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(SourceUnreachableError, match=r"cannot be read .*; check the object store"):
+        asked(ExportedCatalog(store.url, tmp_path / "cache"))
+
+
+def test_a_file_that_is_gone_or_damaged_is_named_by_its_url_and_the_others_answer(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(4))
+    paths = [f"provenance/compacted/edge/20260101/0{at}.parquet" for at in range(4)]
+    store.remove(paths[0])
+    store.put(paths[1], b"PAR1 and nothing more PAR1")
+    store.put(paths[2], b"")
+    catalog = opened()
+    assert catalog.keep().unread == ("20260101/00", "20260101/01", "20260101/02")
+    found: list[ProvenanceRecord] = []
+    with pytest.raises(IncompleteError) as raised:
+        found += find(catalog.root, access=catalog)
+    reasons = ["the manifest lists it, and it is gone"] + 2 * ["it is not a whole Parquet file"]
+    assert sorted(raised.value.unread) == [
+        f"{catalog.name}/{path} is damaged ({reason}); put a good copy in its place"
+        for path, reason in zip(paths, reasons, strict=False)
+    ]
+    with pytest.raises(IncompleteError):
+        asked(catalog, Query(did="did-3"))
+    assert asked(catalog, Query(since_ms=START_MS + 3 * HOUR_MS)) == ["did-3"]
+
+
+def test_a_large_file_is_read_in_parts_and_not_at_all_if_its_filters_rule_it_out(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    names = [hashlib.sha256(str(at).encode()).hexdigest() for at in range(20_000)]
+    exported(layout, store.url, *(record(name, at_ms=at, filename=name) for at, name in enumerate(names)))
+    for query in (Query(did=names[777]), Query(filename=names[5]), Query(limit=3)):
+        for catalog in (opened(read_first_bytes=0), opened()):
+            assert find(catalog.root, query, access=catalog) == find(layout.root, query)
+    ((path, data),) = [one for one in store.files().items() if one[0].endswith(".parquet")]
+    assert len(data) > 2**20
+    # Without its rows, what is left are the filters and the footer.
+    rows_end = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0).bloom_filter_offset
+    store.put(path, bytes(rows_end) + data[rows_end:])
+    catalog = opened(read_first_bytes=0)
+    assert asked(catalog, Query(did="another")) == []
+    with pytest.raises(IncompleteError):
+        asked(catalog, Query(did=names[777]))
+
+
+def damaged(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(b"" if how == "empty" else data)
+
+
+@pytest.mark.parametrize("kind", ["manifests", "provenance/catalog/catalog", "**/*.files", "**/*.keys"])
+@pytest.mark.parametrize("how", ["flipped", "empty", "gone"])
+def test_a_damaged_cache_is_set_aside_and_made_again(
+    layout: Layout, tmp_path: Path, kind: str, how: str
+) -> None:
+    there = tmp_path / "there"
+    exported(layout, str(there), *of_hours(4))
+    catalog = ExportedCatalog(there.as_uri(), tmp_path / "cache")
+    first = catalog.keep()
+    (path,) = catalog.root.glob(kind)
+    path.unlink() if how == "gone" else damaged(path, how)
+    for _ in range(2):
+        catalog = ExportedCatalog(there.as_uri(), tmp_path / "cache")
+        assert asked(catalog, Query(did="did-1")) == ["did-1"]
+        assert asked(catalog, Query(did="nothing")) == []
+    assert catalog.keep().files == first.files
+    assert path.exists() or "*" in kind
+
+
+def test_whoever_makes_the_catalog_dies_at_any_step_and_the_next_goes_on(
+    layout: Layout, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    exported(layout, str(there), *of_hours(3))
+    for calls in range(1, 100):
+        cache = tmp_path / f"cache-{calls}"
+        try:
+            ExportedCatalog(there.as_uri(), cache, files=StoppingFiles(calls)).keep()
+        except StoppedError:
+            pass
+        else:
+            break
+        assert asked(ExportedCatalog(there.as_uri(), cache), Query(did="did-1")) == ["did-1"]
+        assert ExportedCatalog(there.as_uri(), cache).keep().files == 3
+    assert calls > 8
