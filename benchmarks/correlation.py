@@ -118,6 +118,7 @@ def _batches(files: int) -> Iterator[list[Sighting]]:
                 Details("in", ("lake",), ("COMPLETE",), "edge"),
                 f"orders-{number:09}.csv",
                 START_MS + number,
+                START_MS + number,
             )
         )
         if len(batch) == BATCH:

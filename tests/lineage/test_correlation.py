@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ from waybill.lineage.correlation import (
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 TABLES = {
     "correlation_event": "id_event process version fingerprint input_size event_time forced",
@@ -51,6 +53,7 @@ SAID = st.lists(
         details=st.builds(Details, st.sampled_from("xy"), SOME, SOME, st.sampled_from("xy")),
         filename=st.sampled_from([None, "a", "b"]),
         at_ms=st.integers(1, 3),
+        last_ms=st.integers(1, 3),
         content=st.none()
         | st.builds(
             Content,
@@ -67,9 +70,9 @@ SAID = st.lists(
 Rows = dict[str, list[tuple[object, ...]]]
 
 
-def seen(did: str, *parents: str, sinks: tuple[str, ...] = ()) -> Sighting:
+def seen(did: str, *parents: str, sinks: tuple[str, ...] = (), last_ms: int = 5) -> Sighting:
     """What an event says of a file."""
-    return Sighting(did, parents, Details("in", sinks, system="edge"), f"{did}.csv", 5)
+    return Sighting(did, parents, Details("in", sinks, system="edge"), f"{did}.csv", 5, last_ms)
 
 
 def tables_of(folder: Path) -> Rows:
@@ -88,6 +91,13 @@ def written(folder: Path, batches: Iterable[Sequence[Sighting]], ancestors_max: 
     with contextlib.closing(IndexWriter(folder / INDEX_NAME, ancestors_max=ancestors_max)) as writer:
         for at, batch in enumerate(batches, writer.place[1] + 1):
             writer.add(batch, ("node", at))
+
+
+def forget(folder: Path, retain_days: float) -> None:
+    """Forget what is old on the tenth day."""
+    with contextlib.closing(IndexWriter(folder / INDEX_NAME, ancestors_max=100)) as writer:
+        while not writer.forget(10, retain_days):
+            pass
 
 
 @contextlib.contextmanager
@@ -308,6 +318,79 @@ def test_what_the_journal_no_longer_has_is_read_from_the_archive(site: Site) -> 
     assert details_of(site.settings.home, "d0")["filename"] == "d0.csv"
 
 
+DAY_MS = 86_400_000
+
+
+@hypothesis_settings(max_examples=25)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda edge: edge[0] < edge[1])),
+    days=st.lists(st.integers(1, 9), min_size=8, max_size=8),
+    retain_days=st.sampled_from([1, 2.5, 4]),
+    ancestors_max=st.sampled_from([0, 2, 100]),
+)
+def test_old_files_are_forgotten_unless_a_file_that_stays_came_from_them(
+    edges: list[tuple[int, int]], days: list[int], retain_days: float, ancestors_max: int
+) -> None:
+    said = [seen(DIDS[at], last_ms=day * DAY_MS, sinks=(str(day),)) for at, day in enumerate(days)]
+    said += [seen(DIDS[child], DIDS[parent], last_ms=0) for parent, child in edges]
+    named = [(DIDS[parent], DIDS[child]) for parent, child in edges]
+    young = {DIDS[at] for at, day in enumerate(days) if day >= 10 - retain_days}
+    staying = {did for did in DIDS if young & depths(named, did).keys()}
+    with tempfile.TemporaryDirectory() as folder:
+        aged, fresh = Path(folder, "aged"), Path(folder, "fresh")
+        aged.mkdir()
+        fresh.mkdir()
+        written(aged, [said], ancestors_max)
+        forget(aged, retain_days)
+        written(fresh, [[one for one in said if one.did in staying]], ancestors_max)
+        assert tables_of(aged) == tables_of(fresh)
+
+
+def test_a_long_chain_is_forgotten_in_bounded_steps(tmp_path: Path) -> None:
+    written(tmp_path, [[seen(f"{at}", f"{at - 1}") for at in range(12_000)]], ancestors_max=0)
+    with contextlib.closing(IndexWriter(tmp_path / INDEX_NAME, ancestors_max=0)) as writer:
+        left = [len(tables_of(tmp_path)["correlation_event"])]
+        while not writer.forget(10, 1):
+            left.append(len(tables_of(tmp_path)["correlation_event"]))
+    assert left[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(left)) <= 5_000
+    assert all(rows == [] for rows in tables_of(tmp_path).values())
+
+
+@hypothesis_settings(max_examples=12)
+@given(
+    said=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(DIDS), st.sampled_from(DIDS), st.integers(0, 4)),
+        max_size=9,
+    )
+)
+def test_an_index_that_forgot_is_made_again_with_the_same_tables(
+    said: list[tuple[int, str, str, int]],
+) -> None:
+    """Each is accepted some days after the one before, and is about something some days before that."""
+    now = [100 * DAY_MS]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
+        given = {"home": f"{folder}/home", "root": f"{folder}/root", "lineage_retain_days": 2}
+        site = Site(Settings.load(given, env={}))
+        for later, did, parent, age in said:
+            now[0] += later * DAY_MS
+            site.append(record(did, parent, completed=now[0] - age * DAY_MS, filename=f"{now[0]}"))
+            if later % 2:
+                site.catch_up()
+        now[0] += DAY_MS
+        site.catch_up()
+        before = tables_of(site.settings.home)
+        for one in site.settings.home.glob(f"{INDEX_NAME}*"):
+            one.unlink()
+        site.reopen()
+        site.catch_up()
+        assert tables_of(site.settings.home) == before
+        assert {row[0] for row in before["correlation_event"]} <= {did for _, did, _, _ in said}
+        site.index.close()
+        site.journal.close()
+
+
 def test_relations_have_what_the_index_does_not_have_yet(site: Site) -> None:
     assert Relations.open(site.settings.home) is None
     site.append(record("c", "a"))
@@ -338,8 +421,8 @@ def test_two_stories_under_one_did_are_found_in_what_is_stored(site: Site) -> No
     assert ["entry 1" in found[0].places[0], "entry 2" in found[0].places[1]] == [True, True]
 
 
-def killed_at(statement: int, folder: Path, said: Sequence[Sighting]) -> bool:
-    """Add to an index in a process that is killed at a statement; False if it got to the end before."""
+def killed_at(statement: int, work: Callable[[], None]) -> bool:
+    """Work in a process that is killed at a statement; False if it got to the end before."""
     child = os.fork()
     if not child:
         left = itertools.count(1)
@@ -354,7 +437,7 @@ def killed_at(statement: int, folder: Path, said: Sequence[Sighting]) -> bool:
 
         apsw.connection_hooks.append(watch)
         try:
-            written(folder, [said])
+            work()
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -369,10 +452,26 @@ def test_a_kill_at_any_statement_leaves_tables_and_place_as_before_or_after(tmp_
     before = tables_of(half)
     written(whole, [said[1:]])
     for statement in itertools.count(1, 5):
-        was_killed = killed_at(statement, half, said[1:])
+        was_killed = killed_at(statement, lambda: written(half, [said[1:]]))
         with opened(half) as index:
             at = index.place[1]
         assert tables_of(half) == {1: before, 2: tables_of(whole)}[at]
         if not was_killed or at == 2:
             break
     assert statement > 20, "it was never killed late"
+
+
+def test_a_kill_while_it_forgets_leaves_what_the_next_run_forgets(tmp_path: Path) -> None:
+    said = [seen("a"), seen("b", "a"), seen("c", "b"), seen("d", "a", last_ms=9 * DAY_MS)]
+    kept = {("a", "a", 0), ("d", "d", 0), ("a", "d", 1)}
+    for statement in itertools.count(1, 3):
+        folder = tmp_path / str(statement)
+        folder.mkdir()
+        written(folder, [said])
+        was_killed = killed_at(statement, functools.partial(forget, folder, 2))
+        assert kept <= set(tables_of(folder)["correlation_lineage"])
+        forget(folder, 2)
+        assert set(tables_of(folder)["correlation_lineage"]) == kept
+        if not was_killed:
+            break
+    assert statement > 15, "it was never killed late"

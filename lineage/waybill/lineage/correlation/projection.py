@@ -3,16 +3,21 @@
 The index has its own place in the sequence of entries, which changes together with its tables. The journal's
 cursor follows it, and only tells which entries may be removed. Entries that the journal has removed, which a
 new index lacks, are read from the archive.
+
+With `lineage_retain_days`, the index forgets as of each day before it gets the first entry that was accepted
+on that day, also when it is made again. So its tables follow from the entries and the clock.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, cast
 
 import apsw
 
+from waybill.lineage.correlation.forgetting import DAY_MS
 from waybill.lineage.correlation.index import CORRELATION, place_in_journal
 from waybill.lineage.correlation.sightings import sightings_in
 from waybill.lineage.correlation.writing import IndexWriter
@@ -22,6 +27,7 @@ from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from waybill.exporter.names import RawName
@@ -34,6 +40,9 @@ LINGER_S: Final = 1.0
 _ENTRIES_MAX: Final = 20_000
 _BYTES_MAX: Final = 32 * 2**20
 _RETRY_S: Final = 5.0
+_LOOK_S: Final = 3600.0
+_GRACE_MS: Final = 600_000
+"""So long after midnight no entry is still being added that was accepted before it."""
 
 log = logging.getLogger("waybill.runner")
 
@@ -50,11 +59,19 @@ class Correlation:
     name = CORRELATION
     stores = False
 
-    def __init__(self, journal: Journal, settings: Settings, *, linger_s: float = LINGER_S) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        linger_s: float = LINGER_S,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self._journal = journal
         self._settings = settings
         self._path = journal.home / INDEX_NAME
         self._linger_s = linger_s
+        self._now_ms = now_ms
         self._wrote_s = float("-inf")
         self._writer: IndexWriter | None = None
         self._place = 0
@@ -103,16 +120,38 @@ class Correlation:
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
         if waiting <= 0:
-            return Step()
+            return self._idle(writer)
         if waiting < _ENTRIES_MAX and linger_s > 0:
             return Step(retry_s=linger_s)
         entries, upto = self._next()
+        if entries and self._settings.lineage_retain_days is not None:
+            day = self._day_of(entries[0])
+            if day > writer.aged:
+                return self._forget(writer, day)
+            of_day = list(takewhile(lambda entry: self._day_of(entry) <= day, entries))
+            if len(of_day) < len(entries):
+                entries, upto = of_day, of_day[-1].seq
         node = self._journal.nodes()[-1].name
         writer.add(sightings_in(entries, system_name=self._settings.system_name), (node, upto))
         self._place, self._wrote_s = upto, time.monotonic()
         # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
         self._journal.commit(CORRELATION, cursor=upto, durable=False)
         return Step(applied=len(entries))
+
+    def _idle(self, writer: IndexWriter) -> Step:
+        """Forget what has become old, when every entry is in the index."""
+        if self._settings.lineage_retain_days is None:
+            return Step()
+        day = (self._now_ms() - _GRACE_MS) // DAY_MS
+        return self._forget(writer, day) if day > writer.aged else Step(retry_s=_LOOK_S)
+
+    def _forget(self, writer: IndexWriter, day: int) -> Step:
+        writer.forget(day, cast("float", self._settings.lineage_retain_days))
+        return Step(applied=1)
+
+    def _day_of(self, entry: Entry) -> int:
+        """When an entry was accepted; a clock that was ahead makes nothing old."""
+        return min(entry.received_ms, self._now_ms()) // DAY_MS
 
     def _open(self) -> IndexWriter:
         self._writer = IndexWriter(self._path, ancestors_max=self._settings.correlation_ancestors_max)

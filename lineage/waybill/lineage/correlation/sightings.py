@@ -76,6 +76,7 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
         details: what it has in common with others.
         filename: its name.
         at_ms: when it began, as far as this event knows; epoch milliseconds.
+        last_ms: when this event happened or, of a record, when its path ended; epoch milliseconds.
         content: None if nothing is said about it.
     """
 
@@ -84,6 +85,7 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     details: Details
     filename: str | None
     at_ms: int
+    last_ms: int
     content: Content | None = None
 
 
@@ -118,7 +120,7 @@ def _of_records(records: Iterable[SentRecord], stamped: str, shared: _Shared) ->
             details = Details(source or "", (sink,) if sink else (), (str(state),), system or "")
             shared[key] = details
         parents = (one.parent_did,) if one.parent_did else ()
-        yield Sighting(one.did, parents, details, one.filename or None, one.created)
+        yield Sighting(one.did, parents, details, one.filename or None, one.created, one.completed)
 
 
 def _of_event(event: RunEvent, system_name: str) -> Sighting | None:
@@ -143,6 +145,7 @@ def _of_facet(event: RunEvent, facet: DeltaFile, system_name: str) -> Sighting:
         ),
         facet.filename or None,
         parse_instant_us(facet.created or event.eventTime) // 1_000,
+        parse_instant_us(event.eventTime) // 1_000,
         _content_of(event),
     )
 
@@ -164,6 +167,7 @@ def _of_run(event: RunEvent, system_name: str) -> Sighting:
         ),
         said.get("filename", None if first is None else first.name.rstrip("/").rpartition("/")[2]),
         run.created_us // 1_000,
+        parse_instant_us(event.eventTime) // 1_000,
         _content_of(event),
     )
 

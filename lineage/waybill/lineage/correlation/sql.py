@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
 CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;
+CREATE TABLE aged (day INTEGER NOT NULL) STRICT;
 CREATE TABLE shared_details (number INTEGER PRIMARY KEY, fields TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE files (
     did TEXT NOT NULL PRIMARY KEY,
     number INTEGER,
+    last_day INTEGER,
     event_time INTEGER,
     filename TEXT,
     shared INTEGER REFERENCES shared_details (number),
@@ -70,18 +72,37 @@ PLACE: Final = "SELECT node, seq FROM place"
 CLEAR_PLACE: Final = "DELETE FROM place"
 SET_PLACE: Final = "INSERT INTO place VALUES (?, ?)"
 
+AGED: Final = "SELECT coalesce(max(day), 0) FROM aged"
+CLEAR_AGED: Final = "DELETE FROM aged"
+SET_AGED: Final = "INSERT INTO aged VALUES (?)"
+NEXT_FILES: Final = "SELECT did, number, coalesce(last_day, 0) FROM files WHERE did > ? ORDER BY did LIMIT ?"
+HAS_CHILD: Final = "SELECT EXISTS (SELECT 1 FROM closure WHERE parent = ?)"
+PARENT_FILES: Final = """
+SELECT did, number, coalesce(last_day, 0)
+FROM closure JOIN files ON files.number = parent WHERE child = ? AND depth = 1
+"""
+CUT_FILE: Final = "DELETE FROM files WHERE did = ?"
+CUT_ANCESTORS: Final = "DELETE FROM closure WHERE child = ?"
+CUT_DEEP: Final = "DELETE FROM deep WHERE number = ?"
+CUT_UNUSED_DETAILS: Final = """
+DELETE FROM shared_details WHERE number NOT IN (SELECT shared FROM files WHERE shared IS NOT NULL)
+"""
+
 LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files WHERE number IS NOT NULL"
 PUT_FILE: Final = """
 INSERT INTO files (
-    did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+    did, number, last_day, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (did) DO UPDATE SET
-    number = excluded.number, event_time = excluded.event_time, filename = excluded.filename,
-    shared = excluded.shared, version = excluded.version, fingerprint = excluded.fingerprint,
-    input_size = excluded.input_size, forced = excluded.forced, conflict = excluded.conflict
+    number = excluded.number, last_day = excluded.last_day, event_time = excluded.event_time,
+    filename = excluded.filename, shared = excluded.shared, version = excluded.version,
+    fingerprint = excluded.fingerprint, input_size = excluded.input_size, forced = excluded.forced,
+    conflict = excluded.conflict
 """
-PUT_NEW_FILE: Final = "INSERT INTO files (did, number, event_time, filename, shared) VALUES (?, ?, ?, ?, ?)"
+PUT_NEW_FILE: Final = """
+INSERT INTO files (did, number, last_day, event_time, filename, shared) VALUES (?, ?, ?, ?, ?, ?)
+"""
 
 DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
 NUMBER_OF_DETAILS: Final = "SELECT number FROM shared_details WHERE fields = ?"
@@ -130,7 +151,7 @@ def bindings_of(dids: Iterable[str]) -> Iterator[list[str | None]]:
 
 
 FILES: Final = f"""
-SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+SELECT did, number, last_day, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
 FROM files WHERE did IN ({_ANY})
 """  # noqa: S608 - a text of our own
 PARENTS: Final = f"""

@@ -17,6 +17,7 @@ import msgspec
 
 from waybill.lineage.correlation import sql
 from waybill.lineage.correlation.closure import Closure, Depths
+from waybill.lineage.correlation.forgetting import DAY_MS, Forgetting
 from waybill.lineage.correlation.index import place_in
 from waybill.lineage.correlation.sightings import Details
 from waybill.transport.permissions import file_mode
@@ -29,6 +30,7 @@ _DETAILS_REMEMBERED: Final = 10_000
 
 _Row = tuple[
     str,
+    int | None,
     int | None,
     int | None,
     str | None,
@@ -47,6 +49,7 @@ class _File(msgspec.Struct):
 
     did: str
     number: int | None = None
+    last_day: int | None = None
     event_time: int | None = None
     filename: str | None = None
     version: str | None = None
@@ -73,6 +76,7 @@ class IndexWriter:
         self._ancestors_max = ancestors_max
         self._details: dict[int, Details] = {}
         self._numbers: dict[Details, int] = {}
+        self._forgetting: Forgetting | None = None
         is_new = not path.exists()
         self._connection = apsw.Connection(str(path))
         if is_new:
@@ -112,6 +116,29 @@ class IndexWriter:
             self._numbers.clear()
             raise
 
+    @property
+    def aged(self) -> int:
+        """The last day that was forgotten as of; 0 before the first."""
+        return cast("int", self._connection.execute(sql.AGED).get)
+
+    def forget(self, day: int, retain_days: float) -> bool:
+        """Go on with what `Forgetting` does as of a day, durably, in one transaction; True at the end.
+
+        Nothing is to be added before that.
+        """
+        forgetting = self._forgetting
+        if forgetting is None or forgetting.day != day:
+            forgetting = Forgetting(self._connection, day, retain_days)
+        self._forgetting = None
+        with self._connection:
+            is_done = forgetting.step()
+        if is_done:
+            self._details.clear()
+            self._numbers.clear()
+        else:
+            self._forgetting = forgetting
+        return is_done
+
     def _add(self, sightings: Sequence[Sighting]) -> None:
         edges = dict.fromkeys((parent, seen.did) for seen in sightings for parent in seen.parents)
         dids = {seen.did for seen in sightings}.union(parent for parent, _ in edges)
@@ -138,7 +165,14 @@ class IndexWriter:
         self._connection.executemany(
             sql.PUT_NEW_FILE,
             [
-                (did, numbers.get(did), one.at_ms, one.filename, self._number_of(one.details))
+                (
+                    did,
+                    numbers.get(did),
+                    one.last_ms // DAY_MS,
+                    one.at_ms,
+                    one.filename,
+                    self._number_of(one.details),
+                )
                 for did, one in sorted(once.items())
             ],
         )
@@ -182,15 +216,27 @@ class IndexWriter:
     # -- details ---------------------------------------------------------------------------------------------
 
     def _file(self, row: _Row) -> _File:
-        did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict = row
+        (
+            did,
+            number,
+            last_day,
+            event_time,
+            filename,
+            shared,
+            version,
+            fingerprint,
+            input_size,
+            forced,
+            conflict,
+        ) = row
         details = None if shared is None else self._details_of(shared)
         content = version, fingerprint, input_size, forced, conflict
-        return _File(did, number, event_time, filename, *content, details)
+        return _File(did, number, last_day, event_time, filename, *content, details)
 
     def _row(self, file: _File) -> _Row:
         shared = None if file.details is None else self._number_of(file.details)
         content = file.version, file.fingerprint, file.input_size, file.forced, file.conflict
-        return file.did, file.number, file.event_time, file.filename, shared, *content
+        return file.did, file.number, file.last_day, file.event_time, file.filename, shared, *content
 
     def _details_of(self, number: int) -> Details:
         if number not in self._details:
@@ -251,6 +297,8 @@ def _merge(file: _File, seen: Sighting) -> None:
     if is_other_name or (file.details is not None and file.details.process != seen.details.process):
         file.conflict = 1
     file.event_time = seen.at_ms if file.event_time is None else min(file.event_time, seen.at_ms)
+    last_day = seen.last_ms // DAY_MS
+    file.last_day = last_day if file.last_day is None else max(file.last_day, last_day)
     file.filename = _greater(file.filename, seen.filename)
     file.details = seen.details if file.details is None else _together(file.details, seen.details)
     content = seen.content

@@ -130,6 +130,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check=check.count,
         ),
     ] = 100
+    lineage_retain_days: Annotated[
+        float | None,
+        _agreed(
+            "DAYS", "How long the index keeps a file after its last event.", "for ever", check=check.days
+        ),
+    ] = None
     marquez_url: Annotated[
         str | None,
         _agreed("URL", "The backend; without one, events wait in the journal.", "$MARQUEZ_URL", check.url),
