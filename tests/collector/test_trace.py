@@ -112,6 +112,11 @@ def test_what_a_collector_refuses_is_a_typed_error(shared: Collector) -> None:
         lineage.find(Query(dids=frozenset({"a"})))
     with pytest.raises(CollectorReadError, match="400: the parameter data_sink contains a NUL"):
         lineage.find(Query(data_sink="\0"))
+    for length in (70_000, 300_000):
+        with pytest.raises(
+            CollectorReadError, match=r"4\d\d: the question is longer than 64 KiB; give fewer"
+        ):
+            lineage.find(Query(not_data_sinks=("x" * length,)))
     with pytest.raises(CollectorReadError, match="give the address that `waybill serve` says") as error:
         Lineage.open(f"{shared.url}/health/live").find()
     assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)

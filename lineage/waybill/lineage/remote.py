@@ -26,6 +26,9 @@ _PAGE_RECORDS: Final = 1_000
 _TIMEOUTS_S: Final = (5.0, 90.0)
 """To connect, and between the parts of an answer: a collector may take 60 s to find a journey."""
 
+_TOO_LONG: Final = {HTTPStatus.REQUEST_URI_TOO_LONG, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE}
+"""The HTTP server refuses these by itself, before the collector sees them, and says nothing else."""
+
 _SAME: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename", "missing_sink")
 """Conditions that have the same name over HTTP."""
 
@@ -146,6 +149,11 @@ class CollectorClient:
         raise self._error_of(response, about)
 
     def _error_of(self, response: Response, about: str) -> WaybillError:
+        if response.status_code in _TOO_LONG:
+            what = (
+                f"answers {response.status_code}: the question is longer than 64 KiB; give fewer conditions"
+            )
+            return CollectorReadError(self._shown, what)
         try:
             problem = msgspec.json.decode(response.content, type=_Problem)
         except msgspec.MsgspecError:
