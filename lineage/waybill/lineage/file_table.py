@@ -60,13 +60,13 @@ class FileTable(Mapping[str, JourneyFile]):
     def __init__(
         self, records: pa.Table, dids: Iterable[str], parents: Iterable[tuple[str, str]] = ()
     ) -> None:
-        self._records, self._file_of_row, known = _by_file(records.combine_chunks())
-        self._known = len(known)
-        self._dids = [*known, *sorted(set(dids).difference(known))]
-        self._places = {did: at for at, did in enumerate(self._dids)}
+        self._records, self._file_of_row, self._places = _by_file(records.combine_chunks())
         counts = pc.value_counts(self._file_of_row).field("counts")
         self._ends = [0, *pc.cumulative_sum(counts).to_pylist()]
-        self._ends += [records.num_rows] * (len(self) - self._known)
+        for did in sorted(did for did in dids if did not in self._places):
+            self._places[did] = len(self._places)
+            self._ends.append(records.num_rows)
+        self._dids = list(self._places)
         self._further: defaultdict[int, set[str]] = defaultdict(set)
         for parent, child in parents:
             self._further[self._places[child]].add(parent)
@@ -99,13 +99,12 @@ class FileTable(Mapping[str, JourneyFile]):
         children = self._children
         counted = set(children.get(self._places[did], ()))
         counted.difference_update(self._places[one] for one in but if one in self._places)
-        waiting, below = list(counted), set[int]()
+        below = set[int]()
+        waiting = list(counted & children.keys())
         while waiting:
-            further = children.get(waiting.pop())
-            for child in further or ():
-                if child not in below and child not in counted:
-                    below.add(child)
-                    waiting.append(child)
+            further = set(children.get(waiting.pop(), ())) - below - counted
+            below |= further
+            waiting += further
         return len(counted), self._ends_of_paths(counted), len(below)
 
     def _ends_of_paths(self, places: Collection[int]) -> Ends:
@@ -165,8 +164,9 @@ class FileTable(Mapping[str, JourneyFile]):
     @functools.cached_property
     def _ranks(self) -> list[int]:
         """For each file its rank among siblings: by its beginning, and those of one split by their names."""
-        first = pa.array(self._ends[:-1], pa.int64())[: self._known]
-        without = len(self) - self._known
+        counts = pc.value_counts(self._file_of_row).field("counts")
+        first = pc.subtract(pc.cumulative_sum(counts), counts)
+        without = len(self) - len(first)
         created = self._records["created"].cast(pa.int64()).take(first)
         places = pa.table(
             {
@@ -177,21 +177,21 @@ class FileTable(Mapping[str, JourneyFile]):
                 "did": pa.array(self._dids, pa.string()),
             }
         )
-        ranks = [0] * len(self)
         in_order = pc.sort_indices(places, [(name, "ascending") for name in places.column_names])
-        for rank, place in enumerate(in_order.to_pylist()):
-            ranks[place] = rank
+        ranks: list[int] = pc.array_sort_indices(in_order).to_pylist()
         return ranks
 
 
-def _by_file(records: pa.Table) -> tuple[pa.Table, pa.Int32Array, list[str]]:
-    """The rows of each file together, in order; the number of each row's file; and the dids of the files."""
-    files = records["did"].combine_chunks().dictionary_encode()
-    dids = files.dictionary.to_pylist()
-    if len(dids) == records.num_rows:
-        return records, files.indices, dids
+def _by_file(records: pa.Table) -> tuple[pa.Table, pa.Int32Array, dict[str, int]]:
+    """The rows of each file together, in order; the place of each row's file; and the places of the files."""
+    dids = records["did"].to_pylist()
+    places = {did: at for at, did in enumerate(dids)}
+    if len(places) == len(dids):
+        return records, pa.array(range(len(dids)), pa.int32()), places
+    places = {did: at for at, did in enumerate(dict.fromkeys(dids))}
+    files = pa.array([places[did] for did in dids], pa.int32())
     keys = {
-        "file": files.indices,
+        "file": files,
         "completed": records["completed"],
         "data_sink": pc.coalesce(records["data_sink"], ""),
         "transforms": pc.binary_join(records["transforms"].combine_chunks(), "\0"),
@@ -199,4 +199,4 @@ def _by_file(records: pa.Table) -> tuple[pa.Table, pa.Int32Array, list[str]]:
         "final_state": records["final_state"],
     }
     order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
-    return records.take(order), files.indices.take(order), dids
+    return records.take(order), files.take(order), places

@@ -195,7 +195,7 @@ def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | N
         parents |= named
         parts.append(children)
         further = chain.from_iterable(kin.children_of(generation).values())
-        generation = _distinct(children["did"]).union(further) - reached
+        generation = set(children["did"].to_pylist()).union(further) - reached
         reached |= generation
         depth = depth and depth - 1
     lacking = reached - found
