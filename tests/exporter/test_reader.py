@@ -205,7 +205,7 @@ def test_sums_count_each_record_once_by_what_it_has(
         layout.write(*records)
         layout.compactor().compact()
         layout.write(*records[:half])
-        tables = list(scan(layout.root, columns=[one.column for one in by] or ["did"], window_rows=3))
+        tables = list(scan(layout.root, summed_by=by, window_rows=3))
     counts: Counter[tuple[object, ...]] = Counter() if by else Counter({(): 0})
     for one in merge_all(records):
         values = structs.asdict(one) | {"completed": one.completed - one.completed % HOUR_MS}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
+from collections import Counter
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -14,8 +15,8 @@ from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, reco
 
 from waybill.exporter import Query, age_off, find
 from waybill.exporter.names import hour_of
-from waybill.exporter.query import FOLDERS
-from waybill.facets import ProvenanceRecord, merge_all
+from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, scan, stats_of, sums_of
+from waybill.facets import FinalState, ProvenanceRecord, merge_all
 from waybill.lineage import Lineage
 from waybill.lineage.catalog import Catalog, forget_catalog, keep_catalog, keep_step, open_catalog
 from waybill.transport import Journal, Settings, Tracker, flush
@@ -45,9 +46,22 @@ QUERIES = st.builds(
     parent_dids=maybe(frozenset({"p1", "p2"})),
     system_name=maybe("edge", "core/7", "nobody"),
     filename=maybe("a", "a*", "", "ab"),
+    data_source=maybe("a", ""),
+    data_sink=maybe("a"),
+    has_data_sink=st.none() | st.booleans(),
+    final_state=maybe(FinalState.ERROR, (FinalState.COMPLETE, FinalState.ERROR)),
     annotations=st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["a", "", "b"]), max_size=2),
     since_ms=maybe(START_MS + 1, START_MS + HOUR_MS),
     until_ms=maybe(START_MS + 1, START_MS + HOUR_MS),
+)
+
+# Most queries with so many conditions find nothing.
+QUERIES |= st.builds(
+    Query,
+    data_source=maybe("a"),
+    has_data_sink=st.none() | st.booleans(),
+    final_state=maybe(FinalState.ERROR),
+    since_ms=maybe(START_MS + 1, START_MS + HOUR_MS),
 )
 
 WRITE, COMPACT, KEEP, STEP, AGE_OFF, FORGET = "write", "compact", "keep", "step", "age off", "forget"
@@ -87,8 +101,25 @@ def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which
             change(layout, what, records)
             # The last time all of them: what a question finds does not hang on those before it.
             for query in queries if at == len(changes) - 1 else queries[at % len(queries) :][:1]:
-                assert find(layout.root, query, access=catalog) == find(layout.root, query)
+                found = find(layout.root, query)
+                assert find(layout.root, query, access=catalog) == found
+                tables = list(scan(layout.root, query, access=catalog, summed_by=list(Dimension)))
+                assert sums_of(tables, list(Dimension)) == counted_by_hand(found)
+                ends = [one.completed for one in found]
+                few = list(scan(layout.root, query, access=catalog, summed_by=STATS_BY))
+                known = stats_of(few)
+                assert known == stats_of(scan(layout.root, query, summed_by=STATS_BY))
+                assert known.total_records == len(found)
+                assert known.oldest_record == min(ends, default=None)
+                assert known.newest_record == max(ends, default=None)
         assert catalog.problem is None
+
+
+def counted_by_hand(records: list[ProvenanceRecord]) -> Counter[tuple[object, ...]]:
+    return Counter(
+        (one.final_state, one.system_name, one.data_source, one.data_sink, one.completed // HOUR_MS * HOUR_MS)
+        for one in records
+    )
 
 
 def listed(root: Path, query: Query) -> set[str]:
@@ -112,13 +143,15 @@ def test_the_files_that_are_read_are_those_that_hold_every_text_asked_for(
         for one in merge_all(records):
             key = (one.system_name.replace("/", "%2F"), hour_of(one.completed).hour)
             by_file.setdefault(key, []).append(one)
+        # By kind, files are only looked for where no text is asked for.
+        demands = list(demands_of(query)) or [functools.partial(_is_of_kind, query)]
         wanted = {
             " ".join(key)
             for key, rows in by_file.items()
             if query.system_name in {None, rows[0].system_name}
             and (query.since_ms is None or any(one.completed >= query.since_ms for one in rows))
             and (query.until_ms is None or any(one.completed < query.until_ms for one in rows))
-            and all(any(test(one) for one in rows) for test in demands_of(query))
+            and all(any(test(one) for one in rows) for test in demands)
         }
         assert listed(layout.root, query) == wanted
 
@@ -138,6 +171,16 @@ def demands_of(query: Query) -> Iterator[Callable[[ProvenanceRecord], bool]]:
         yield lambda one: one.filename == query.filename
     for key, value in query.annotations.items():
         yield functools.partial(_has, key, value)
+
+
+def _is_of_kind(query: Query, one: ProvenanceRecord) -> bool:
+    states = query.final_state or tuple(FinalState)
+    return (
+        query.data_source in {None, one.data_source}
+        and query.data_sink in {None, one.data_sink}
+        and (query.has_data_sink is None or query.has_data_sink == (one.data_sink is not None))
+        and one.final_state in states
+    )
 
 
 def _has(key: str, value: str, one: ProvenanceRecord) -> bool:
@@ -322,7 +365,7 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
 def test_folders_list_what_the_folders_have(layout: Layout) -> None:
     layout.write(record("a"))
     layout.compactor().compact()
-    assert FOLDERS.list_files(layout.root, Query(), ()).hours == {hour_of(START_MS)}
+    assert FOLDERS.list_files(layout.root, Query(), ()).hours == [hour_of(START_MS)]
 
 
 def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Settings) -> None:

@@ -49,6 +49,7 @@ from waybill.exporter.ledger import LedgerState, read_ledger
 from waybill.exporter.names import Hour, RawName, hour_of, safe_name
 from waybill.exporter.quarantine import Quarantined, list_quarantined
 from waybill.exporter.query import (
+    STATS_BY,
     Backlog,
     BacklogError,
     CursorError,
@@ -597,10 +598,10 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     except CursorError:
         return
     try:
-        assert_type(stats_of(scan(root, query)), Stats)
+        assert_type(stats_of(scan(root, query, summed_by=STATS_BY)), Stats)
     except TooManyError:
         return
-    sums = sums_of(scan(root, query), [Dimension.STATE, Dimension.HOUR])
+    sums = sums_of(scan(root, query, summed_by=list(Dimension)), [Dimension.STATE, Dimension.HOUR])
     assert_type(sums, dict[tuple[str | int | None, ...], int])
     assert_type(write_answer(scan(root, query), root / "found.parquet", replace=True), int)
     try:

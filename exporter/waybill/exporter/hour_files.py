@@ -15,18 +15,21 @@ from waybill.exporter.directory import compacted_file, compacted_folders, compac
 from waybill.exporter.quarantine import list_quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
+
     from waybill.exporter.names import Hour, RawName
+    from waybill.exporter.query import Dimension, Query
 
 
 class Listing(Protocol):
     """The files of a root's hours that one question has to read."""
 
     @property
-    def hours(self) -> Collection[Hour]:
-        """The hours that may have such files: a superset of those that do."""
+    def hours(self) -> Sequence[Hour]:
+        """The hours that may have such files, in order: a superset of those that do."""
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         """The hour's raw files as they are now, in order of node and range."""
@@ -35,6 +38,12 @@ class Listing(Protocol):
         """The hour's compacted and late files.
 
         `raws` are the raw files that were read: rows that they lack are in the returned files.
+        """
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+        """The sums of records that answer a query and need not be read, and the files of all others.
+
+        The sums are as `waybill.exporter.query.summed` gives them by these dimensions; None: none are known.
         """
 
 
@@ -56,13 +65,17 @@ class HourFiles:
         self._folders = compacted_folders(root, system_name)
 
     @property
-    def hours(self) -> set[Hour]:
+    def hours(self) -> list[Hour]:
         """See `Listing`."""
-        return self._raws.keys() | self._folders.keys() | self._outdated
+        return sorted(self._raws.keys() | self._folders.keys() | self._outdated)
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         """See `Listing`."""
         return raw_files(self._root, hour)
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[None, Listing]:  # noqa: ARG002
+        """See `Listing`."""
+        return None, self
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""

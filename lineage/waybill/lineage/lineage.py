@@ -133,7 +133,10 @@ class Lineage:
             raise ValueError(f"give at least one of {', '.join(Dimension)}")
         if self._collector is not None:
             return self._collector.sums(dimensions, query or Query())
-        return sums_of(self.tables(query, [one.column for one in dimensions]), dimensions)
+        tables = find_tables(
+            self._folder, query, summed_by=dimensions, access=self._catalog, asker=self._asker
+        )
+        return sums_of(tables, dimensions)
 
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""

@@ -359,8 +359,7 @@ def _count(asking: _Asking, query: Query, by: list[Dimension], form: _Form) -> C
     from waybill.exporter.query import sums_of
 
     incomplete: list[WaybillError] = []
-    columns = tuple(one.column for one in by) or ("completed",)
-    sums = sums_of(_readable(asking.ask(query, columns=columns), incomplete), by)
+    sums = sums_of(_readable(asking.ask(query, summed_by=by), incomplete), by)
 
     def tell() -> None:
         if by:

@@ -23,7 +23,6 @@ from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats, 
 from waybill.collector.endpoints.reading import Reading, problems_told
 from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
 from waybill.exporter import reading
-from waybill.facets import ProvenanceRecord
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from waybill.collector.endpoints.query_params import QueryParams
     from waybill.collector.http import Bodies
     from waybill.collector.intake import Acceptor
-    from waybill.exporter.query import Summarized
+    from waybill.exporter.query import Dimension, Summarized
+    from waybill.facets import ProvenanceRecord
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -203,7 +203,7 @@ class ProvenanceEndpoints:
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
     async def _count(self, params: QueryParams, request: Request, shown: Callable[[Any], object]) -> Answer:
-        from waybill.exporter.query import STATS_COLUMNS, stats_of, sums_of, told_sums
+        from waybill.exporter.query import STATS_BY, stats_of, sums_of, told_sums
 
         by = params.by
 
@@ -212,26 +212,27 @@ class ProvenanceEndpoints:
                 return shown(stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)), None
             return shown(told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)), None
 
-        columns = tuple(one.column for one in by) or STATS_COLUMNS
-        return await self._ask(count, params, request, columns)
+        return await self._ask(count, params, request, by or STATS_BY)
 
     async def _ask(
         self,
         make: _Make,
         params: QueryParams,
         request: Request,
-        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        summed_by: Sequence[Dimension] | None = None,
     ) -> Answer:
-        """The result of a function over the records that match the conditions, as a response."""
+        """The result of a function over the records that meet the conditions, or their sums."""
         loop = asyncio.get_running_loop()
         with problems_told("repair them, or use partial=true to get the rest"):
-            return await loop.run_in_executor(self._queries, self._look_up, make, params, request, columns)
+            return await loop.run_in_executor(self._queries, self._look_up, make, params, request, summed_by)
 
-    def _look_up(self, make: _Make, params: QueryParams, request: Request, columns: Sequence[str]) -> Answer:
+    def _look_up(
+        self, make: _Make, params: QueryParams, request: Request, summed_by: Sequence[Dimension] | None
+    ) -> Answer:
         from waybill.collector.endpoints.query_params import next_page
 
         read = Reading(self._journal, self._settings, request.key, is_partial=params.is_partial)
-        value, cursor = make(read.tables(params.query, columns))
+        value, cursor = make(read.tables(params.query, summed_by=summed_by))
         headers = read.headers()
         if cursor is not None:
             headers.append(("link", f'<?{next_page(request.scope.query_string, cursor)}>; rel="next"'))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
+    from waybill.exporter.query import Dimension
     from waybill.lineage.catalog import Catalog
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -64,9 +65,13 @@ class Reading:
         self._warnings: dict[str, None] = {}
 
     def tables(
-        self, query: Query, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
+        self,
+        query: Query,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Sequence[Dimension] | None = None,
     ) -> Iterator[pa.Table]:
-        """The records that answer a query, newest first; raises what `waybill.exporter.query.answer` does."""
+        """The records that answer a query, or sums of them; see `waybill.exporter.query.answer`."""
         from waybill.exporter.query import IncompleteError, answer, read_unsettled
 
         query = reading.allow(reading.Asker(reading.Door.HTTP, self._asker), query)
@@ -85,6 +90,7 @@ class Reading:
                 query,
                 window_rows=_WINDOW_ROWS,
                 columns=columns,
+                summed_by=summed_by,
                 derived=runs.settled,
                 backlogs_max=_BACKLOGS_MAX,
                 access=catalog,

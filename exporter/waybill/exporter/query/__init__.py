@@ -42,13 +42,17 @@ if TYPE_CHECKING:
     from waybill.exporter.query.reader import scan as scan
     from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
     from waybill.exporter.query.sums import (
-        STATS_COLUMNS as STATS_COLUMNS,
+        KIND_COLUMNS as KIND_COLUMNS,
+        STATS_BY as STATS_BY,
+        SUMS_SCHEMA as SUMS_SCHEMA,
         Dimension as Dimension,
         Kind as Kind,
         Stats as Stats,
         Sum as Sum,
+        as_sums as as_sums,
         heard_sums as heard_sums,
         stats_of as stats_of,
+        summed as summed,
         sums_of as sums_of,
         told_sums as told_sums,
     )
@@ -75,13 +79,17 @@ _PACKAGES = {
     },
     "waybill.exporter.query.reader": {"scan"},
     "waybill.exporter.query.sums": {
-        "STATS_COLUMNS",
+        "KIND_COLUMNS",
+        "STATS_BY",
+        "SUMS_SCHEMA",
         "Dimension",
         "Kind",
         "Stats",
         "Sum",
         "heard_sums",
+        "as_sums",
         "stats_of",
+        "summed",
         "sums_of",
         "told_sums",
     },

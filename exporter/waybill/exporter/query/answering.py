@@ -26,7 +26,7 @@ from waybill.exporter.query.backlog import (
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
 from waybill.exporter.query.reader import scan
-from waybill.exporter.query.sums import STATS_COLUMNS, Stats, stats_of
+from waybill.exporter.query.sums import STATS_BY, Dimension, Stats, stats_of, summed
 from waybill.exporter.query.unsettled import read_unsettled
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 from waybill.transport.config import obey
@@ -35,7 +35,7 @@ from waybill.transport.journal import Journal
 from waybill.transport.root import check_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from waybill.exporter.query.access import Access
     from waybill.exporter.reading import Asker
@@ -86,9 +86,8 @@ def stats(
     asker: Asker = reading.PYTHON,
 ) -> Stats:
     """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
-    columns = STATS_COLUMNS
     return stats_of(
-        find_tables(folder, query, window_rows=window_rows, columns=columns, access=access, asker=asker)
+        find_tables(folder, query, window_rows=window_rows, summed_by=STATS_BY, access=access, asker=asker)
     )
 
 
@@ -98,6 +97,7 @@ def find_tables(
     *,
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
+    summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
 ) -> Iterator[pa.Table]:
@@ -107,7 +107,9 @@ def find_tables(
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
     query = reading.allow(asker, query or Query())
     if not Journal.exists(folder):
-        yield from scan(folder, query, window_rows=window_rows, columns=columns, access=access)
+        yield from scan(
+            folder, query, window_rows=window_rows, columns=columns, summed_by=summed_by, access=access
+        )
         return
     with contextlib.closing(Journal(folder)) as journal:
         settings = obey(journal)
@@ -120,6 +122,7 @@ def find_tables(
             query,
             window_rows=window_rows,
             columns=columns,
+            summed_by=summed_by,
             derived=runs.settled,
             access=access,
         )
@@ -142,6 +145,7 @@ def answer(
     *,
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
+    summed_by: Collection[Dimension] | None = None,
     derived: Sequence[ProvenanceRecord] = (),
     backlog_bytes_max: int = UNFILED_BYTES_MAX,
     backlogs_max: int | None = None,
@@ -158,6 +162,7 @@ def answer(
         query: the conditions.
         window_rows: about how many rows are looked at together.
         columns: the columns of the tables.
+        summed_by: the tables are sums of the records by these dimensions, as `summed` gives them.
         derived: further records that may not be in files yet: the settled ones of `read_unsettled`.
         backlog_bytes_max: how many bytes of unfiled records may be in memory.
         backlogs_max: how often the backlog may be read; None: as often as it takes.
@@ -180,7 +185,11 @@ def answer(
         backlogs_max=backlogs_max,
         access=access,
     )
-    return ask(query, columns=columns) if query.missing_sink is None else missing(ask, query, columns)
+    if query.missing_sink is None:
+        return ask(query, columns=columns, summed_by=summed_by)
+    if summed_by is not None:
+        return (summed(table, summed_by) for table in missing(ask, query))
+    return missing(ask, query, columns)
 
 
 def _in_spans(
@@ -190,6 +199,7 @@ def _in_spans(
     *,
     window_rows: int,
     columns: Sequence[str] = SCHEMA.names,
+    summed_by: Collection[Dimension] | None = None,
     derived: Sequence[ProvenanceRecord],
     backlog_bytes_max: int,
     backlogs_max: int | None,
@@ -221,6 +231,7 @@ def _in_spans(
                 unfiled=backlog,
                 window_rows=window_rows,
                 columns=columns,
+                summed_by=summed_by,
                 access=access,
             ):
                 left = None if left is None else left - table.num_rows

@@ -142,18 +142,24 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         window = self.window
         return window.since_ms < hour.end_ms and window.until_ms > hour.start_ms
 
+    @property
+    def is_by_kind(self) -> bool:
+        """Whether a record answers by its kind and its `completed` alone; see `by_kind`."""
+        fields = ("data_source", "system_name", "final_state", "not_final_states", "since_ms", "until_ms")
+        sinks = ("data_sink", "has_data_sink", "not_data_sinks")
+        return self == Query(**{name: getattr(self, name) for name in (*fields, *sinks)})
+
+    def by_kind(self) -> pc.Expression:
+        """The conditions on system, source, sink and state."""
+        wanted = self._by_end()
+        return wanted if self.data_source is None else wanted & (pc.field("data_source") == self.data_source)
+
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats.
 
         Of `after` they have only its instant; `beyond` has the rest.
         """
-        wanted = self._by_sink()
-        if self.system_name is not None:
-            wanted &= pc.field("system_name") == self.system_name
-        if self.final_state is not None:
-            wanted &= _is_any("final_state", _states_of(self.final_state))
-        if self.not_final_states:
-            wanted &= ~_is_any("final_state", _states_of(self.not_final_states))
+        wanted = self._by_end()
         if self.did is not None:
             wanted &= _is_any("did", spellings_of(self.did))
         if self.dids is not None:
@@ -165,8 +171,15 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= pc.field("completed") < _instant(window.until_ms)
         return wanted
 
-    def _by_sink(self) -> pc.Expression:
+    def _by_end(self) -> pc.Expression:
+        """The conditions on system, state and sink."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
+        if self.system_name is not None:
+            wanted &= pc.field("system_name") == self.system_name
+        if self.final_state is not None:
+            wanted &= _is_any("final_state", _states_of(self.final_state))
+        if self.not_final_states:
+            wanted &= ~_is_any("final_state", _states_of(self.not_final_states))
         is_without = pc.field("data_sink").is_null()
         if self.data_sink is not None:
             wanted &= pc.field("data_sink") == self.data_sink

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -25,7 +26,7 @@ from waybill.exporter import parquet
 from waybill.exporter.compaction import by_hour
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
-from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, safe_name
+from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, hour_of, safe_name
 from waybill.exporter.parquet import (
     SELECTED_SCHEMA,
     WINDOW_ROWS,
@@ -42,7 +43,9 @@ from waybill.exporter.query.access import FOLDERS
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
 from waybill.exporter.query.query import Query
+from waybill.exporter.query.sums import KIND_COLUMNS, Dimension, summed
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 
 if TYPE_CHECKING:
     from waybill.exporter.hour_files import Listing
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
     from waybill.exporter.query.access import Access
     from waybill.exporter.query.backlog import Backlog
+
+_SUMMED: Final = (*KIND_COLUMNS, "completed")
 
 _DECODED_MAX: Final = 64
 """So many row groups are decoded whole for one question: more would push out what others need."""
@@ -65,6 +70,7 @@ def scan(
     unfiled: Backlog | None = None,
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
+    summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
@@ -76,6 +82,7 @@ def scan(
 
     `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
     `missing_sink`, only `answer` has them. About `window_rows` rows are looked at together.
+    With `summed_by`, the tables are sums of the records by these dimensions, as `summed` gives them.
     `access` finds and opens the files.
 
     Raises:
@@ -86,32 +93,53 @@ def scan(
     """
     root = Path(root)
     query = query or Query()
+    if summed_by is not None:
+        columns = _SUMMED
     if query.missing_sink is not None:
         # No records that answer one query can take the place of those that answer several.
-        yield from missing(
-            functools.partial(scan, root, window_rows=window_rows, access=access), query, columns
-        )
+        found = missing(functools.partial(scan, root, window_rows=window_rows, access=access), query, columns)
+        yield from found if summed_by is None else (summed(table, summed_by) for table in found)
         return
     waiting = {}
     if unfiled is not None:
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
     files = access.list_files(root, query, waiting.keys())
+    if summed_by is not None:
+        counted, files = files.counted(query, summed_by)
+        if counted is not None:
+            yield counted
     reader = _Reader(root, query, files, access, () if unfiled is None else unfiled.unread)
     after = None if query.after is None else read_cursor(query.after)
     read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
-    hours = sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=not query.oldest_first)
+    hours = _hours_asked(files.hours, waiting, query)
     left, last = query.limit, None
     for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
         if after is not None:
             found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
         first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
         for piece in in_pieces(first, PIECE_BYTES):
-            yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            plain = piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            yield plain if summed_by is None else summed(plain, summed_by)
         left = None if left is None else left - found.num_rows
         if left is not None and left <= 0:
             last = hour
             break
     reader.check(last)
+
+
+def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query) -> Sequence[Hour]:
+    """The hours that can hold part of an answer, in its order.
+
+    A question without bounds is about tens of thousands, of which a first page needs one.
+    """
+    since_ms, until_ms = max(query.window.since_ms, FIRST_MS), min(query.window.until_ms, AFTER_LAST_MS)
+    if since_ms >= until_ms:
+        return ()
+    first, last = hour_of(since_ms), hour_of(until_ms - 1)
+    asked = hours[bisect_left(hours, first) : bisect_right(hours, last)]
+    if more := {hour for hour in waiting if first <= hour <= last}.difference(asked):
+        asked = sorted([*asked, *more])
+    return asked if query.oldest_first else asked[::-1]
 
 
 def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
@@ -153,9 +181,9 @@ class _Reader:
         self.rules = Rules()
 
     @property
-    def hours(self) -> set[Hour]:
+    def hours(self) -> Sequence[Hour]:
         """The hours that may have records in files."""
-        return set(self._files.hours)
+        return self._files.hours
 
     def answers(
         self,

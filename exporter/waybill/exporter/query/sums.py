@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -34,16 +34,32 @@ class Dimension(StrEnum):
         return self.value if self is Dimension.HOUR else self.column
 
 
-_COLUMNS: Final = {
-    Dimension.STATE: "final_state",
-    Dimension.SYSTEM: "system_name",
-    Dimension.SOURCE: "data_source",
-    Dimension.SINK: "data_sink",
-    Dimension.HOUR: "completed",
-}
+KIND_COLUMNS: Final = ("final_state", "system_name", "data_source", "data_sink")
+"""The columns that records of one kind have in common."""
+
+_COLUMNS: Final = dict(zip(Dimension, (*KIND_COLUMNS, "completed"), strict=True))
+
+SUMS_SCHEMA: Final = pa.schema(
+    [
+        ("state", pa.string()),
+        ("system", pa.string()),
+        ("source", pa.string()),
+        ("sink", pa.string()),
+        ("hour", pa.int64()),
+        ("records", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)
+"""How many records of an hour are of one kind, and their earliest and latest `completed`; instants are epoch
+milliseconds. The columns before `records` are the dimensions."""
 
 Kind = tuple[str | int | None, ...]
 """A value of each dimension: an hour as the epoch milliseconds of its start; None for no sink."""
+
+
+STATS_BY: Final = (Dimension.STATE, Dimension.SYSTEM, Dimension.SOURCE)
+"""The dimensions of `Stats`."""
 
 
 class Stats(msgspec.Struct, kw_only=True):
@@ -73,8 +89,31 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-STATS_COLUMNS: Final = ("final_state", "system_name", "data_source", "completed")
-"""The columns that `stats_of` needs."""
+def summed(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
+    """The sums of records, as `SUMS_SCHEMA`, from a table with `KIND_COLUMNS` and `completed`.
+
+    They are apart by some dimensions; columns of others are null.
+    """
+    wanted = [one for one in Dimension if one in by]
+    columns = [_values(records, one) for one in wanted]
+    table = pa.table([*columns, records["completed"]], names=[*wanted, "at"])
+    sums = table.group_by(wanted).aggregate([([], "count_all"), ("at", "min"), ("at", "max")])
+    return as_sums(sums.rename_columns([*wanted, *SUMS_SCHEMA.names[len(Dimension) :]]))
+
+
+def _values(records: pa.Table, dimension: Dimension) -> pa.ChunkedArray:
+    values = records[dimension.column]
+    return pc.floor_temporal(values, unit="hour") if dimension is Dimension.HOUR else values
+
+
+def as_sums(table: pa.Table) -> pa.Table:
+    """A table with some columns of `SUMS_SCHEMA` as one with all; the others are null."""
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in SUMS_SCHEMA
+    ]
+    return pa.table(columns, names=SUMS_SCHEMA.names).cast(SUMS_SCHEMA)
+
 
 _KIND_BYTES: Final = 64
 """A kind in an answer, besides its names."""
@@ -86,7 +125,7 @@ def sums_of(
     """The number of records of each kind, in order of the dimensions; no sink comes before any.
 
     Args:
-        tables: the records, with the columns of these dimensions.
+        tables: sums of the records by these dimensions, as `summed` gives them.
         by: the dimensions; without any, there is one kind, and its number is that of all records.
         names_bytes_max: how many bytes all kinds may have, with their names.
 
@@ -120,40 +159,31 @@ def heard_sums(told: Iterable[Sum], by: Sequence[Dimension]) -> dict[Kind, int]:
 
 def _counted(table: pa.Table, by: Sequence[Dimension]) -> Iterator[tuple[Kind, int]]:
     if not by:
-        yield (), table.num_rows
+        yield (), pc.sum(table["records"]).as_py() or 0
         return
-    kinds = pa.table([_values(table, one) for one in by], names=list(by))
-    for *kind, count in zip(
-        *kinds.group_by(list(by)).aggregate([([], "count_all")]).to_pydict().values(), strict=True
-    ):
+    sums = table.group_by(list(by)).aggregate([("records", "sum")])
+    for *kind, count in zip(*sums.to_pydict().values(), strict=True):
         yield tuple(kind), count
 
 
-def _values(table: pa.Table, dimension: Dimension) -> pa.ChunkedArray:
-    values = table[dimension.column]
-    if dimension is Dimension.HOUR:
-        return pc.floor_temporal(values, unit="hour").cast(pa.int64())
-    return values
-
-
 def stats_of(tables: Iterable[pa.Table], *, names_bytes_max: int | None = None) -> Stats:
-    """The statistics of records, with `STATS_COLUMNS`; raises what `sums_of` does."""
+    """The statistics of records, from their sums by `STATS_BY`; raises what `sums_of` does."""
     stats = Stats()
-    counts: dict[str, Counter[str]] = {name: Counter() for name in STATS_COLUMNS[:-1]}
+    counts: dict[Dimension, Counter[str]] = {one: Counter() for one in STATS_BY}
     size_bytes = 0
     for table in tables:
         if not table.num_rows:
             continue
-        stats.total_records += table.num_rows
-        for name, counter in counts.items():
-            for value in pc.value_counts(table[name]).to_pylist():
-                if value["values"] not in counter:
-                    size_bytes += len(value["values"])
-                counter[value["values"]] += value["counts"]
+        stats.total_records += pc.sum(table["records"]).as_py()
+        for dimension, counter in counts.items():
+            for (name,), count in _counted(table, [dimension]):
+                if name not in counter:
+                    size_bytes += len(str(name))
+                counter[str(name)] += count
         _check_size(size_bytes, names_bytes_max)
-        completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
-        stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
-        stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
+        first, last = pc.min(table["first"]).as_py(), pc.max(table["last"]).as_py()
+        stats.oldest_record = min(first, stats.oldest_record or first)
+        stats.newest_record = max(last, stats.newest_record or last)
     stats.by_final_state, stats.by_system_name, stats.by_data_source = (
         dict(sorted(counter.items())) for counter in counts.values()
     )

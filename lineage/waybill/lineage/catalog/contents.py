@@ -1,7 +1,7 @@
 """What the catalog has on disk.
 
     provenance/catalog/catalog                 the contents: the segments, and how far they follow the ledger
-    provenance/catalog/NNNNNNNNNN.files        the files of a segment
+    provenance/catalog/NNNNNNNNNN.files        the files of a segment, and the sums of their records
     provenance/catalog/NNNNNNNNNN.keys         their keys
 
 A segment is some files of the root and their keys; it never changes. The contents are replaced as a whole, so
@@ -18,6 +18,7 @@ import msgspec
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.ledger import Position
 from waybill.exporter.names import CATALOG, Hour
+from waybill.lineage.catalog.kinds import StoredSums
 from waybill.lineage.catalog.sealing import unsealed
 
 CONTENTS: Final = CATALOG / "catalog"
@@ -33,6 +34,7 @@ class CataloguedFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
         first_ms: the earliest `completed`, in epoch milliseconds.
         last_ms: the latest `completed`.
         stamp: identifies this version of the file.
+        is_summed: whether its segment has the sums of its records.
     """
 
     number: int
@@ -41,6 +43,7 @@ class CataloguedFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_ms: int
     last_ms: int
     stamp: FileStamp
+    is_summed: bool
 
     @property
     def system(self) -> str:
@@ -52,6 +55,18 @@ class CataloguedFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The hour of its records."""
         *_, day, name = self.path.split("/")
         return Hour(day, name[:2])
+
+
+class SegmentFiles(msgspec.Struct, frozen=True, array_like=True):
+    """The files of a segment, and the sums of their records.
+
+    Attributes:
+        files: the files, in any order.
+        sums: how many records of which kind each has; nothing of a file that is not summed.
+    """
+
+    files: list[CataloguedFile]
+    sums: StoredSums
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -105,7 +120,7 @@ class Contents(msgspec.Struct, frozen=True):
     doubled: tuple[Hour, ...] = ()
     serial: int = 1
     number: int = 1
-    format: Literal[1] = 1
+    format: Literal[2] = 2
 
 
 def read_contents(root: Path) -> Contents | None:
@@ -116,6 +131,6 @@ def read_contents(root: Path) -> Contents | None:
         return None
 
 
-def read_files(root: Path, segment: Segment) -> list[CataloguedFile]:
+def read_files(root: Path, segment: Segment) -> SegmentFiles:
     """The files of a segment; raises `DamagedError` and `OSError`."""
-    return unsealed(root / CATALOG / segment.files_name, list[CataloguedFile])
+    return unsealed(root / CATALOG / segment.files_name, SegmentFiles)

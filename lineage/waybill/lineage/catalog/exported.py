@@ -40,6 +40,7 @@ from waybill.lineage.catalog.making import (
     STEP_FILES,
     STEP_KEYS,
     CatalogReport,
+    Catalogued,
     Step,
     catalogued,
     report_of,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from waybill.exporter.hour_files import Listing
     from waybill.exporter.names import RawName
     from waybill.exporter.parquet import Selectable
+    from waybill.exporter.query import Dimension
+    from waybill.lineage.catalog.kinds import Kind, Sum
     from waybill.lineage.catalog.making import OnProgress
 
 _EXPORTED: Final = "exported"
@@ -235,13 +238,8 @@ class ExportedCatalog(Catalog):
                 for file in part.files.values()
                 if file.number not in opened.gone
             }
-            found, unknown = opened.candidates(query)
-            window = query.window
-            may = {
-                file.path
-                for file in found
-                if file.first_ms < window.until_ms and file.last_ms >= window.since_ms
-            }
+            found, unknown = opened.candidates(query, wanted_hashes(query))
+            may = {file.path for file in found}
         except FileNotFoundError:
             return {}, set()  # Somebody has set a file aside, or replaces it in this moment.
         except DamagedError as error:
@@ -296,12 +294,13 @@ class _ExportStep(Step):
         contents = msgspec.structs.replace(
             self._without_damaged(before or self._empty(_NO_LEDGER)), waiting=()
         )
-        there = [file for one in contents.segments for file in self._files_of(one)]
+        there = [file for one in contents.segments for file in self._files_of(one).files]
         stale = {file.number for file in there if not self._is_listed(file)}
         contents = msgspec.structs.replace(contents, gone=tuple(sorted({*contents.gone, *stale})))
         known = {file.path for file in there if file.number not in contents.gone}
         left = [path for path in wanted if path not in known]
         read: list[CataloguedFile] = []
+        sums: list[Mapping[Kind, Sum]] = []
         keys: list[pa.UInt64Array] = []
         number = contents.number
         while left and sum(map(len, keys)) < self._step_keys and len(read) < STEP_FILES:
@@ -314,11 +313,13 @@ class _ExportStep(Step):
                 if found is None:
                     unread.add(_hour_of(path))  # Questions open it, and say what is wrong with it.
                     continue
-                read.append(found[0])
-                keys.append(found[1])
+                file, counted, of_file = found
+                read.append(file)
+                sums.append(counted)
+                keys.append(of_file)
         contents = msgspec.structs.replace(contents, number=number)
         if read:
-            contents = self._with_segment(contents, read, in_order(keys))
+            contents = self._with_segment(contents, read, sums, in_order(keys))
         return self._published(contents, before), left
 
     def _contents(self) -> Contents | None:
@@ -330,7 +331,7 @@ class _ExportStep(Step):
         one = self._listed.get(file.path)
         return one is not None and _stamp_of(one) == file.stamp
 
-    def _read_one(self, numbered: tuple[int, str]) -> tuple[CataloguedFile, pa.UInt64Array] | None:
+    def _read_one(self, numbered: tuple[int, str]) -> Catalogued | None:
         number, path = numbered
         listed = self._listed[path]
         try:
@@ -348,8 +349,11 @@ class _ExportedListing:
             self._paths.setdefault(_hour_of(path), []).append(root / path)
 
     @property
-    def hours(self) -> Collection[Hour]:
-        return self._paths.keys()
+    def hours(self) -> list[Hour]:
+        return sorted(self._paths)
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[None, Listing]:  # noqa: ARG002
+        return None, self
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:  # noqa: ARG002 - raw files are not exported
         return {}

@@ -15,26 +15,30 @@ import contextlib
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_hours
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
-from waybill.exporter.parquet import KeptFiles, unreadable
+from waybill.exporter.parquet import KeptFiles, TimeWindow, unreadable
 from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.query import FOLDERS
+from waybill.exporter.query import FOLDERS, SUMS_SCHEMA
 from waybill.lineage.catalog.contents import (
     CONTENTS,
     CataloguedFile,
     Contents,
     Segment,
+    SegmentFiles,
     read_contents,
     read_files,
 )
 from waybill.lineage.catalog.keys import wanted_hashes
+from waybill.lineage.catalog.kinds import SegmentSums
 from waybill.lineage.catalog.runs import Run
 from waybill.lineage.catalog.sealing import DamagedError, set_aside
 from waybill.transport.errors import reason_of
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.exporter.hour_files import Listing
     from waybill.exporter.parquet import Selectable
+    from waybill.exporter.query import Dimension
 
 _TRIES: Final = 3
 _LISTED_ONE_BY_ONE: Final = 50
@@ -130,8 +135,36 @@ class _Part:
 
     @functools.cached_property
     def files(self) -> dict[int, CataloguedFile]:
-        """Its files by number."""
-        return {file.number: file for file in read_files(self._root, self.segment)}
+        """Its files by number, in order of their places."""
+        return {file.number: file for file in self._stored.files}
+
+    @functools.cached_property
+    def by_hour(self) -> dict[Hour, list[tuple[int, CataloguedFile]]]:
+        """Its files by hour, each after its place."""
+        found: defaultdict[Hour, list[tuple[int, CataloguedFile]]] = defaultdict(list)
+        for place, file in enumerate(self._stored.files):
+            found[file.hour].append((place, file))
+        return dict(found)
+
+    @functools.cached_property
+    def sums(self) -> SegmentSums:
+        """How many records of which kind its files have."""
+        return SegmentSums(self._stored.sums, [file.hour.start_ms for file in self._stored.files])
+
+    @functools.cached_property
+    def window(self) -> TimeWindow:
+        """The span of `completed` of its records."""
+        files = self._stored.files
+        return TimeWindow(min(one.first_ms for one in files), max(one.last_ms for one in files) + 1)
+
+    @functools.cached_property
+    def is_summed(self) -> bool:
+        """Whether it has the sums of all its files."""
+        return all(file.is_summed for file in self._stored.files)
+
+    @functools.cached_property
+    def _stored(self) -> SegmentFiles:
+        return read_files(self._root, self.segment)
 
     @functools.cached_property
     def run(self) -> Run:
@@ -157,15 +190,16 @@ class _Opened:
         contents = self.contents
         return {*contents.waiting, *contents.unread, *contents.doubled}
 
-    def candidates(self, query: Query) -> tuple[Iterator[CataloguedFile], set[Hour]]:
-        """The files that may hold part of the answer, and the hours that turn out to be unknown."""
-        hashes = wanted_hashes(query)
+    @functools.cached_property
+    def hours(self) -> list[Hour]:
+        """All hours that it has files of, in order."""
+        return sorted({hour for part in self.parts for hour in part.by_hour})
+
+    def candidates(self, query: Query, hashes: list[list[int]]) -> tuple[Iterator[CataloguedFile], set[Hour]]:
+        """The files that have the texts with some hashes, and the hours that turn out to be unknown."""
         found: list[CataloguedFile] = []
         unknown: set[Hour] = set()
         for part in self.parts:
-            if not hashes:
-                found += part.files.values()
-                continue
             try:
                 numbers = None if part.segment.serial in self._unusable else _numbers(part, hashes)
             except DamagedError as error:
@@ -183,12 +217,17 @@ class _Opened:
                 unknown.update(file.hour for file in part.files.values())
             else:
                 found += [part.files[number] for number in numbers]
-        system = None if query.system_name is None else safe_name(query.system_name)
+        return (file for file in found if self.is_asked_for(file, query)), unknown
+
+    def is_asked_for(self, file: CataloguedFile, query: Query) -> bool:
+        """Whether a file is there and has records of the query's system and window."""
+        window, system = query.window, query.system_name
         return (
-            file
-            for file in found
-            if file.number not in self.gone and (system is None or file.system == system)
-        ), unknown
+            file.first_ms < window.until_ms
+            and file.last_ms >= window.since_ms
+            and file.number not in self.gone
+            and (system is None or file.system == safe_name(system))
+        )
 
 
 def _lacking(root: Path) -> str:
@@ -222,39 +261,111 @@ def _listed(opened: _Opened, query: Query, unfiled: Collection[Hour]) -> Listing
     followed = follow_ledger(root, opened.contents.position)
     if followed is None:
         return None
-    files, more = opened.candidates(query)
-    unknown |= followed.hours | more
-    window = query.window
-    known: defaultdict[Hour, list[Path]] = defaultdict(list)
-    for file in files:
-        if file.first_ms < window.until_ms and file.last_ms >= window.since_ms and file.hour not in unknown:
-            known[file.hour].append(root / file.path)
-    return _CatalogFiles(root, query.system_name, dict(known), unknown)
+    unknown |= followed.hours
+    hashes = wanted_hashes(query)
+    if not hashes:
+        return _KindFiles(opened, query, unknown, opened.hours)
+    files, more = opened.candidates(query, hashes)
+    unknown |= more
+    return _SomeFiles(root, query, unknown, (file for file in files if file.hour not in unknown))
 
 
-class _CatalogFiles:
-    """The files of known hours, and all files of the others."""
+class _Files:
+    """The files of known hours, and all files of the others: a `Listing`."""
 
-    def __init__(
-        self, root: Path, system_name: str | None, known: dict[Hour, list[Path]], unknown: set[Hour]
-    ) -> None:
-        self._root = root
-        self._system_name = system_name
-        self._known = known
-        self._unknown = unknown
-        self._all = HourFiles(root, system_name) if len(unknown) > _LISTED_ONE_BY_ONE else None
-
-    @property
-    def hours(self) -> set[Hour]:
-        return self._known.keys() | self._unknown
+    def __init__(self, root: Path, query: Query, unknown: set[Hour], known: Sequence[Hour]) -> None:
+        self.root = root
+        self.query = query
+        self.unknown = unknown
+        more = unknown.difference(known)
+        self.hours: Sequence[Hour] = sorted([*known, *more]) if more else known
+        is_far = len(unknown) > _LISTED_ONE_BY_ONE
+        self._all = HourFiles(root, query.system_name) if is_far else None
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         # Raw files that have come since have only records that were accepted after the question.
-        return raw_files(self._root, hour) if hour in self._unknown else {}
+        return raw_files(self.root, hour) if hour in self.unknown else {}
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:  # noqa: ARG002
+        return None, self
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        if self._all is not None and hour in self._unknown:
+        if self._all is not None and hour in self.unknown:
             return self._all.compacted(hour, raws)
-        is_known = hour not in self._unknown
-        paths = self._known.get(hour, []) if is_known else compacted_in(self._root, hour, self._system_name)
+        is_known = hour not in self.unknown
+        paths = self.known(hour) if is_known else compacted_in(self.root, hour, self.query.system_name)
         return [path for path in paths if path.exists()]
+
+    def known(self, hour: Hour) -> list[Path]:
+        """The files of a known hour that may hold part of the answer."""
+        raise NotImplementedError
+
+
+class _SomeFiles(_Files):
+    """Of the known hours, these files."""
+
+    def __init__(self, root: Path, query: Query, unknown: set[Hour], files: Iterable[CataloguedFile]) -> None:
+        self._known: defaultdict[Hour, list[Path]] = defaultdict(list)
+        for file in files:
+            self._known[file.hour].append(root / file.path)
+        super().__init__(root, query, unknown, sorted(self._known))
+
+    def known(self, hour: Hour) -> list[Path]:
+        return self._known.get(hour, [])
+
+
+class _KindFiles(_Files):
+    """Of the known hours, the files with records of a kind that is asked for.
+
+    They are looked for when an hour is asked for: a question without bounds may end in the first one.
+    """
+
+    def __init__(self, opened: _Opened, query: Query, unknown: set[Hour], hours: Sequence[Hour]) -> None:
+        super().__init__(opened.root, query, unknown, hours)
+        self._opened = opened
+        self._with_kind: dict[int, frozenset[int] | None] = {}
+
+    def known(self, hour: Hour) -> list[Path]:
+        found = []
+        for part in self._opened.parts:
+            if not part.segment.first <= hour <= part.segment.last:
+                continue
+            serial = part.segment.serial
+            if serial not in self._with_kind:
+                self._with_kind[serial] = part.sums.files_with(self.query)
+            places = self._with_kind[serial]
+            found += [
+                self.root / file.path
+                for place, file in part.by_hour.get(hour, ())
+                if (places is None or place in places or not file.is_summed)
+                and self._opened.is_asked_for(file, self.query)
+            ]
+        return found
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+        if not query.is_by_kind:
+            return None, self
+        tables, left = [], []
+        window = query.window
+        for part in self._opened.parts:
+            if (
+                part.is_summed
+                and window.since_ms <= part.window.since_ms
+                and part.window.until_ms <= window.until_ms
+                and self._opened.gone.isdisjoint(part.files)
+                and self.unknown.isdisjoint(part.by_hour)
+            ):
+                tables.append(part.sums.counted(query, by))
+                continue
+            is_counted = bytearray(len(part.files))
+            for place, file in enumerate(part.files.values()):
+                if file.hour in self.unknown or not self._opened.is_asked_for(file, query):
+                    continue
+                if file.is_summed and window.since_ms <= file.first_ms and file.last_ms < window.until_ms:
+                    is_counted[place] = 1
+                else:
+                    left.append(file)
+            tables.append(part.sums.counted(query, by, bytes(is_counted)))
+        return pa.concat_tables(tables or [SUMS_SCHEMA.empty_table()]), _SomeFiles(
+            self.root, query, self.unknown, left
+        )

@@ -15,9 +15,9 @@ import functools
 import logging
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -32,10 +32,12 @@ from waybill.lineage.catalog.contents import (
     CataloguedFile,
     Contents,
     Segment,
+    SegmentFiles,
     read_contents,
     read_files,
 )
 from waybill.lineage.catalog.keys import COLUMNS, NUMBERS, in_order, keys_of
+from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, restore, store, sums_in
 from waybill.lineage.catalog.runs import Run, encode_run
 from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside
 from waybill.transport.files import Files, publish
@@ -134,6 +136,14 @@ def report_of(root: Path, contents: Contents) -> CatalogReport:
     )
 
 
+class Catalogued(NamedTuple):
+    """What the catalog takes from a file."""
+
+    file: CataloguedFile
+    sums: Mapping[Kind, Sum]
+    keys: pa.UInt64Array
+
+
 class _ChangedError(Exception):
     """A file was replaced while it was read."""
 
@@ -208,7 +218,7 @@ class Step:
                 if one.keys_name in there:
                     whole.append(one)
                     continue
-                hours.update(file.hour for file in files)
+                hours.update(file.hour for file in files.files)
             except FileNotFoundError:
                 hours.update(compacted_folders(self._root))
             except DamagedError as error:
@@ -223,6 +233,7 @@ class Step:
         waiting, unread, doubled = list(contents.waiting), set(contents.unread), set(contents.doubled)
         gone, number = set(contents.gone), contents.number
         read: list[CataloguedFile] = []
+        sums: list[Mapping[Kind, Sum]] = []
         keys: list[pa.UInt64Array] = []
         there: dict[Hour, list[Path]] = {}
         while waiting and sum(map(len, keys)) < self._step_keys and len(read) < STEP_FILES:
@@ -240,13 +251,14 @@ class Step:
                     if place in stale and stale[place].stamp == stamp:
                         del stale[place]
                         continue
-                    file, found = _read_file(path, place, number, stamp)
+                    file, counted, found = _read_file(path, place, number, stamp)
                 except FileNotFoundError:
                     continue
                 except (*parquet.DAMAGED, _ChangedError):
                     unread.add(hour)  # Questions read it themselves, and say what is wrong with it.
                     continue
                 read.append(file)
+                sums.append(counted)
                 keys.append(found)
                 number += 1
             gone.update(one.number for one in stale.values())
@@ -259,7 +271,7 @@ class Step:
             doubled=tuple(sorted(doubled)),
             number=number,
         )
-        return self._with_segment(contents, read, in_order(keys)) if read else contents
+        return self._with_segment(contents, read, sums, in_order(keys)) if read else contents
 
     def _files_known(self, contents: Contents, hour: Hour) -> dict[str, CataloguedFile]:
         """The files of an hour, by path, as the contents have them."""
@@ -268,17 +280,21 @@ class Step:
             file.path: file
             for one in contents.segments
             if one.first <= hour <= one.last
-            for file in self._files_of(one)
+            for file in self._files_of(one).files
             if file.hour == hour and file.number not in gone
         }
 
     def _with_segment(
-        self, contents: Contents, read: Sequence[CataloguedFile], keys: pa.UInt64Array
+        self,
+        contents: Contents,
+        read: list[CataloguedFile],
+        sums: Iterable[Mapping[Kind, Sum]],
+        keys: pa.UInt64Array,
     ) -> Contents:
         """Publish a segment, and add it to the contents."""
         hours = [file.hour for file in read]
         one = Segment(contents.serial, len(read), len(keys), min(hours), max(hours))
-        publish(self._files, self._root / CATALOG / one.files_name, sealed(read))
+        publish(self._files, self._root / CATALOG / one.files_name, sealed(SegmentFiles(read, store(sums))))
         publish(self._files, self._root / CATALOG / one.keys_name, encode_run(keys))
         return msgspec.structs.replace(
             contents, segments=(*contents.segments, one), serial=contents.serial + 1
@@ -289,7 +305,7 @@ class Step:
         gone = frozenset(contents.gone)
         sizes: defaultdict[int, list[Segment]] = defaultdict(list)
         for one in contents.segments:
-            left = sum(file.number not in gone for file in self._files_of(one)) if gone else one.files
+            left = sum(file.number not in gone for file in self._files_of(one).files) if gone else one.files
             if 2 * left < one.files:
                 contents = self._merge(contents, [one])
             else:
@@ -303,14 +319,17 @@ class Step:
     def _merge(self, contents: Contents, some: Sequence[Segment]) -> Contents:
         """Make one segment of some, without the files that are gone."""
         gone = frozenset(contents.gone)
-        every = [file for one in some for file in self._files_of(one)]
-        files = [file for file in every if file.number not in gone]
+        every: list[tuple[CataloguedFile, Mapping[Kind, Sum]]] = []
+        for one in some:
+            of_one = self._files_of(one)
+            every += zip(of_one.files, restore(of_one.sums, len(of_one.files)), strict=True)
+        stay = [(file, counted) for file, counted in every if file.number not in gone]
         left = msgspec.structs.replace(
             contents,
             segments=tuple(one for one in contents.segments if one not in some),
-            gone=tuple(sorted(gone.difference(file.number for file in every))),
+            gone=tuple(sorted(gone.difference(file.number for file, _ in every))),
         )
-        if not files:
+        if not stay:
             return left
         try:
             runs = [Run(self._root / CATALOG / one.keys_name) for one in some]
@@ -319,7 +338,8 @@ class Step:
         except DamagedError as error:
             set_aside(error)  # The next step makes it again.
             return contents
-        return self._with_segment(left, files, _united([run.keys for run in runs], gone))
+        files, sums = zip(*stay, strict=True)
+        return self._with_segment(left, list(files), sums, _united([run.keys for run in runs], gone))
 
 
 def _waiting_for(contents: Contents, hours: Iterable[Hour]) -> Contents:
@@ -327,10 +347,8 @@ def _waiting_for(contents: Contents, hours: Iterable[Hour]) -> Contents:
     return msgspec.structs.replace(contents, waiting=waiting)
 
 
-def _read_file(
-    path: Path, place: str, number: int, stamp: FileStamp
-) -> tuple[CataloguedFile, pa.UInt64Array]:
-    """What the catalog keeps of a compacted or late file, and its keys.
+def _read_file(path: Path, place: str, number: int, stamp: FileStamp) -> Catalogued:
+    """What the catalog keeps of a compacted or late file, the sums of its records, and its keys.
 
     Raises:
         _ChangedError: it was replaced meanwhile.
@@ -342,21 +360,23 @@ def _read_file(
     return read
 
 
-def catalogued(
-    file: parquet.Selectable, place: str, number: int, stamp: FileStamp
-) -> tuple[CataloguedFile, pa.UInt64Array]:
-    """Read an open file, a row group at a time: what the catalog keeps of it, and its keys.
+def catalogued(file: parquet.Selectable, place: str, number: int, stamp: FileStamp) -> Catalogued:
+    """Read an open file, a row group at a time: what the catalog keeps of it, its sums, and its keys.
 
     Raises:
         DAMAGED: it cannot be read.
     """
     spans = parquet.spans(file.metadata)
-    keys = [
-        keys_of(part.to_table(columns=list(COLUMNS), use_threads=False), number)
-        for part in file.fragment.split_by_row_group()
-    ]
+    keys, kinds = [], []
+    for at in range(file.metadata.num_row_groups):
+        part = file.group(at, [*COLUMNS, *SUMMED_COLUMNS])
+        keys.append(keys_of(part, number))
+        kinds.append(part.select(SUMMED_COLUMNS))
+    *_, day, name = place.split("/")
+    sums = sums_in(kinds, Hour(day, name[:2]).start_ms)
     first_ms, last_ms = min(one.first_ms for one in spans), max(one.last_ms for one in spans)
-    return CataloguedFile(number, place, file.metadata.num_rows, first_ms, last_ms, stamp), in_order(keys)
+    facts = (number, place, file.metadata.num_rows, first_ms, last_ms, stamp)
+    return Catalogued(CataloguedFile(*facts, is_summed=sums is not None), sums or {}, in_order(keys))
 
 
 def _united(runs: Sequence[memoryview], gone: Collection[int]) -> pa.UInt64Array:
