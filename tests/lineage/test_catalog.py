@@ -14,7 +14,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record, records_strategy
 
 from waybill.exporter import Query, age_off, find
-from waybill.exporter.names import hour_of
+from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, scan, stats_of, sums_of
 from waybill.facets import FinalState, ProvenanceRecord, merge_all
 from waybill.lineage import Lineage
@@ -360,6 +360,22 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     first.write_bytes(b"nothing")
     assert keep_catalog(layout.root).unread == ("20260101/00",)
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
+
+
+def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout, tmp_path: Path) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    keep_catalog(layout.root)
+    other = Layout(tmp_path / "other")
+    other.write(record("c", at_ms=2 * HOUR_MS))
+    other.compactor().compact()
+    path = compacted_path("edge", hour_of(START_MS + 2 * HOUR_MS))
+    shutil.copy(other.root / path, layout.root / path)
+    (layout.root / compacted_path("edge", hour_of(START_MS))).unlink()
+    assert keep_catalog(layout.root).files == 2
+    lineage = Lineage.open(layout.root)
+    assert [one.did for one in lineage.find()] == ["c", "b"]
+    assert lineage.count() == 2
 
 
 def test_folders_list_what_the_folders_have(layout: Layout) -> None:

@@ -78,6 +78,8 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         keys: how many keys it has.
         first: the earliest hour of its files.
         last: the latest hour of its files.
+        first_number: the least number of its files.
+        last_number: the greatest number of its files.
     """
 
     serial: int
@@ -85,6 +87,8 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     keys: int
     first: Hour
     last: Hour
+    first_number: int
+    last_number: int
 
     @property
     def files_name(self) -> str:

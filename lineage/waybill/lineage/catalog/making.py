@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import FileStamp, compacted_files, compacted_folders, names
+from waybill.exporter.directory import FileStamp, compacted_file, compacted_files, compacted_folders, names
 from waybill.exporter.ledger import Position, follow_ledger
 from waybill.exporter.names import CATALOG, Hour, relative
 from waybill.lineage.catalog.contents import (
@@ -100,7 +100,8 @@ def keep_step(
 ) -> Contents | None:
     """Do one step of `keep_catalog`: return the new contents; None if the root has no ledger.
 
-    With `again`, files that could not be read are tried again.
+    With `again`, files that could not be read are tried again, and the folders are compared with the files
+    that the catalog knows: somebody may have put a file there, or deleted one.
 
     Raises:
         OSError: the root cannot be read or written.
@@ -110,7 +111,11 @@ def keep_step(
     files = files or Files()
     files.make_folder(root / CATALOG)
     with locked(root / CATALOG / LOCK):
-        return Step(root, files, step_keys).run(again=again)
+        while True:
+            try:
+                return Step(root, files, step_keys).run(again=again)
+            except DamagedError as error:
+                set_aside(error)  # The next try finds that it is gone, and reads its hours again.
 
 
 def forget_catalog(root: Path, *, files: Files | None = None) -> None:
@@ -166,6 +171,8 @@ class Step:
         if again:
             contents = _waiting_for(contents, contents.unread)
         contents = self._without_damaged(contents)
+        if again:
+            contents = _waiting_for(contents, self._hours_that_differ(contents))
         followed = follow_ledger(self._root, contents.position)
         if followed is None:  # the root was replaced in this very moment
             return contents
@@ -207,22 +214,32 @@ class Step:
         there = [int(name[:10]) for name in names(self._root / CATALOG) if name[:10].isdecimal()]
         return Contents(position=position, serial=max(there, default=0) + 1)
 
+    def _hours_that_differ(self, contents: Contents) -> set[Hour]:
+        """The hours whose folders do not have the files that the contents have."""
+        gone = frozenset(contents.gone)
+        known: defaultdict[Hour, set[str]] = defaultdict(set)
+        for one in contents.segments:
+            for file in self._files_of(one).files:
+                if file.number not in gone:
+                    known[file.hour].add(file.path)
+        there = {
+            hour: {relative(self._root, compacted_file(folder, hour)) for folder in folders}
+            for hour, folders in compacted_folders(self._root).items()
+        }
+        return {hour for hour in known.keys() | there.keys() if known.get(hour) != there.get(hour)}
+
     def _without_damaged(self, contents: Contents) -> Contents:
         """The contents without segments that lack a file: a reader has set it aside."""
         there = set(names(self._root / CATALOG))
         hours: set[Hour] = set()
         whole = []
         for one in contents.segments:
+            if {one.files_name, one.keys_name} <= there:
+                whole.append(one)
+                continue
             try:
-                files = self._files_of(one)
-                if one.keys_name in there:
-                    whole.append(one)
-                    continue
-                hours.update(file.hour for file in files.files)
+                hours.update(file.hour for file in self._files_of(one).files)
             except FileNotFoundError:
-                hours.update(compacted_folders(self._root))
-            except DamagedError as error:
-                set_aside(error)
                 hours.update(compacted_folders(self._root))
         if len(whole) == len(contents.segments):
             return contents
@@ -292,8 +309,10 @@ class Step:
         keys: pa.UInt64Array,
     ) -> Contents:
         """Publish a segment, and add it to the contents."""
-        hours = [file.hour for file in read]
-        one = Segment(contents.serial, len(read), len(keys), min(hours), max(hours))
+        hours, numbers = [file.hour for file in read], [file.number for file in read]
+        one = Segment(
+            contents.serial, len(read), len(keys), min(hours), max(hours), min(numbers), max(numbers)
+        )
         publish(self._files, self._root / CATALOG / one.files_name, sealed(SegmentFiles(read, store(sums))))
         publish(self._files, self._root / CATALOG / one.keys_name, encode_run(keys))
         return msgspec.structs.replace(
@@ -305,7 +324,9 @@ class Step:
         gone = frozenset(contents.gone)
         sizes: defaultdict[int, list[Segment]] = defaultdict(list)
         for one in contents.segments:
-            left = sum(file.number not in gone for file in self._files_of(one).files) if gone else one.files
+            left = one.files
+            if any(one.first_number <= number <= one.last_number for number in gone):
+                left = sum(file.number not in gone for file in self._files_of(one).files)
             if 2 * left < one.files:
                 contents = self._merge(contents, [one])
             else:
