@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_a_dry_run_lists_what_each_system_would_lose_and_what_waits_for_its_export(
-    waybill: Run, tmp_path: Path
+    called: Run, tmp_path: Path
 ) -> None:
     root = tmp_path / "old"
     records = [
@@ -42,26 +42,26 @@ def test_a_dry_run_lists_what_each_system_would_lose_and_what_waits_for_its_expo
         os.utime(path, (1_767_232_800, 1_767_232_800))
     edge = str(files["edge"].relative_to(root))
     options = ("--root", root, "--system-days", "core=1000000", "--only-exported", "--json")
-    waiting = json.loads(waybill("age-off", *options, "--dry-run").stdout)
+    waiting = json.loads(called("age-off", *options, "--dry-run").stdout)
     assert (waiting["removed"], waiting["waiting"]) == ([], [edge])
-    assert waybill("export", tmp_path / "there", "--create", "--root", root).returncode == 0
-    assert json.loads(waybill("age-off", *options, "--dry-run").stdout)["removed"] == [edge]
+    assert called("export", tmp_path / "there", "--create", "--root", root).returncode == 0
+    assert json.loads(called("age-off", *options, "--dry-run").stdout)["removed"] == [edge]
     assert files["edge"].exists()
-    assert json.loads(waybill("age-off", *options).stdout)["removed"] == [edge]
+    assert json.loads(called("age-off", *options).stdout)["removed"] == [edge]
     assert [name for name, path in files.items() if path.exists()] == ["core"]
 
 
-def test_archived_entries_are_removed_only_on_request(waybill: Run, tmp_path: Path) -> None:
+def test_archived_entries_are_removed_only_on_request(called: Run, tmp_path: Path) -> None:
     old = tmp_path / "events/20260101/00/a1-1-2.parquet"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"entries")
     options = ("--root", tmp_path, "--json")
-    assert json.loads(waybill("age-off", *options).stdout)["removed"] == []
+    assert json.loads(called("age-off", *options).stdout)["removed"] == []
     asked = (*options, "--archive-days", "30")
-    assert json.loads(waybill("age-off", *asked, "--only-exported").stdout)["waiting"] != []
-    assert json.loads(waybill("age-off", *asked, "--dry-run").stdout)["removed"] != []
+    assert json.loads(called("age-off", *asked, "--only-exported").stdout)["waiting"] != []
+    assert json.loads(called("age-off", *asked, "--dry-run").stdout)["removed"] != []
     assert old.exists()
-    done = json.loads(waybill("age-off", *asked).stdout)
+    done = json.loads(called("age-off", *asked).stdout)
     assert (done["removed"], done["size_bytes"]) == ([str(old.relative_to(tmp_path))], 7)
     assert not old.exists()
 
@@ -79,9 +79,9 @@ def test_archived_entries_are_removed_only_on_request(waybill: Run, tmp_path: Pa
     ],
 )
 def test_an_invalid_number_of_days_is_exit_code_2_and_the_message_says_what_to_give(
-    waybill: Run, tmp_path: Path, options: tuple[str, str]
+    called: Run, tmp_path: Path, options: tuple[str, str]
 ) -> None:
-    done = waybill("age-off", *options, "--root", tmp_path)
+    done = called("age-off", *options, "--root", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "give " in done.stderr
     assert "Traceback" not in done.stderr

@@ -54,65 +54,65 @@ def left(settings: Settings) -> list[int]:
         journal.close()
 
 
-def test_they_are_listed_with_the_backends_words(waybill: Run, refused: Settings) -> None:
-    done = waybill("dead-letters", "list", "--home", refused.home)
+def test_they_are_listed_with_the_backends_words(called: Run, refused: Settings) -> None:
+    done = called("dead-letters", "list", "--home", refused.home)
     heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert heading[0] == "number"
     words = '{"code": 422, "message": "fault 422 on request"}'
     assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
         (str(number + 1), "422", f"run {number}", words) for number in range(3)
     ]
-    lines = waybill("dead-letters", "list", "--home", refused.home, "--json").stdout.splitlines()
+    lines = called("dead-letters", "list", "--home", refused.home, "--json").stdout.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
 
 
-def test_one_is_shown_byte_for_byte(waybill: Run, refused: Settings) -> None:
-    done = waybill("dead-letters", "show", "2", "--home", refused.home)
+def test_one_is_shown_byte_for_byte(called: Run, refused: Settings) -> None:
+    done = called("dead-letters", "show", "2", "--home", refused.home)
     assert done.stdout.encode() == BODIES[1] + b"\n"
 
 
 def test_what_the_backend_accepts_now_is_no_longer_a_dead_letter(
-    waybill: Run, refused: Settings, backend: ContractServer
+    called: Run, refused: Settings, backend: ContractServer
 ) -> None:
     backend.fault = None
-    done = waybill("dead-letters", "replay", "1", "3", "--home", refused.home)
+    done = called("dead-letters", "replay", "1", "3", "--home", refused.home)
     assert (done.returncode, done.stdout) == (0, "2 of 2 are delivered\n")
     assert sorted(took(backend)) == [BODIES[0], BODIES[2]]
     assert left(refused) == [2]
-    assert waybill("dead-letters", "replay", "--all", "--home", refused.home).returncode == 0
+    assert called("dead-letters", "replay", "--all", "--home", refused.home).returncode == 0
     assert left(refused) == []
 
 
 def test_what_is_refused_again_or_cannot_be_sent_is_named_and_exit_code_1(
-    waybill: Run, refused: Settings, backend: ContractServer
+    called: Run, refused: Settings, backend: ContractServer
 ) -> None:
-    done = waybill("dead-letters", "replay", "2", "--home", refused.home)
+    done = called("dead-letters", "replay", "2", "--home", refused.home)
     assert (done.returncode, done.stdout) == (1, "0 of 1 are delivered\n")
     assert "2: refused again, " in done.stderr
     backend.refuse()
-    done = waybill("dead-letters", "replay", "2", "--home", refused.home)
+    done = called("dead-letters", "replay", "2", "--home", refused.home)
     assert done.returncode == 1
     assert "2: not sent yet; it goes out with the next events" in done.stderr
     assert "does not answer" in done.stderr
     assert left(refused) == [1, 2, 3]
 
 
-def test_dropping_forgets_the_named_ones_only(waybill: Run, refused: Settings) -> None:
-    assert waybill("dead-letters", "drop", "2", "--home", refused.home).stdout == "1 dropped\n"
+def test_dropping_forgets_the_named_ones_only(called: Run, refused: Settings) -> None:
+    assert called("dead-letters", "drop", "2", "--home", refused.home).stdout == "1 dropped\n"
     assert left(refused) == [1, 3]
-    assert waybill("dead-letters", "drop", "--all", "--home", refused.home).returncode == 0
+    assert called("dead-letters", "drop", "--all", "--home", refused.home).returncode == 0
     assert left(refused) == []
-    done = waybill("dead-letters", "list", "--home", refused.home)
+    done = called("dead-letters", "list", "--home", refused.home)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "there are no dead letters\n")
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
 def test_all_are_chosen_only_explicitly_and_unknown_numbers_are_refused(
-    waybill: Run, refused: Settings, command: str
+    called: Run, refused: Settings, command: str
 ) -> None:
     for arguments in ((), ("1", "--all")):
-        assert waybill("dead-letters", command, *arguments, "--home", refused.home).returncode == 2
-    unknown = waybill("dead-letters", command, "1", "4711", "--home", refused.home)
+        assert called("dead-letters", command, *arguments, "--home", refused.home).returncode == 2
+    unknown = called("dead-letters", command, "1", "4711", "--home", refused.home)
     assert unknown.returncode == 2
     assert unknown.stderr == ("waybill: 4711: no such dead letter; `waybill dead-letters list` shows them\n")
     assert left(refused) == [1, 2, 3]

@@ -38,17 +38,17 @@ def poisoned(settings: Settings) -> Settings:
     return settings
 
 
-def test_no_command_that_looks_at_the_home_is_content_with_poison(waybill: Run, poisoned: Settings) -> None:
-    status = waybill("status", "--home", poisoned.home)
+def test_no_command_that_looks_at_the_home_is_content_with_poison(called: Run, poisoned: Settings) -> None:
+    status = called("status", "--home", poisoned.home)
     assert status.returncode == 1
     assert (
         "layout has set aside 1 entry that it cannot apply; to see why: `waybill poison list --home"
         in status.stdout
     )
-    flushed = waybill("flush", "--home", poisoned.home)
+    flushed = called("flush", "--home", poisoned.home)
     assert flushed.returncode == 1
     assert "layout has set aside 1 entry that it cannot apply; `waybill poison list`" in flushed.stderr
-    where = waybill("where", f"{Journal(poisoned.home).node}-2", "--home", poisoned.home)
+    where = called("where", f"{Journal(poisoned.home).node}-2", "--home", poisoned.home)
     assert where.stdout.splitlines()[1].split(maxsplit=1) == ["layout", "set aside as poison"]
 
 
@@ -74,28 +74,28 @@ def test_a_collector_tells_of_it_in_its_metrics_and_of_the_entry_that_it_is(
             serving.terminate()
 
 
-def test_it_is_listed_and_shown_with_the_reason(waybill: Run, poisoned: Settings) -> None:
-    listed = waybill("poison", "list", "--home", poisoned.home)
+def test_it_is_listed_and_shown_with_the_reason(called: Run, poisoned: Settings) -> None:
+    listed = called("poison", "list", "--home", poisoned.home)
     number, projection, _, tries, reason = listed.stdout.splitlines()[1].split("\t")
     assert (number, projection, tries, reason) == ("2", "layout", "0", REASON)
-    shown = waybill("poison", "show", "2", "--home", poisoned.home)
+    shown = called("poison", "show", "2", "--home", poisoned.home)
     assert shown.stdout.encode() == (EVENT % 2).replace(b"run-2", b"run-9") + b"\n"
     assert shown.stderr.strip() == f"layout: {REASON}"
-    unknown = waybill("poison", "show", "3", "--home", poisoned.home)
+    unknown = called("poison", "show", "3", "--home", poisoned.home)
     assert (unknown.returncode, "no such poison" in unknown.stderr) == (2, True)
 
 
-def test_it_is_applied_as_it_is_when_it_is_tried_again(waybill: Run, poisoned: Settings) -> None:
-    done = waybill("poison", "retry", "2", "--home", poisoned.home)
+def test_it_is_applied_as_it_is_when_it_is_tried_again(called: Run, poisoned: Settings) -> None:
+    done = called("poison", "retry", "2", "--home", poisoned.home)
     assert (done.returncode, done.stdout) == (0, "1 of 1 are applied\n")
-    assert "run-9" in waybill("find", "--json", "--home", poisoned.home).stdout
-    assert waybill("poison", "list", "--home", poisoned.home).stderr.strip() == "there is no poison"
+    assert "run-9" in called("find", "--json", "--home", poisoned.home).stdout
+    assert called("poison", "list", "--home", poisoned.home).stderr.strip() == "there is no poison"
 
 
-def test_it_is_given_up_only_when_the_user_says_so(waybill: Run, poisoned: Settings) -> None:
-    assert waybill("poison", "drop", "--all", "--home", poisoned.home).returncode == 1
-    (one,) = waybill("poison", "list", "--json", "--home", poisoned.home).stdout.splitlines()
+def test_it_is_given_up_only_when_the_user_says_so(called: Run, poisoned: Settings) -> None:
+    assert called("poison", "drop", "--all", "--home", poisoned.home).returncode == 1
+    (one,) = called("poison", "list", "--json", "--home", poisoned.home).stdout.splitlines()
     assert (json.loads(one)["projection"], json.loads(one)["seq"]) == ("layout", 2)
-    done = waybill("poison", "drop", "2", "--yes", "--home", poisoned.home)
+    done = called("poison", "drop", "2", "--yes", "--home", poisoned.home)
     assert (done.returncode, done.stdout) == (0, "1 dropped\n")
-    assert waybill("flush", "--home", poisoned.home).returncode == 0
+    assert called("flush", "--home", poisoned.home).returncode == 0

@@ -38,19 +38,19 @@ def new_marquez() -> Iterator[Callable[[], str]]:
 
 
 def test_what_marquez_lost_is_listed_and_repaired(
-    waybill: Run, settings: Settings, new_marquez: Callable[[], str]
+    called: Run, settings: Settings, new_marquez: Callable[[], str]
 ) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
         file.egress("warehouse")
     first, second = new_marquez(), new_marquez()
     settings = settings.with_values({"marquez_url": first, "provenance_enabled": False}, "tests")
     assert flush(settings, timeout_s=60).problems == {}
-    done = waybill("reconcile", "--home", settings.home)
+    done = called("reconcile", "--home", settings.home)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == ("0 of 2 delivered run events are missing\n0 of 1 jobs of the graph are missing\n")
 
     elsewhere = ("--home", settings.home, "--marquez-url", second)
-    done = waybill("reconcile", *elsewhere, "--json")
+    done = called("reconcile", *elsewhere, "--json")
     assert done.returncode == 1
     missing = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(one.get("run_id"), one.get("event_type"), one.get("name")) for one in missing] == [
@@ -59,26 +59,26 @@ def test_what_marquez_lost_is_listed_and_repaired(
         (None, None, "(to warehouse) · sftp-in"),
     ]
     assert done.stderr.endswith("1 of 1 jobs of the graph are missing\n")
-    done = waybill("reconcile", *elsewhere, "--repair")
+    done = called("reconcile", *elsewhere, "--repair")
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("3 were sent again\n")
-    assert waybill("reconcile", *elsewhere, "--since", "1h").returncode == 0
+    assert called("reconcile", *elsewhere, "--since", "1h").returncode == 0
 
 
-def test_a_missing_marquez_is_exit_code_2(waybill: Run, settings: Settings) -> None:
+def test_a_missing_marquez_is_exit_code_2(called: Run, settings: Settings) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in"):
         pass
-    done = waybill("reconcile", "--home", settings.home, "--since", "2026-13-01")
+    done = called("reconcile", "--home", settings.home, "--since", "2026-13-01")
     assert done.returncode == 2
-    done = waybill("reconcile", "--home", settings.home)
+    done = called("reconcile", "--home", settings.home)
     assert done.returncode == 2
     assert f"`waybill settings apply --home {settings.home} --marquez-url URL`" in done.stderr
 
 
 def test_a_home_with_nothing_in_it_has_nothing_to_compare(
-    waybill: Run, home: Path, new_marquez: Callable[[], str]
+    called: Run, home: Path, new_marquez: Callable[[], str]
 ) -> None:
     Journal(home).close()
-    done = waybill("reconcile", "--home", home, "--marquez-url", new_marquez())
+    done = called("reconcile", "--home", home, "--marquez-url", new_marquez())
     assert (done.returncode, done.stdout) == (0, "")
     assert "0 of 0 delivered run events are missing" in done.stderr

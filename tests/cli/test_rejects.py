@@ -17,24 +17,24 @@ GOOD = b'[{"did": "1", "finalState": "COMPLETE", "created": 1, "completed": 2}]'
 BAD = GOOD.replace(b"COMPLETE", b"BANANA")
 
 
-def test_a_reject_is_listed_shown_corrected_and_accepted(waybill: Run, home: Path, tmp_path: Path) -> None:
+def test_a_reject_is_listed_shown_corrected_and_accepted(called: Run, home: Path, tmp_path: Path) -> None:
     journal = Journal(home)
     Rejects(journal).add(Kind.PROVENANCE, [(BAD, "the state is unknown"), (b"{", "no JSON")])
     rows = [
-        json.loads(line) for line in waybill("rejects", "list", "--home", home, "--json").stdout.splitlines()
+        json.loads(line) for line in called("rejects", "list", "--home", home, "--json").stdout.splitlines()
     ]
     by_reason = {row["reason"]: row["id"] for row in rows}
     name = by_reason["the state is unknown"]
-    assert waybill("rejects", "show", name, "--home", home).stdout == BAD.decode() + "\n"
-    again = waybill("rejects", "replay", name, "--home", home)
+    assert called("rejects", "show", name, "--home", home).stdout == BAD.decode() + "\n"
+    again = called("rejects", "replay", name, "--home", home)
     assert (again.returncode, again.stdout) == (1, "0 of 1 are kept\n")
     assert "finalState" in again.stderr
     mended = tmp_path / "mended.json"
     mended.write_bytes(GOOD)
-    kept = waybill("rejects", "replay", name, "--with", mended, "--home", home)
+    kept = called("rejects", "replay", name, "--with", mended, "--home", home)
     assert (kept.returncode, kept.stdout) == (0, "1 of 1 are kept\n"), kept.stderr
     assert [entry.body for entry in journal.read(0)] == [GOOD]
-    assert waybill("rejects", "drop", by_reason["no JSON"], "--home", home).returncode == 0
+    assert called("rejects", "drop", by_reason["no JSON"], "--home", home).returncode == 0
     assert Rejects(journal).all() == []
-    assert waybill("rejects", "show", name, "--home", home).returncode == 2
+    assert called("rejects", "show", name, "--home", home).returncode == 2
     journal.close()

@@ -35,14 +35,14 @@ def test_a_home_with_nothing_in_it_is_empty_and_one_that_is_not_there_is_exit_co
     assert (found["projections"], found["runner_alive"], found["dead_letters"]) == ({}, False, 0)
 
 
-def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path) -> None:
+def test_depth_lag_and_problem_are_those_of_the_journal(called: Run, home: Path) -> None:
     journal = Journal(home)
     for number in range(5):
         journal.append(Kind.OPENLINEAGE, b"%d" % number)
     journal.commit("marquez", cursor=3)
     journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
     journal.close()
-    done = waybill("status", "--home", home, "--json")
+    done = called("status", "--home", home, "--json")
     assert done.returncode == 1, "a projection that is held up"
     found = json.loads(done.stdout)
     assert (found["journal"]["entries"], found["journal"]["last_seq"]) == (5, 5)
@@ -50,7 +50,7 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
     marquez = found["projections"]["marquez"]
     assert 0 <= marquez.pop("lag_s") < 60
     assert marquez == {"cursor": 3, "behind": 2, "unsettled": 0, "problem": problem}
-    plain = waybill("status", "--home", home).stdout
+    plain = called("status", "--home", home).stdout
     (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez\t")]
     assert line[:3] == ["marquez", "3", "2"]
     assert line[3].endswith(" s")
@@ -88,7 +88,7 @@ def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, hom
     assert (told.count("for good"), told.count("dead letters")) == (1, 0)
 
 
-def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(waybill: Run, home: Path) -> None:
+def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(called: Run, home: Path) -> None:
     journal = Journal(home)
     spool = Spool(journal).open()
     spool.append(Kind.OPENLINEAGE, b"a", "")
@@ -99,73 +99,73 @@ def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(waybill: Run, 
     adopt(journal)
     journal.close()
     (kept,) = (home / "spool").iterdir()
-    done = waybill("status", "--home", home, "--json")
+    done = called("status", "--home", home, "--json")
     assert (done.returncode, json.loads(done.stdout)["damaged_spools"]) == (1, [str(kept)])
-    plain = waybill("status", "--home", home)
+    plain = called("status", "--home", home)
     assert plain.returncode == 1
     assert f"{kept} was damaged" in plain.stdout
     assert "delete it" in plain.stdout
     kept.unlink()
-    assert waybill("status", "--home", home).returncode == 0
+    assert called("status", "--home", home).returncode == 0
 
 
-def test_runs_that_wait_to_settle_are_counted(waybill: Run, home: Path) -> None:
+def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path) -> None:
     journal = Journal(home)
     journal.commit("layout", cursor=0, put={"due:r": b"", "due:s": b"", "run:r": b""})
     journal.close()
-    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    found = json.loads(called("status", "--home", home, "--json").stdout)
     assert found["projections"]["layout"]["unsettled"] == 2
-    assert "2 runs have ended" in waybill("status", "--home", home).stdout
+    assert "2 runs have ended" in called("status", "--home", home).stdout
 
 
-def test_what_became_of_a_backends_events_is_counted(waybill: Run, home: Path) -> None:
+def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path) -> None:
     journal = Journal(home)
     figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
     journal.commit("marquez", cursor=0, put={"figures": figures.row()})
     journal.close()
-    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    found = json.loads(called("status", "--home", home, "--json").stdout)
     assert found["deliveries"] == {
         "marquez": {"delivered": 7, "failed": 2, "dead_letters": 0, "coalesced": 900, "summaries": 3}
     }
-    assert "marquez\t7\t2\t900\t3" in waybill("status", "--home", home).stdout.splitlines()
+    assert "marquez\t7\t2\t900\t3" in called("status", "--home", home).stdout.splitlines()
 
 
-def test_depth_counts_what_is_left_after_pruning(waybill: Run, home: Path) -> None:
+def test_depth_counts_what_is_left_after_pruning(called: Run, home: Path) -> None:
     journal = Journal(home)
     for number in range(5):
         journal.append(Kind.OPENLINEAGE, b"%d" % number)
     assert journal.prune(2, 2**60) == 2
     journal.close()
-    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    found = json.loads(called("status", "--home", home, "--json").stdout)
     assert (found["journal"]["entries"], found["journal"]["last_seq"]) == (3, 5)
 
 
-def test_a_live_runner_is_named(waybill: Run, home: Path) -> None:
+def test_a_live_runner_is_named(called: Run, home: Path) -> None:
     Journal(home).close()
     held = locks.take(home)
     assert held is not None
     try:
-        found = json.loads(waybill("status", "--home", home, "--json").stdout)
+        found = json.loads(called("status", "--home", home, "--json").stdout)
     finally:
         held.release()
     assert found["runner_alive"] is True
     assert isinstance(found["runner_pid"], int)
-    assert json.loads(waybill("status", "--home", home, "--json").stdout)["runner_alive"] is False
+    assert json.loads(called("status", "--home", home, "--json").stdout)["runner_alive"] is False
 
 
 def test_the_home_s_own_settings_are_shown_unless_others_are_given(
-    waybill: Run, settings: Settings, root: Path
+    called: Run, settings: Settings, root: Path
 ) -> None:
     journal = Journal(settings.home)
     agree(journal, settings)
     journal.close()
-    found = json.loads(waybill("status", "--home", settings.home, "--json").stdout)
+    found = json.loads(called("status", "--home", settings.home, "--json").stdout)
     assert (found["root"], found["provenance_enabled"]) == (str(root), True)
 
 
 @pytest.mark.parametrize("way", ["put back", "copied"])
 def test_a_note_says_that_a_home_was_put_back_or_copied(
-    waybill: Run, settings: Settings, tmp_path: Path, way: str
+    called: Run, settings: Settings, tmp_path: Path, way: str
 ) -> None:
     def keep(kept_in: Settings, did: str) -> list[str]:
         fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": 1, "completed": 2}
@@ -173,7 +173,7 @@ def test_a_note_says_that_a_home_was_put_back_or_copied(
         journal.append(Kind.PROVENANCE, json.dumps([fields]).encode())
         journal.close()
         assert flush(kept_in).problems == {}
-        notes = json.loads(waybill("status", "--home", kept_in.home, "--json").stdout)["notes"]
+        notes = json.loads(called("status", "--home", kept_in.home, "--json").stdout)["notes"]
         return [note for note in notes if "entries are filed as" in note]
 
     assert keep(settings, "before") == []
@@ -216,10 +216,10 @@ def test_a_note_on_plain_spark_comes_where_a_record_rests_on_its_listener_alone(
     assert "some final states come only from Spark's listener" in told(listener)
 
 
-def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(waybill: Run, home: Path) -> None:
+def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(called: Run, home: Path) -> None:
     home.mkdir()
     (home / "journal.db").write_bytes(b"not a database at all" * 1000)
-    done = waybill("status", "--home", home)
+    done = called("status", "--home", home)
     assert done.returncode == 1
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("waybill: ")

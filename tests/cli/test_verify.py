@@ -31,9 +31,9 @@ def copied(kept: Kept, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_a_flushed_home_is_right_and_equals_its_copy(called: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
-    done = waybill("verify", kept.home, copy, "--json")
+    done = called("verify", kept.home, copy, "--json")
     assert done.returncode == 0, done.stderr
     (summary,) = lines(done.stdout)
     head = summary.pop("head")
@@ -47,8 +47,8 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
         "collisions": 0,
         "not_compared": [],
     }
-    assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
-    unseen = waybill("verify", copy, "--seen", "0" * 64)
+    assert called("verify", "--home", kept.home, "--seen", head).returncode == 0
+    unseen = called("verify", copy, "--seen", "0" * 64)
     assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
 
 
@@ -71,16 +71,16 @@ def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, set
     assert "1 collision" in shown.stderr
 
 
-def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
     (path,) = (copy / "provenance").rglob("*.parquet")
     pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
-    done = waybill("verify", kept.home, copy, "--json")
+    done = called("verify", kept.home, copy, "--json")
     assert done.returncode == 1
     difference = next(line for line in lines(done.stdout) if line["kind"] == "difference")
     assert difference["theirs"] is None
     assert difference["ours"]["did"] in {kept.year, kept.first, kept.second}
-    shown = waybill("verify", kept.home, copy)
+    shown = called("verify", kept.home, copy)
     assert shown.returncode == 1
     assert any(
         line.startswith("- ") and difference["ours"]["did"] in line for line in shown.stdout.splitlines()
@@ -98,9 +98,9 @@ def test_a_key_that_is_allowed_later_makes_no_record_differ(called: Run, kept: K
 
 
 def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
-    done = waybill("verify", "--from", "journal", "--home", kept.home, "--json")
+    done = called("verify", "--from", "journal", "--home", kept.home, "--json")
     assert done.returncode == 0, done.stdout
     assert lines(done.stdout)[-1]["differences"] == 0
     assert lines(done.stdout)[-1]["rows"] == 4
@@ -109,34 +109,34 @@ def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
     content = path.read_bytes()
     pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
     command = ("verify", copy, kept.home, "--from", "events", "--home", kept.home, "--json")
-    (found,) = [line for line in lines(waybill(*command).stdout) if line["kind"] == "difference"]
+    (found,) = [line for line in lines(called(*command).stdout) if line["kind"] == "difference"]
     assert found["ours"] is None
     assert found["theirs"]["did"] in {kept.year, kept.first, kept.second}
     path.write_bytes(content)
     export = ("export", tmp_path / "there", "--create", "--root", copy, "--delete-after")
-    assert waybill(*export).returncode == 0
-    done = waybill(*command)
+    assert called(*export).returncode == 0
+    done = called(*command)
     assert (done.returncode, lines(done.stdout)[-1]["rows"]) == (0, 0), done.stdout
 
 
-def test_what_cannot_be_read_of_a_source_is_a_finding(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_what_cannot_be_read_of_a_source_is_a_finding(called: Run, kept: Kept, tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text("nonsense\n")
-    done = waybill("verify", kept.home, tmp_path / "events.jsonl", "--from", "jsonl", "--limit", "0")
+    done = called("verify", kept.home, tmp_path / "events.jsonl", "--from", "jsonl", "--limit", "0")
     assert done.returncode == 1
     assert done.stdout.startswith("source ")
     assert "4 records differ" in done.stderr
 
 
-def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
     (path,) = (copy / "provenance").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
-    done = waybill("verify", copy, "--json")
+    done = called("verify", copy, "--json")
     finding, summary = lines(done.stdout)
     assert (done.returncode, summary["findings"]) == (1, 1)
     assert (finding["kind"], finding["finding"]) == ("finding", "unreadable")
     assert finding["path"] == str(path.relative_to(copy))
-    assert waybill("verify", copy).stdout.count(str(path)) == 1
+    assert called("verify", copy).stdout.count(str(path)) == 1
 
 
 def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
@@ -169,45 +169,45 @@ def test_a_reason_goes_with_what_it_accepts(called: Run, kept: Kept) -> None:
 
 
 def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     copy = copied(kept, tmp_path)
     (path,) = (copy / "provenance").rglob("*.parquet")
     path.unlink()
-    unknown = waybill("verify", copy, "--accept", "0123456789ab", "--json")
+    unknown = called("verify", copy, "--accept", "0123456789ab", "--json")
     assert (unknown.returncode, "nothing was accepted" in unknown.stderr) == (2, True)
     found = lines(unknown.stdout)[0]["id"]
-    done = waybill("verify", copy, "--accept", found, "--why", "on purpose", "--json")
+    done = called("verify", copy, "--accept", found, "--why", "on purpose", "--json")
     assert (done.returncode, lines(done.stdout)[-1]["accepted"]) == (0, 1), done.stderr
-    finding, summary = lines(waybill("verify", copy, "--json").stdout)
+    finding, summary = lines(called("verify", copy, "--json").stdout)
     assert (finding["id"], finding["accepted"], finding["why"]) == (found, True, "on purpose")
     assert (summary["findings"], summary["accepted"]) == (0, 1)
 
 
-def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
-    done = waybill("verify", tmp_path / "nowhere")
+def test_a_missing_root_is_exit_code_2(called: Run, tmp_path: Path) -> None:
+    done = called("verify", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / "nowhere") in done.stderr.replace("\n", "").replace("│", "").replace(" ", "")
 
 
 def test_what_was_exported_to_a_bucket_is_verified_there(
-    waybill: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = copied(kept, tmp_path)
     with s3_server() as address:
         bucket = new_bucket(address, monkeypatch)
-        assert waybill("export", bucket.url, "--root", root).returncode == 0
-        done = waybill("verify", root, bucket.url, "--json")
+        assert called("export", bucket.url, "--root", root).returncode == 0
+        done = called("verify", root, bucket.url, "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         assert lines(done.stdout)[-1]["differences"] == 0
         (path,) = (one for one in bucket.files() if one.endswith(".parquet"))
         bucket.put(path, b"nonsense")
-        damaged = waybill("verify", bucket.url)
+        damaged = called("verify", bucket.url)
         assert damaged.returncode == 1
         for kind in ("unreadable", "manifest"):
             assert f"{kind} {bucket.url}/{path}: it is " in damaged.stdout
         assert "waybill repair" not in damaged.stdout, "it works on folders only"
         assert "/tmp" not in damaged.stdout  # noqa: S108 - what must not be there
-        nowhere = waybill("verify", f"{bucket.url}/none")
+        nowhere = called("verify", f"{bucket.url}/none")
         assert (nowhere.returncode, nowhere.stdout) == (1, "")
         assert "there are no provenance files below" in nowhere.stderr
