@@ -473,6 +473,8 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home
         ["--no-data-sink", "--open"],
         ["--not-state", "error", "--open"],
         ["--missing-sink", "lake", "--open"],
+        ["--input", "lake/orders", "--open"],
+        ["--producer", "https://example.org", "--open"],
         ["--since", "1h", "--open"],
         ["--after", "nonsense"],
         ["--oldest", "--open"],
@@ -582,3 +584,21 @@ def test_a_file_is_linked_to_its_job_on_marquez_s_page(called: Run, home: Path) 
     assert urls == {"month.csv": months, "year.csv": months.replace("years.months", "years")}
     others = called("find", "--home", home, "--did", year.did, "--marquez-page-url", "http://other/m/")
     assert "on Marquez's page: http://other/m/lineage/job/tests_one/years?" in others.stderr
+
+
+def test_files_are_found_by_an_input_and_a_producer_once_the_index_is_on(
+    called: Run, home: Path, settings: Settings
+) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as a:
+        a.egress("lake")
+    refused = called("find", "--home", home, "--input", "tests/in")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "correlation_enabled" in refused.stderr
+    with contextlib.closing(Journal(home)) as journal:
+        agree(journal, settings.with_values({"correlation_enabled": True}, "tests"))
+    assert called("flush", "--home", home).returncode == 0
+    for arguments in (["--input", "tests/in"], ["--input", "in", "--data-sink", "lake"]):
+        done = called("find", "--home", home, "--json", *arguments)
+        assert [json.loads(line)["did"] for line in done.stdout.splitlines()] == [a.did], done.stderr
+    done = called("find", "--home", home, "--producer", "https://example.org", "--count")
+    assert done.stdout.strip() == "0"

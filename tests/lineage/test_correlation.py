@@ -20,6 +20,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from waybill.exporter.sources import JournalSource
 from waybill.exporter.verification import find_collisions
+from waybill.facets import PRODUCER
 from waybill.lineage import CorrelationIndex
 from waybill.lineage.correlation import (
     INDEX_NAME,
@@ -228,6 +229,8 @@ def test_a_runner_indexes_what_a_tracker_and_deltafi_report(settings: Settings) 
     assert flush(settings).left == {}
     assert details_of(settings.home, ab.did) == {
         "filename": "ab.csv",
+        "inputs": ["tests/daily"],
+        "producers": [PRODUCER],
         "sinks": ["lake", "mart"],
         "states": ["COMPLETE"],
         "system": "tests",

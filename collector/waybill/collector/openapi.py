@@ -302,6 +302,8 @@ _FILTERS: Final = [
     _parameter("not_final_state", _some(_STATE)),
     _parameter("missing_sink", _TEXT),
     _parameter("no_data_sink", _FLAG),
+    _parameter("input", _TEXT),
+    _parameter("producer", _TEXT),
     _parameter("not_data_sink", _some(_TEXT)),
     _parameter("annotation", _some({"type": "string", "pattern": "^[^=]+="})),
     _parameter("created_from", _EPOCH_MS),

@@ -15,6 +15,7 @@ from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.catalog import Catalog
 from waybill.lineage.kin import open_kin
+from waybill.lineage.origins import by_dids
 from waybill.lineage.records import Records
 from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
@@ -88,10 +89,13 @@ class Lineage:
         return cls(place, asker, catalog=Catalog(kept_bytes=settings.query_cache_bytes))
 
     def find(self, query: Query | None = None) -> Records:
-        """The records that answer a query, newest first; see `waybill.find` for what it raises."""
+        """The records that answer a query, newest first; see `waybill.find` for what it raises.
+
+        A query for an input or a producer also raises `SettingsError` where the correlation index is off.
+        """
         if self._collector is not None:
             return self._collector.find(query or Query())
-        return Records(find(self._folder, query, access=self._catalog, asker=self._asker))
+        return Records(find(self._folder, self._asked(query), access=self._catalog, asker=self._asker))
 
     def tables(
         self, query: Query | None = None, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
@@ -105,14 +109,14 @@ class Lineage:
             yield self._collector.find(query or Query()).to_arrow().select(list(columns))
         else:
             yield from find_tables(
-                self._folder, query, columns=columns, access=self._catalog, asker=self._asker
+                self._folder, self._asked(query), columns=columns, access=self._catalog, asker=self._asker
             )
 
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
         if self._collector is not None:
             return self._collector.stats(query or Query())
-        return stats(self._folder, query, access=self._catalog, asker=self._asker)
+        return stats(self._folder, self._asked(query), access=self._catalog, asker=self._asker)
 
     def sums(
         self, by: Collection[Dimension | str], query: Query | None = None
@@ -134,13 +138,21 @@ class Lineage:
         if self._collector is not None:
             return self._collector.sums(dimensions, query or Query())
         tables = find_tables(
-            self._folder, query, summed_by=dimensions, access=self._catalog, asker=self._asker
+            self._folder, self._asked(query), summed_by=dimensions, access=self._catalog, asker=self._asker
         )
         return sums_of(tables, dimensions)
 
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""
         return self.stats(query).total_records
+
+    def _asked(self, query: Query | None) -> Query:
+        """The query as the records can answer it; raises what `by_dids` does."""
+        query = query or Query()
+        if (query.input_dataset is None and query.producer is None) or not Journal.exists(self._folder):
+            return query
+        with contextlib.closing(Journal(self._folder)) as journal:
+            return by_dids(query, journal, obey(journal))
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.

@@ -121,6 +121,8 @@ class CollectorClient:
         }
         single = {
             **{name: getattr(query, name) for name in _SAME},
+            "input": query.input_dataset,
+            "producer": query.producer,
             "from": query.since_ms,
             "created_from": query.created_since_ms,
             **last,

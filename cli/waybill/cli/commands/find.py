@@ -46,12 +46,14 @@ class _Asking(NamedTuple):
         where: a phrase for the place that it searches.
         unsettled: the keys of the records that may still change.
         page: Marquez's page, if its address is known.
+        query: the conditions, as records can meet them.
     """
 
     ask: Ask
     where: str
     unsettled: frozenset[RecordKey]
     page: MarquezPage | None
+    query: Query
 
 
 class _Form(NamedTuple):
@@ -103,6 +105,17 @@ def find(
     ] = None,
     not_state: Annotated[
         list[FinalState] | None, word(of=FinalState, help="Files with another final state. Repeatable.")
+    ] = None,
+    input_dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="NAME",
+            help="Files of runs that read this dataset: NAMESPACE/NAME, or the last part of a name.",
+        ),
+    ] = None,
+    producer: Annotated[
+        str | None, typer.Option(metavar="URI", help="Files whose events have this producer.")
     ] = None,
     annotation: Annotated[
         list[str] | None,
@@ -201,6 +214,8 @@ def find(
             has_data_sink=False if no_data_sink else None,
             not_data_sinks=tuple(not_data_sink or ()),
             missing_sink=missing_sink,
+            input_dataset=input_dataset,
+            producer=producer,
             final_state=tuple(state) if state else None,
             not_final_states=tuple(not_state or ()),
             created_since_ms=created_since_ms,
@@ -227,7 +242,9 @@ def find(
         _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
         _find_open(settings, query, shown, form, is_counted=count)
         return
-    with _asking(settings, query) if exported is None else _asking_exported(settings, exported) as asking:
+    place = _asking(settings, query) if exported is None else _asking_exported(settings, exported, query)
+    with place as asking:
+        query = asking.query
         if parquet_file is not None:
             tell = _save(asking, msgspec.structs.replace(query, limit=limit), parquet_file, replace=force)
         elif count or kinds:
@@ -298,6 +315,7 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
     """What answers a query; after it, a line on stderr tells of poison."""
     from waybill.exporter.query import answer, poison_note, scan
     from waybill.lineage.catalog import Catalog
+    from waybill.lineage.origins import by_dids
 
     catalog = Catalog()
     with existing_journal(settings) as journal:
@@ -307,12 +325,13 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
             ask: Ask = partial(scan, agreed.root, access=catalog)
             where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
         else:
+            query = by_dids(query, journal, agreed)
             runs = _read_unsettled(journal, agreed, query)
             derived = [*runs.settled, *runs.open]
             ask = partial(answer, journal, agreed, derived=derived, access=catalog)
             where = f"in {journal.path} and below {agreed.root}"
             unsettled = frozenset(map(record_key, runs.open))
-        yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask))
+        yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask), query)
         if journal is not None and (poison := poison_note(journal)) is not None:
             console.note(poison)
         if catalog.problem is not None:
@@ -320,7 +339,7 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
 
 
 @contextlib.contextmanager
-def _asking_exported(settings: Settings, exported: str) -> Iterator[_Asking]:
+def _asking_exported(settings: Settings, exported: str, query: Query) -> Iterator[_Asking]:
     """What answers a query from the files that were exported."""
     from waybill.exporter.query import scan
     from waybill.lineage.catalog import open_exported
@@ -328,7 +347,7 @@ def _asking_exported(settings: Settings, exported: str) -> Iterator[_Asking]:
     check_home(settings, needed=False)
     catalog = open_exported(exported, settings.home)
     ask = partial(scan, catalog.root, access=catalog)
-    yield _Asking(ask, f"at {catalog.name}", frozenset(), None)
+    yield _Asking(ask, f"at {catalog.name}", frozenset(), None, query)
     if catalog.problem is not None:
         console.note(catalog.problem)
 
@@ -461,6 +480,8 @@ def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
         "--not-data-sink": query.not_data_sinks,
         "--no-data-sink": query.has_data_sink is False,
         "--missing-sink": query.missing_sink,
+        "--input": query.input_dataset,
+        "--producer": query.producer,
         "--since": query.since_ms,
         "--until": query.until_ms,
         "--oldest": query.oldest_first,

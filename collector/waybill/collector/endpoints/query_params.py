@@ -19,6 +19,7 @@ LIMIT_MAX: Final = 1000
 _NUMBER_DIGITS_MAX: Final = 15
 _TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
+_ORIGIN: Final = {"input": "input_dataset", "producer": "producer"}
 _PARTIAL: Final = "partial"
 _BY: Final = "by"
 _REPEATABLE: Final = ("final_state", "not_final_state", "not_data_sink", "annotation")
@@ -26,7 +27,7 @@ _FILTERS: Final = (
     *_TEXTS,
     *_ANNOTATION,
     *_REPEATABLE,
-    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", _PARTIAL),
+    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", *_ORIGIN, _PARTIAL),
 )
 _PAGES: Final = ("limit", "offset", "order", "after")
 
@@ -167,6 +168,7 @@ def _flag(values: Mapping[str, str], name: str) -> bool | None:
 def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
     values = _single(several)
     conditions: dict[str, Any] = {name: values[name] for name in (*_TEXTS, "missing_sink") if name in values}
+    conditions |= {field: values.get(name) for name, field in _ORIGIN.items()}
     key, value = (values.get(name) for name in _ANNOTATION)
     if (key is None) != (value is None) and not from_deltafi:
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]

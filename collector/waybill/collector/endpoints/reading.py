@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from waybill.collector.http import Problem, busy, wrong_root
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
-from waybill.transport.errors import RootError
+from waybill.transport.errors import NotFoundError, RootError, SettingsError
 from waybill.transport.root import check_root
 
 if TYPE_CHECKING:
@@ -73,8 +73,10 @@ class Reading:
     ) -> Iterator[pa.Table]:
         """The records that answer a query, or sums of them; see `waybill.exporter.query.answer`."""
         from waybill.exporter.query import IncompleteError, answer, read_unsettled
+        from waybill.lineage.origins import by_dids
 
         query = reading.allow(reading.Asker(reading.Door.HTTP, self._asker), query)
+        query = by_dids(query, self._journal, self._settings)
         # This comes first: entries that are filed in the meantime are found in the files.
         now_ms = time.time_ns() // 1_000_000
         runs = read_unsettled(self._journal, self._settings, query, now_ms=now_ms)
@@ -123,6 +125,8 @@ def problems_told(to_do: str = "repair them") -> Iterator[None]:
         yield
     except BacklogError as error:
         raise busy(str(error)) from None
+    except (SettingsError, NotFoundError) as error:  # of what the correlation index answers
+        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:
         raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except IncompleteError as error:

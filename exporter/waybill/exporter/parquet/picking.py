@@ -60,6 +60,8 @@ def pick(
         TooManyRowsError: they take more.
         DAMAGED: some of the file cannot be read.
     """
+    if not key.texts:
+        return
     for at in range(file.metadata.num_row_groups):
         if not file.is_decoded(at) and not _can_hold(file, at, key):
             continue

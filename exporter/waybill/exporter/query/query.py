@@ -83,6 +83,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         created_until_ms: `created` before this, in epoch milliseconds.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
+        input_dataset: of a run that read this dataset: a namespace and a name with a slash between them, or
+            the last part of such a name. Only the correlation index of a home knows that, so only `Lineage`,
+            the command and the collector answer it.
+        producer: of a file of which an event has exactly this `producer`; answered like `input_dataset`.
         oldest_first: whether the answer begins with the oldest; else with the newest.
         after: only what comes after the record with this cursor, in the order of the answer.
         limit: the first so many; all when None.
@@ -110,6 +114,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     created_until_ms: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    input_dataset: str | None = None
+    producer: str | None = None
     oldest_first: bool = False
     after: str | None = None
     limit: int | None = None

@@ -46,6 +46,7 @@ from waybill.exporter.query.query import Query
 from waybill.exporter.query.sums import KIND_COLUMNS, Dimension, summed
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
+from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
     from waybill.exporter.hour_files import Listing
@@ -61,6 +62,13 @@ _DECODED_MAX: Final = 64
 
 _ROW_BYTES: Final = 256
 """Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
+
+
+def _of_records(query: Query) -> Query:
+    """Refuse conditions that no record can meet."""
+    if query.input_dataset is not None or query.producer is not None:
+        raise NotFoundError("records name no inputs and no producers; ask the home, by `waybill.Lineage`")
+    return query
 
 
 def scan(
@@ -92,7 +100,7 @@ def scan(
         OSError: a folder could not be read.
     """
     root = Path(root)
-    query = query or Query()
+    query = _of_records(query or Query())
     if summed_by is not None:
         columns = _SUMMED
     if query.missing_sink is not None:

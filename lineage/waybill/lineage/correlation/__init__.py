@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from waybill.lineage.correlation.forgetting import DAY_MS as DAY_MS
     from waybill.lineage.correlation.index import (
         CORRELATION as CORRELATION,
         CorrelationIndex as CorrelationIndex,
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
         Correlation as Correlation,
         open_correlation as open_correlation,
     )
-    from waybill.lineage.correlation.relations import Relations as Relations
+    from waybill.lineage.correlation.relations import (
+        Relations as Relations,
+        sightings_after as sightings_after,
+    )
     from waybill.lineage.correlation.sightings import (
         Content as Content,
         Details as Details,
@@ -25,9 +29,10 @@ if TYPE_CHECKING:
     from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
 
 _PACKAGES = {
+    "waybill.lineage.correlation.forgetting": {"DAY_MS"},
     "waybill.lineage.correlation.index": {"CORRELATION", "CorrelationIndex", "Kin"},
     "waybill.lineage.correlation.projection": {"Correlation", "open_correlation"},
-    "waybill.lineage.correlation.relations": {"Relations"},
+    "waybill.lineage.correlation.relations": {"Relations", "sightings_after"},
     "waybill.lineage.correlation.sightings": {"Content", "Details", "Sighting", "sightings_in"},
     "waybill.lineage.correlation.writing": {"IndexWriter"},
     "waybill.transport.known_contents": {"INDEX_NAME"},

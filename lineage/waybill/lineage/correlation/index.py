@@ -103,6 +103,21 @@ class CorrelationIndex:
         """The files that came directly from each file, sorted; without files that none came from."""
         return self._grouped(sql.CHILDREN, dids)
 
+    def with_input(self, name: str, *, first_day: int, count: int) -> set[str]:
+        """At most so many files of which an event names this input; see `Details.has_input`.
+
+        Only those with an event on this day or later, counted from 1970.
+        """
+        return self._named(sql.WITH_INPUT, name, first_day, count)
+
+    def with_producer(self, uri: str, *, first_day: int, count: int) -> set[str]:
+        """At most so many files of which an event has this producer, as `with_input` does it."""
+        return self._named(sql.WITH_PRODUCER, uri, first_day, count)
+
+    def _named(self, query: str, name: str, first_day: int, count: int) -> set[str]:
+        found = self._connection.execute(query, {"name": name, "first_day": first_day, "count": count})
+        return {cast("str", did) for (did,) in found}
+
     def conflicts(self) -> list[str]:
         """The files of which events say different names, sources or sets of parents, sorted by did.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -15,9 +15,23 @@ from waybill.transport.journal import Journal
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from waybill.lineage.correlation.sightings import Sighting
+
 _READ_AT_ONCE: Final = 5_000
 
 _Edges = defaultdict[str, set[str]]
+
+
+def sightings_after(journal: Journal, node: str, seq: int) -> Iterator[Sighting]:
+    """What a journal has accepted since the place of an index.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    after = place_in_journal(journal, node, seq)
+    while entries := journal.read(after, limit=_READ_AT_ONCE):
+        after = entries[-1].seq
+        yield from sightings_in(entries, system_name="")
 
 
 class Relations:
@@ -41,13 +55,10 @@ class Relations:
         above: _Edges = defaultdict(set)
         below: _Edges = defaultdict(set)
         with contextlib.closing(Journal(home)) as journal:
-            after = place_in_journal(journal, *index.place)
-            while entries := journal.read(after, limit=_READ_AT_ONCE):
-                after = entries[-1].seq
-                for seen in sightings_in(entries, system_name=""):
-                    for parent in seen.parents:
-                        above[seen.did].add(parent)
-                        below[parent].add(seen.did)
+            for seen in sightings_after(journal, *index.place):
+                for parent in seen.parents:
+                    above[seen.did].add(parent)
+                    below[parent].add(seen.did)
         return cls(index, above, below)
 
     def close(self) -> None:

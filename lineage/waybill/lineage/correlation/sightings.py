@@ -36,19 +36,29 @@ _ENDED_AS: Final = {
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What many files have in common, in the order of the names.
+    """What many files have in common.
 
     Attributes:
         process: the flow that they arrived by, or the name of their job.
         sinks: by which they left, sorted.
         states: how their paths ended, sorted, as far as their own pipeline says so.
         system: that processed them.
+        inputs: of their events, each a namespace and a name with a slash between them, sorted.
+        producers: of their events, sorted; none for DeltaFi's records.
     """
 
     process: str
     sinks: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     system: str = ""
+    inputs: tuple[str, ...] = ()
+    producers: tuple[str, ...] = ()
+
+    def has_input(self, name: str) -> bool:
+        """Whether an input is this dataset or, if the name has no slash, whether its name ends with this."""
+        return name in self.inputs or (
+            "/" not in name and any(one.rstrip("/").endswith(f"/{name}") for one in self.inputs)
+        )
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -142,6 +152,8 @@ def _of_facet(event: RunEvent, facet: DeltaFile, system_name: str) -> Sighting:
             (facet.data_sink,) if facet.data_sink else (),
             _states(event, facet.final_state),
             facet.system_name or system_name,
+            _inputs_of(event),
+            (event.producer,),
         ),
         facet.filename or None,
         parse_instant_us(facet.created or event.eventTime) // 1_000,
@@ -164,12 +176,18 @@ def _of_run(event: RunEvent, system_name: str) -> Sighting:
             tuple(sorted(sinks)),
             _states(event, said.get("final_state")),
             said.get("system_name", event.job.namespace),
+            _inputs_of(event),
+            (event.producer,),
         ),
         said.get("filename", None if first is None else first.name.rstrip("/").rpartition("/")[2]),
         run.created_us // 1_000,
         parse_instant_us(event.eventTime) // 1_000,
         _content_of(event),
     )
+
+
+def _inputs_of(event: RunEvent) -> tuple[str, ...]:
+    return tuple(sorted({f"{one.namespace}/{one.name}" for one in event.inputs or ()}))
 
 
 def _states(event: RunEvent, said: str | None) -> tuple[str, ...]:

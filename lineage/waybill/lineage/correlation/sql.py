@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
@@ -29,6 +29,7 @@ CREATE TABLE files (
     event_time INTEGER,
     filename TEXT,
     shared INTEGER REFERENCES shared_details (number),
+    has_producer INTEGER,
     version TEXT,
     fingerprint TEXT,
     input_size INTEGER,
@@ -36,6 +37,7 @@ CREATE TABLE files (
     conflict INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX files_number ON files (number) WHERE number IS NOT NULL;
+CREATE INDEX files_shared ON files (shared) WHERE has_producer IS NOT NULL;
 CREATE INDEX files_conflict ON files (did) WHERE conflict IS NOT NULL;
 CREATE INDEX files_fingerprint ON files (fingerprint, event_time) WHERE fingerprint IS NOT NULL;
 CREATE TABLE closure (
@@ -91,17 +93,20 @@ DELETE FROM shared_details WHERE number NOT IN (SELECT shared FROM files WHERE s
 LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files WHERE number IS NOT NULL"
 PUT_FILE: Final = """
 INSERT INTO files (
-    did, number, last_day, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+    did, number, last_day, event_time, filename, shared, has_producer,
+    version, fingerprint, input_size, forced, conflict
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (did) DO UPDATE SET
     number = excluded.number, last_day = excluded.last_day, event_time = excluded.event_time,
-    filename = excluded.filename, shared = excluded.shared, version = excluded.version,
+    filename = excluded.filename, shared = excluded.shared,
+    has_producer = excluded.has_producer, version = excluded.version,
     fingerprint = excluded.fingerprint, input_size = excluded.input_size, forced = excluded.forced,
     conflict = excluded.conflict
 """
 PUT_NEW_FILE: Final = """
-INSERT INTO files (did, number, last_day, event_time, filename, shared) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO files (did, number, last_day, event_time, filename, shared, has_producer)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
 DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
@@ -137,6 +142,20 @@ WITH RECURSIVE reached (number) AS (
 )
 SELECT parent, child FROM reached JOIN closure ON parent = reached.number AND depth = 1
 """
+_OF_EVENTS: Final = """
+SELECT did FROM files
+WHERE has_producer IS NOT NULL AND last_day >= :first_day AND shared IN (
+    SELECT number FROM shared_details, json_each(fields, {path}) WHERE {condition}
+)
+LIMIT :count
+"""
+WITH_INPUT: Final = _OF_EVENTS.format(
+    path="'$.inputs'",
+    condition="value = :name OR instr(:name, '/') = 0 AND "
+    "substr(rtrim(value, '/'), -length(:name) - 1) = '/' || :name",
+)
+"""Those that name an input, by the dataset or by the last part of its name."""
+WITH_PRODUCER: Final = _OF_EVENTS.format(path="'$.producers'", condition="value = :name")
 CONFLICTS: Final = "SELECT did FROM files WHERE conflict IS NOT NULL ORDER BY did"
 _ASKED_AT_ONCE: Final = 250
 _ANY: Final = ",".join("?" * _ASKED_AT_ONCE)
@@ -151,7 +170,9 @@ def bindings_of(dids: Iterable[str]) -> Iterator[list[str | None]]:
 
 
 FILES: Final = f"""
-SELECT did, number, last_day, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+SELECT
+    did, number, last_day, event_time, filename, shared, has_producer,
+    version, fingerprint, input_size, forced, conflict
 FROM files WHERE did IN ({_ANY})
 """  # noqa: S608 - a text of our own
 PARENTS: Final = f"""

@@ -28,19 +28,9 @@ if TYPE_CHECKING:
 _BUSY_TIMEOUT_MS: Final = 30_000
 _DETAILS_REMEMBERED: Final = 10_000
 
-_Row = tuple[
-    str,
-    int | None,
-    int | None,
-    int | None,
-    str | None,
-    int | None,
-    str | None,
-    str | None,
-    int | None,
-    int | None,
-    int | None,
-]
+_Known = tuple[str, int | None, int | None, int | None, str | None]
+_Content = tuple[str | None, str | None, int | None, int | None, int | None]
+_Row = tuple[*_Known, int | None, int | None, *_Content]
 """A row of the files."""
 
 
@@ -172,6 +162,7 @@ class IndexWriter:
                     one.at_ms,
                     one.filename,
                     self._number_of(one.details),
+                    _has_producer(one.details),
                 )
                 for did, one in sorted(once.items())
             ],
@@ -216,27 +207,23 @@ class IndexWriter:
     # -- details ---------------------------------------------------------------------------------------------
 
     def _file(self, row: _Row) -> _File:
-        (
-            did,
-            number,
-            last_day,
-            event_time,
-            filename,
-            shared,
-            version,
-            fingerprint,
-            input_size,
-            forced,
-            conflict,
-        ) = row
-        details = None if shared is None else self._details_of(shared)
-        content = version, fingerprint, input_size, forced, conflict
-        return _File(did, number, last_day, event_time, filename, *content, details)
+        details = None if row[5] is None else self._details_of(row[5])
+        return _File(*row[:5], *row[7:], details)
 
     def _row(self, file: _File) -> _Row:
         shared = None if file.details is None else self._number_of(file.details)
+        has_producer = None if file.details is None else _has_producer(file.details)
         content = file.version, file.fingerprint, file.input_size, file.forced, file.conflict
-        return file.did, file.number, file.last_day, file.event_time, file.filename, shared, *content
+        return (
+            file.did,
+            file.number,
+            file.last_day,
+            file.event_time,
+            file.filename,
+            shared,
+            has_producer,
+            *content,
+        )
 
     def _details_of(self, number: int) -> Details:
         if number not in self._details:
@@ -312,6 +299,10 @@ def _merge(file: _File, seen: Sighting) -> None:
         file.forced = 1
 
 
+def _has_producer(details: Details) -> int | None:
+    return 1 if details.producers else None
+
+
 def _together(known: Details, more: Details) -> Details:
     if known == more:
         return known
@@ -320,6 +311,8 @@ def _together(known: Details, more: Details) -> Details:
         _union(known.sinks, more.sinks),
         _union(known.states, more.states),
         max(known.system, more.system),
+        _union(known.inputs, more.inputs),
+        _union(known.producers, more.producers),
     )
 
 

@@ -1,0 +1,105 @@
+"""Files by their inputs and producers, which events name and records do not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+from waybill.exporter import Query, find
+from waybill.exporter.query import TooManyError
+from waybill.lineage import Lineage, origins
+from waybill.transport import Journal, Kind, NotFoundError, Settings, SettingsError, flush
+from waybill.transport.config import agree
+
+ORDERS, DAILY = ("sftp", "/in/orders.csv"), ("lake", "daily")
+DBT, SPARK = "https://example.org/dbt", "https://example.org/spark"
+
+
+def event(did: str, *inputs: tuple[str, str], producer: str = DBT, at: str = "2026-01-31") -> bytes:
+    """The end of a file of the Tracker, with these inputs."""
+    facet = {"did": did, "systemName": "edge", "dataSource": "in", "filename": f"{did}.csv"}
+    told = {
+        "eventTime": f"{at}T12:00:00Z",
+        "eventType": "COMPLETE",
+        "producer": producer,
+        "run": {"runId": did, "facets": {"waybill_deltaFile": {**facet, "finalState": "COMPLETE"}}},
+        "job": {"namespace": "e", "name": "j"},
+        "inputs": [{"namespace": namespace, "name": name} for namespace, name in inputs],
+    }
+    return json.dumps(told).encode()
+
+
+@pytest.fixture
+def told(settings: Settings) -> Settings:
+    """A home with events, the last of which is not in the index yet."""
+    settings = settings.with_values({"correlation_enabled": True}, "tests")
+    with contextlib.closing(Journal(settings.home)) as journal:
+        agree(journal, settings)
+        journal.append(Kind.OPENLINEAGE, event("a", ORDERS, DAILY))
+        journal.append(Kind.OPENLINEAGE, event("b", DAILY, producer=SPARK, at="2026-01-30"))
+        journal.append(
+            Kind.PROVENANCE,
+            json.dumps(
+                [
+                    {
+                        "did": "r",
+                        "finalState": "COMPLETE",
+                        "created": 1_000,
+                        "completed": 2_000,
+                        "filename": "orders.csv",
+                    }
+                ]
+            ).encode(),
+        )
+        assert flush(settings).left == {}
+        journal.append(Kind.OPENLINEAGE, event("c", ORDERS, producer=SPARK))
+    return settings
+
+
+def test_a_file_is_found_by_any_input_and_by_the_producer_as_soon_as_it_is_accepted(told: Settings) -> None:
+    lineage = Lineage.open(told.home)
+
+    def found(**conditions: object) -> list[str]:
+        query = Query(**conditions)  # type: ignore[arg-type]
+        records = lineage.find(query)
+        assert lineage.count(query) == sum(lineage.sums(["state"], query).values()) == len(records)
+        return sorted(record.did for record in records)
+
+    assert found(input_dataset="sftp//in/orders.csv") == ["a", "c"]
+    assert found(input_dataset="orders.csv") == ["a", "c"]
+    assert found(input_dataset="daily") == found(input_dataset="lake/daily") == ["a", "b"]
+    assert found(input_dataset="rders.csv") == found(input_dataset="in/orders.csv") == []
+    assert found(producer=DBT) == ["a"]
+    assert found(producer=SPARK) == ["b", "c"]
+    assert found(producer=SPARK[:-1]) == []
+    assert found(producer=SPARK, input_dataset="daily") == ["b"]
+    assert found(producer=SPARK, dids=frozenset("ac")) == ["c"]
+    assert found(producer=SPARK, filename="b*") == ["b"]
+    assert found(producer=SPARK, since_ms=1769817600000) == ["c"], "2026-01-31"
+
+
+def test_too_many_files_are_an_error_that_a_later_time_mends(
+    told: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(origins, "FILES_MAX", 1)
+    lineage = Lineage.open(told.home)
+    with pytest.raises(TooManyError, match=r"more than 1 files have this producer; .* later time"):
+        lineage.find(Query(producer=SPARK))
+    assert [one.did for one in lineage.find(Query(producer=SPARK, since_ms=1769817600000))] == ["c"]
+
+
+def test_without_an_index_the_answer_is_an_error_that_says_what_to_do(told: Settings) -> None:
+    with pytest.raises(NotFoundError, match=r"ask the home, by `waybill\.Lineage`"):
+        find(told.home, Query(producer=DBT))
+    with pytest.raises(NotFoundError, match="ask the home"):
+        Lineage.open(told.root).find(Query(producer=DBT))
+    for one in told.home.glob("index.db*"):
+        one.unlink()
+    with pytest.raises(NotFoundError, match="`waybill flush`"):
+        Lineage.open(told.home).find(Query(producer=DBT))
+    with contextlib.closing(Journal(told.home)) as journal:
+        agree(journal, told.with_values({"correlation_enabled": False}, "tests"))
+    with pytest.raises(SettingsError, match="correlation_enabled"):
+        Lineage.open(told.home).find(Query(input_dataset="daily"))
