@@ -47,12 +47,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
     with contextlib.closing(Journal(home)) as journal:
         for at in range(0, len(lines), BATCH):
             journal.append(Kind.PROVENANCE, b"[" + b",".join(lines[at : at + BATCH]) + b"]", "")
-    given = {
-        "home": home,
-        "provenance_enabled": True,
-        "archive_enabled": False,
-        "catalog_enabled": True,
-    }
+    given = {"home": home, "provenance_enabled": True, "archive_enabled": False}
     settings = Settings.load({**given, "provenance_annotations_allowed": ANNOTATIONS}, env={})
     before_s = cpu_s()
     report = flush(settings)

@@ -385,7 +385,6 @@ def test_folders_list_what_the_folders_have(layout: Layout) -> None:
 
 
 def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Settings) -> None:
-    settings = settings.with_values({"catalog_enabled": True}, "tests")
     with Tracker(settings=settings) as tracker:
         for name in ("a.csv", "b.csv"):
             with tracker.file(name, data_source="sftp") as file:
@@ -398,7 +397,6 @@ def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Setting
 
 
 def test_a_catalog_that_cannot_be_written_holds_up_no_journal(settings: Settings) -> None:
-    settings = settings.with_values({"catalog_enabled": True}, "tests")
     with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="sftp") as file:
         file.egress("lake")
     (settings.root / CATALOG).parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -403,7 +404,7 @@ def catalogued(file: parquet.Selectable, place: str, number: int, stamp: FileSta
 def _united(runs: Sequence[memoryview], gone: Collection[int]) -> pa.UInt64Array:
     """The keys of several runs in order, without those of files that are gone; sorted a slice at a time."""
     arrays = [pa.Array.from_buffers(pa.uint64(), len(one), [None, pa.py_buffer(one)]) for one in runs]
-    dropped = pa.array(sorted(gone), pa.uint64())
+    dropped = pa.Array.from_buffers(pa.uint64(), len(gone), [None, pa.py_buffer(array("Q", sorted(gone)))])
     slices = []
     for at in range(_SLICES):
         parts = []

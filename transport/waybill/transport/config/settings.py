@@ -117,8 +117,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
     catalog_enabled: Annotated[
-        bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "off")
-    ] = False
+        bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
+    ] = True
     correlation_enabled: Annotated[
         bool, _agreed("", "Keep an index of all ancestors of each file, larger than the records.", "off")
     ] = False
