@@ -9,48 +9,22 @@ whose rows may come back.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from waybill.exporter.directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
 from waybill.exporter.quarantine import list_quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
     from pathlib import Path
 
-    import pyarrow as pa
-
     from waybill.exporter.names import Hour, RawName
-    from waybill.exporter.query import Dimension, Query
-
-
-class Listing(Protocol):
-    """The files of a root's hours that one question has to read."""
-
-    @property
-    def hours(self) -> Sequence[Hour]:
-        """The hours that may have such files, in order: a superset of those that do."""
-
-    def raw(self, hour: Hour) -> dict[RawName, Path]:
-        """The hour's raw files as they are now, in order of node and range."""
-
-    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        """The hour's compacted and late files.
-
-        `raws` are the raw files that were read: rows that they lack are in the returned files.
-        """
-
-    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
-        """The sums of records that answer a query and need not be read, and the files of all others.
-
-        The sums are as `waybill.exporter.query.summed` gives them by these dimensions; None: none are known.
-        """
 
 
 class HourFiles:
-    """The files of a root's hours, of one system or of all, as its folders have them: a `Listing`.
+    """The files of a root's hours, of one system or of all, as its folders have them.
 
-    Raises `OSError` if a folder cannot be read.
+    It is a `waybill.exporter.query.Listing`. Raises `OSError` if a folder cannot be read.
     """
 
     def __init__(self, root: Path, system_name: str | None = None) -> None:
@@ -73,7 +47,7 @@ class HourFiles:
         """See `Listing`."""
         return raw_files(self._root, hour)
 
-    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[None, Listing]:  # noqa: ARG002
+    def counted(self, query: object, by: object) -> tuple[None, HourFiles]:  # noqa: ARG002 - see `Listing`
         """See `Listing`."""
         return None, self
 

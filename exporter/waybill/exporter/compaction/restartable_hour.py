@@ -296,6 +296,7 @@ class HourCompaction:
                 self.removed.append(str(emptied))
         if raws:
             self._files.remove_folder(self._folder)
+            self._files.remove_folder(self._folder.parent)
 
     def _open_raw(self, path: Path) -> _Raw | None:
         try:

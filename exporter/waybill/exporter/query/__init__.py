@@ -6,7 +6,11 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
-    from waybill.exporter.query.access import FOLDERS as FOLDERS, Access as Access
+    from waybill.exporter.query.access import (
+        FOLDERS as FOLDERS,
+        Access as Access,
+        Listing as Listing,
+    )
     from waybill.exporter.query.answer_file import write_answer as write_answer
     from waybill.exporter.query.answering import (
         answer as answer,
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
-    "waybill.exporter.query.access": {"FOLDERS", "Access"},
+    "waybill.exporter.query.access": {"FOLDERS", "Access", "Listing"},
     "waybill.exporter.query.answer_file": {"write_answer"},
     "waybill.exporter.query.answering": {"answer", "find", "find_tables", "stats"},
     "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},

@@ -8,12 +8,37 @@ from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.parquet import Selectable, open_selectable, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from waybill.exporter.hour_files import Listing
-    from waybill.exporter.names import Hour
+    import pyarrow as pa
+
+    from waybill.exporter.names import Hour, RawName
     from waybill.exporter.query.query import Query
+    from waybill.exporter.query.sums import Dimension
+
+
+class Listing(Protocol):
+    """The files of a root's hours that one question has to read."""
+
+    @property
+    def hours(self) -> Sequence[Hour]:
+        """The hours that may have such files, in order: a superset of those that do."""
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        """The hour's raw files as they are now, in order of node and range."""
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        """The hour's compacted and late files.
+
+        `raws` are the raw files that were read: rows that they lack are in the returned files.
+        """
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+        """The sums of records that answer a query and need not be read, and the files of all others.
+
+        The sums are as `waybill.exporter.query.summed` gives them by these dimensions; None: none are known.
+        """
 
 
 class Access(Protocol):

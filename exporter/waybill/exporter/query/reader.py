@@ -49,15 +49,17 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from waybill.exporter.hour_files import Listing
     from waybill.exporter.parquet import Selectable
     from waybill.exporter.quarantine import Quarantined
-    from waybill.exporter.query.access import Access
+    from waybill.exporter.query.access import Access, Listing
     from waybill.exporter.query.backlog import Backlog
 
 _SUMMED: Final = (*KIND_COLUMNS, "completed")
 
-_DECODED_MAX: Final = 64
+_FEW_ROWS: Final = 10_000
+"""So many rows are filtered faster in one piece."""
+
+_DECODED_MAX: Final = 128
 """So many row groups are decoded whole for one question: more would push out what others need."""
 
 _ROW_BYTES: Final = 256
@@ -124,6 +126,8 @@ def scan(
     for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
         if after is not None:
             found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
+        if left is not None:
+            found = first_of(found, max(left, 1), oldest_first=query.oldest_first)  # noqa: PLW2901
         first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
         for piece in in_pieces(first, PIECE_BYTES):
             plain = piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
@@ -145,9 +149,14 @@ def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query)
         return ()
     first, last = hour_of(since_ms), hour_of(until_ms - 1)
     asked = hours[bisect_left(hours, first) : bisect_right(hours, last)]
-    if more := {hour for hour in waiting if first <= hour <= last}.difference(asked):
+    if more := {hour for hour in waiting if first <= hour <= last and not _is_in(asked, hour)}:
         asked = sorted([*asked, *more])
     return asked if query.oldest_first else asked[::-1]
+
+
+def _is_in(hours: Sequence[Hour], hour: Hour) -> bool:
+    at = bisect_left(hours, hour)
+    return at < len(hours) and hours[at] == hour
 
 
 def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
@@ -206,18 +215,19 @@ class _Reader:
         """
         picked: list[pa.Table] = []
         rows = size_bytes = 0
-        limit = sys.maxsize if self._query.limit is None else self._query.limit
+        # Where few rows answer, each look is at twice as many.
+        enough = sys.maxsize if self._query.limit is None else max(self._query.limit, 1)
         for hour in hours:
             found = None if hour in waiting else self._pick(hour)
             if found is not None:
                 picked += found
                 rows += sum(table.num_rows for table in found)
                 size_bytes += sum(table.nbytes for table in found)
-                if rows < limit and size_bytes < PIECE_BYTES:
+                if rows < enough and size_bytes < PIECE_BYTES:
                     continue
             if picked:
                 yield hour, self._those_that_answer(picked, columns)
-                picked, rows, size_bytes = [], 0, 0
+                picked, rows, size_bytes, enough = [], 0, 0, 2 * enough
             if found is None:
                 for table in self._windows(hour, waiting.get(hour), columns, window_rows):
                     yield hour, table
@@ -226,8 +236,10 @@ class _Reader:
 
     def _those_that_answer(self, tables: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
         query = self._query
-        found = pa.concat_tables(tables).combine_chunks().filter(query.by_key() & query.by_rest())
-        return found.select(list(columns))
+        found = pa.concat_tables(tables)
+        if found.num_rows < _FEW_ROWS:
+            found = found.combine_chunks()
+        return found.filter(query.by_key() & query.by_rest()).select(list(columns))
 
     def _pick(self, hour: Hour) -> list[pa.Table] | None:
         """A few rows of an hour's files, all that may answer the query; None if that is no way to find them.
@@ -244,7 +256,7 @@ class _Reader:
         for path in paths:
             try:
                 file = self._access.open_file(path)
-                found += self._first(file) if key is None else parquet.pick(file, key, max_bytes=PIECE_BYTES)
+                found += self._whole(file) if key is None else parquet.pick(file, key, max_bytes=PIECE_BYTES)
             except FileNotFoundError:
                 continue
             except parquet.TooManyRowsError:
@@ -253,18 +265,14 @@ class _Reader:
                 self._unread.add(path, error, self._root)
         return found
 
-    def _first(self, file: Selectable) -> Iterator[pa.Table]:
-        """Those rows of a file that the answer begins with, if it has no others."""
-        query = self._query
+    def _whole(self, file: Selectable) -> Iterator[pa.Table]:
+        """All rows of a file, if that is kept: the answer may begin with any of them."""
         for at in range(file.metadata.num_row_groups):
             whole = file.decoded(at) if self._decoded < _DECODED_MAX else None
             if whole is None:
                 raise parquet.TooManyRowsError
             self._decoded += 1
-            found = whole.filter(query.by_key() & query.by_rest())
-            if query.after is not None:
-                found = beyond(found, read_cursor(query.after), oldest_first=query.oldest_first)
-            yield first_of(found, max(query.limit or 0, 1), oldest_first=query.oldest_first)
+            yield whole
 
     def _windows(
         self, hour: Hour, unfiled: pa.Table | None, columns: Sequence[str], window_rows: int

@@ -56,10 +56,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
-    from waybill.exporter.hour_files import Listing
     from waybill.exporter.names import RawName
     from waybill.exporter.parquet import Selectable
-    from waybill.exporter.query import Dimension
+    from waybill.exporter.query import Dimension, Listing
     from waybill.lineage.catalog.kinds import Kind, Sum
     from waybill.lineage.catalog.making import OnProgress
 

@@ -94,14 +94,14 @@ class SegmentSums:
 
     def __init__(self, sums: StoredSums, hours_ms: Sequence[int]) -> None:
         columns: dict[str, Any] = {
-            name: _numbers(pa.int32(), data) for name, data in zip(_NUMBERS, sums.numbers, strict=True)
+            name: numbers_of(pa.int32(), data) for name, data in zip(_NUMBERS, sums.numbers, strict=True)
         }
-        hours = _numbers(pa.int64(), array("q", hours_ms)).take(columns["file"])
+        hours = numbers_of(pa.int64(), array("q", hours_ms)).take(columns["file"])
         for name in ("first", "last"):
             columns[name] = pc.add(columns[name], hours)
         self._table = pa.table({**columns, "hour": hours})
         names = [_texts(kind[at] for kind in sums.kinds) for at in range(len(KIND_COLUMNS))]
-        places = _numbers(pa.int32(), array("i", range(len(sums.kinds))))
+        places = numbers_of(pa.int32(), array("i", range(len(sums.kinds))))
         self._kinds = pa.table([*names, places], names=[*KIND_COLUMNS, "kind"])
 
     def counted(self, query: Query, by: Collection[Dimension], is_counted: bytes | None = None) -> pa.Table:
@@ -113,7 +113,7 @@ class SegmentSums:
             is_counted: for each file whether it counts, 1 or 0; None: all do.
         """
         if is_counted is not None:
-            mask = _numbers(pa.int8(), is_counted).cast(pa.bool_())
+            mask = numbers_of(pa.int8(), is_counted).cast(pa.bool_())
             table = self._table.filter(mask.take(self._table["file"].combine_chunks()))
         else:
             table = self._table if Dimension.HOUR in by else self._of_all
@@ -149,7 +149,8 @@ def _grouped(table: pa.Table, by: list[str]) -> pa.Table:
 # To make an array of a list of Python's own values, Arrow would load pandas.
 
 
-def _numbers(kind: pa.DataType, data: bytes | array[int]) -> pa.Array:
+def numbers_of(kind: pa.DataType, data: bytes | array[int]) -> pa.Array:
+    """Numbers of some type, as an Arrow array that shares their memory."""
     buffer = pa.py_buffer(data)
     return pa.Array.from_buffers(kind, buffer.size * 8 // kind.bit_width, [None, buffer])
 

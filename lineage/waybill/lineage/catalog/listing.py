@@ -14,12 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_hours
 from waybill.exporter.hour_files import HourFiles
@@ -38,16 +41,15 @@ from waybill.lineage.catalog.contents import (
     read_files,
 )
 from waybill.lineage.catalog.keys import wanted_hashes
-from waybill.lineage.catalog.kinds import SegmentSums
+from waybill.lineage.catalog.kinds import SegmentSums, numbers_of
 from waybill.lineage.catalog.runs import Run
 from waybill.lineage.catalog.sealing import DamagedError, set_aside
 from waybill.transport.errors import reason_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
-    from waybill.exporter.hour_files import Listing
     from waybill.exporter.parquet import Selectable
-    from waybill.exporter.query import Dimension
+    from waybill.exporter.query import Dimension, Listing
 
 _TRIES: Final = 3
 _LISTED_ONE_BY_ONE: Final = 50
@@ -136,34 +138,53 @@ class _Part:
     @functools.cached_property
     def files(self) -> dict[int, CataloguedFile]:
         """Its files by number, in order of their places."""
-        return {file.number: file for file in self._stored.files}
+        return {file.number: file for file in self.stored.files}
 
     @functools.cached_property
     def by_hour(self) -> dict[Hour, list[tuple[int, CataloguedFile]]]:
         """Its files by hour, each after its place."""
         found: defaultdict[Hour, list[tuple[int, CataloguedFile]]] = defaultdict(list)
-        for place, file in enumerate(self._stored.files):
+        for place, file in enumerate(self.stored.files):
             found[file.hour].append((place, file))
         return dict(found)
 
     @functools.cached_property
     def sums(self) -> SegmentSums:
         """How many records of which kind its files have."""
-        return SegmentSums(self._stored.sums, [file.hour.start_ms for file in self._stored.files])
+        return SegmentSums(self.stored.sums, [file.hour.start_ms for file in self.stored.files])
 
     @functools.cached_property
     def window(self) -> TimeWindow:
         """The span of `completed` of its records."""
-        files = self._stored.files
+        files = self.stored.files
         return TimeWindow(min(one.first_ms for one in files), max(one.last_ms for one in files) + 1)
 
     @functools.cached_property
     def is_summed(self) -> bool:
         """Whether it has the sums of all its files."""
-        return all(file.is_summed for file in self._stored.files)
+        return all(file.is_summed for file in self.stored.files)
+
+    def within(self, window: TimeWindow) -> tuple[bytearray, list[int]]:
+        """For each file, 1 if its records are summed and all in a window, else 0; and the others that touch it."""
+        first_ms, last_ms, is_summed = self._bounds
+        inside = pc.and_(pc.greater_equal(first_ms, window.since_ms), pc.less(last_ms, window.until_ms))
+        inside = pc.and_(inside, is_summed)
+        touches = pc.and_(pc.less(first_ms, window.until_ms), pc.greater_equal(last_ms, window.since_ms))
+        straddling = pc.indices_nonzero(pc.and_not(touches, inside)).to_pylist()
+        return bytearray(inside.cast(pa.int8()).buffers()[1])[: len(inside)], straddling
 
     @functools.cached_property
-    def _stored(self) -> SegmentFiles:
+    def _bounds(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        files = self.stored.files
+        return (
+            numbers_of(pa.int64(), array("q", [file.first_ms for file in files])),
+            numbers_of(pa.int64(), array("q", [file.last_ms for file in files])),
+            numbers_of(pa.int8(), bytes(file.is_summed for file in files)).cast(pa.bool_()),
+        )
+
+    @functools.cached_property
+    def stored(self) -> SegmentFiles:
+        """Its files as they are on disk."""
         return read_files(self._root, self.segment)
 
     @functools.cached_property
@@ -277,7 +298,8 @@ class _Files:
         self.root = root
         self.query = query
         self.unknown = unknown
-        more = unknown.difference(known)
+        # Of years, few hours are unknown.
+        more = [hour for hour in unknown if known[bisect_left(known, hour) :][:1] != [hour]]
         self.hours: Sequence[Hour] = sorted([*known, *more]) if more else known
         is_far = len(unknown) > _LISTED_ONE_BY_ONE
         self._all = HourFiles(root, query.system_name) if is_far else None
@@ -357,14 +379,15 @@ class _KindFiles(_Files):
             ):
                 tables.append(part.sums.counted(query, by))
                 continue
-            is_counted = bytearray(len(part.files))
-            for place, file in enumerate(part.files.values()):
-                if file.hour in self.unknown or not self._opened.is_asked_for(file, query):
-                    continue
-                if file.is_summed and window.since_ms <= file.first_ms and file.last_ms < window.until_ms:
-                    is_counted[place] = 1
-                else:
-                    left.append(file)
+            gone = self._opened.gone.intersection(part.files)
+            excluded = {place for hour in self.unknown for place, _ in part.by_hour.get(hour, ())}
+            excluded.update(place for place, number in enumerate(part.files) if gone and number in gone)
+            is_counted, straddling = part.within(window)
+            for place in excluded:
+                is_counted[place] = 0
+            files = part.stored.files
+            asked = (files[place] for place in straddling if place not in excluded)
+            left += [file for file in asked if self._opened.is_asked_for(file, query)]
             tables.append(part.sums.counted(query, by, bytes(is_counted)))
         return pa.concat_tables(tables or [SUMS_SCHEMA.empty_table()]), _SomeFiles(
             self.root, query, self.unknown, left

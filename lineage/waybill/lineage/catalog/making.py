@@ -38,7 +38,7 @@ from waybill.lineage.catalog.contents import (
     read_files,
 )
 from waybill.lineage.catalog.keys import COLUMNS, NUMBERS, in_order, keys_of
-from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, restore, store, sums_in
+from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, numbers_of, restore, store, sums_in
 from waybill.lineage.catalog.runs import Run, encode_run
 from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside
 from waybill.transport.files import Files, publish
@@ -404,7 +404,7 @@ def catalogued(file: parquet.Selectable, place: str, number: int, stamp: FileSta
 def _united(runs: Sequence[memoryview], gone: Collection[int]) -> pa.UInt64Array:
     """The keys of several runs in order, without those of files that are gone; sorted a slice at a time."""
     arrays = [pa.Array.from_buffers(pa.uint64(), len(one), [None, pa.py_buffer(one)]) for one in runs]
-    dropped = pa.Array.from_buffers(pa.uint64(), len(gone), [None, pa.py_buffer(array("Q", sorted(gone)))])
+    dropped = numbers_of(pa.uint64(), array("Q", sorted(gone)))
     slices = []
     for at in range(_SLICES):
         parts = []
