@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
     from waybill.exporter.query.access import Access, Listing
     from waybill.exporter.query.backlog import Backlog
+    from waybill.exporter.query.position import Position
 
 _SUMMED: Final = (*KIND_COLUMNS, "completed")
 
@@ -124,19 +125,24 @@ def scan(
     hours = _hours_asked(files.hours, waiting, query)
     left, last = query.limit, None
     for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
-        if after is not None:
-            found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
-        if left is not None:
-            found = first_of(found, max(left, 1), oldest_first=query.oldest_first)  # noqa: PLW2901
-        first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
+        first = _next_of(found, after, left, oldest_first=query.oldest_first).select(list(columns))
         for piece in in_pieces(first, PIECE_BYTES):
             plain = piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
             yield plain if summed_by is None else summed(plain, summed_by)
-        left = None if left is None else left - found.num_rows
+        left = None if left is None else left - first.num_rows
         if left is not None and left <= 0:
             last = hour
             break
     reader.check(last)
+
+
+def _next_of(found: pa.Table, after: Position | None, left: int | None, *, oldest_first: bool) -> pa.Table:
+    """The rows that come next in the answer, in its order: those after a place, and at most so many."""
+    if after is not None:
+        found = beyond(found, after, oldest_first=oldest_first)
+    if left is not None and "completed" in found.column_names:
+        found = first_of(found, max(left, 1), oldest_first=oldest_first)
+    return in_order(found, oldest_first=oldest_first).slice(0, left)
 
 
 def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query) -> Sequence[Hour]:

@@ -165,7 +165,7 @@ class _Part:
         return all(file.is_summed for file in self.stored.files)
 
     def within(self, window: TimeWindow) -> tuple[bytearray, list[int]]:
-        """For each file, 1 if its records are summed and all in a window, else 0; and the others that touch it."""
+        """For each file, 1 if it is summed and all in a window, else 0; and the others that touch it."""
         first_ms, last_ms, is_summed = self._bounds
         inside = pc.and_(pc.greater_equal(first_ms, window.since_ms), pc.less(last_ms, window.until_ms))
         inside = pc.and_(inside, is_summed)
