@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,6 +208,11 @@ def test_without_a_place_for_the_catalog_the_answer_is_the_same(
     exported(layout, store.url, *of_hours(2))
     (tmp_path / "cache").write_text("somebody's file")
     assert asked(ExportedCatalog(store.url, tmp_path / "cache"), Query(did="did-1")) == ["did-1"]
+    catalog = ExportedCatalog(store.url, tmp_path / "other")
+    (catalog.root / "provenance").write_text("somebody's file")
+    assert asked(catalog, Query(did="did-1")) == ["did-1"]
+    assert catalog.problem is not None
+    assert "cannot be written" in catalog.problem
 
 
 def test_where_nothing_was_exported_the_answer_is_an_error(store: Store, tmp_path: Path) -> None:
@@ -245,9 +251,37 @@ def test_a_file_that_is_gone_or_damaged_is_named_by_its_url_and_the_others_answe
         f"{catalog.name}/{path} is damaged ({reason}); put a good copy in its place"
         for path, reason in zip(paths, reasons, strict=False)
     ]
+    contents = (catalog.root / "provenance/catalog/catalog").read_bytes()
     with pytest.raises(IncompleteError):
         asked(catalog, Query(did="did-3"))
+    assert catalog.problem is None
+    assert (catalog.root / "provenance/catalog/catalog").read_bytes() == contents
     assert asked(catalog, Query(since_ms=START_MS + 3 * HOUR_MS)) == ["did-3"]
+
+
+def test_raw_files_that_programs_wrote_there_are_named_until_they_are_compacted(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(2))
+    layout.write(record("new", at_ms=1))
+    (raw,) = layout.raw()
+    store.put(path := raw.relative_to(layout.root).as_posix(), raw.read_bytes())
+    for query in (Query(), Query(did="new"), Query(until_ms=START_MS + 2)):
+        with pytest.raises(IncompleteError) as raised:
+            asked(opened(), query)
+        name = opened().name
+        assert raised.value.unread == (
+            f"{name}/{path} is not compacted yet; run `{shlex.join(['waybill', 'compact', name])}`",
+        )
+    assert asked(opened(), Query(since_ms=START_MS + HOUR_MS)) == ["did-1"]
+
+
+def test_many_files_answer_in_order_while_the_next_are_opened(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    exported(layout, store.url, *of_hours(70))
+    for query in (Query(), Query(oldest_first=True), Query(filename="orders.csv", limit=33)):
+        assert asked(opened(), query) == [one.did for one in find(layout.root, query)]
 
 
 def test_a_large_file_is_read_in_parts_and_not_at_all_if_its_filters_rule_it_out(

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from waybill.exporter.exporting.manifest import MANIFEST, ListedFile, decode_manifest
+from waybill.exporter.names import RAW, RawName, hour_in
 from waybill.exporter.object_stores import local_or_url, open_store, reason_of
 from waybill.exporter.parquet import ForeignError, Selectable
 from waybill.exporter.sources import SourceError, SourceUnreachableError
@@ -67,6 +68,16 @@ class ExportedFiles:
         return {
             one["path"]: _version_of(one) for one in found if PurePosixPath(one["path"]).suffix == ".json"
         }
+
+    def raw_files(self) -> list[str]:
+        """The raw files, in order, which are there if programs have written to this place without a root.
+
+        Raises:
+            SourceUnreachableError: the store does not answer.
+        """
+        with self._explained(str(RAW)):
+            found = [one["path"] for batch in self._store.list(str(RAW)) for one in batch]
+        return sorted(path for path in found if hour_in(path) and RawName.parse(PurePosixPath(path).name))
 
     def read_manifest(self, path: str) -> dict[str, ListedFile]:
         """The files that a manifest lists.

@@ -11,7 +11,7 @@ a file is known by its path and the SHA-256 that the manifest gives. So each fil
 
 A question lists the manifests, which takes one request for a thousand of them, and fetches those that have
 changed. If the files that it does not know are small, it reads them into the catalog first. Otherwise it
-opens them, as if there were no catalog.
+opens them, as if there were no catalog. While it reads a file, the next ones are being opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ import contextlib
 import hashlib
 import shlex
 import tempfile
+import threading
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +33,7 @@ from waybill.exporter import SourceError, parquet
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.exporting import ExportedFiles, ListedFile
 from waybill.exporter.ledger import Position
-from waybill.exporter.names import CATALOG, COMPACTED, Hour, hour_in, relative, safe_name
+from waybill.exporter.names import CATALOG, COMPACTED, RAW, Hour, RawName, hour_in, relative, safe_name
 from waybill.exporter.parallel import in_parallel
 from waybill.lineage.catalog.contents import CataloguedFile, Contents, read_contents
 from waybill.lineage.catalog.keys import in_order, wanted_hashes
@@ -46,17 +49,17 @@ from waybill.lineage.catalog.making import (
     report_of,
 )
 from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside, unsealed
-from waybill.transport.errors import NotFoundError
+from waybill.transport.errors import NotFoundError, reason_of
 from waybill.transport.files import Files, publish
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
     from waybill.exporter import Query
-    from waybill.exporter.names import RawName
     from waybill.exporter.parquet import Selectable
     from waybill.exporter.query import Dimension, Listing
     from waybill.lineage.catalog.kinds import Kind, Sum
@@ -68,11 +71,14 @@ _EXPORTED: Final = "exported"
 _NO_LEDGER: Final = Position("", 0, "")
 _MANIFESTS: Final = "manifests"
 _MANIFESTS_AT_ONCE: Final = 16
-_FILES_AT_ONCE: Final = 4
+_FILES_AT_ONCE: Final = 8
+_BATCH: Final = 4 * _FILES_AT_ONCE
 _READ_FIRST_BYTES: Final = 2**25
 """A question reads so much into the catalog before it answers: about a second's work."""
 _FRESH_S: Final = 10.0
 """The questions of one journey list the manifests once."""
+_AHEAD: Final = 8
+"""So many files are opened at once, since each takes about as long as a request."""
 _OPEN_MAX: Final = 64
 """The files of an hour are looked into more than once; each takes 64 kB, and a small one all its bytes."""
 
@@ -126,9 +132,15 @@ class ExportedCatalog(Catalog):
         self.name = self._exported.name
         self.root = cache / hashlib.sha256(self.name.encode()).hexdigest()[:16]
         self._files_of_cache = files or Files()
+        self._listing_lock = threading.Lock()
         self._listed: dict[str, ListedFile] = {}
         self._listed_s = -_FRESH_S
-        self._opened_files: dict[Path, Selectable] = {}
+        self._raws: list[str] = []
+        self._paths: list[Path] = []
+        self._places: dict[Path, int] = {}
+        self._opening: dict[Path, Future[Selectable]] = {}
+        self._opening_lock = threading.Lock()
+        self._ahead = ThreadPoolExecutor(_AHEAD, thread_name_prefix="waybill-exported")
         try:
             self._files_of_cache.make_folder(self.root)
         except OSError:
@@ -143,8 +155,11 @@ class ExportedCatalog(Catalog):
             SourceUnreachableError: the store does not answer.
             SourceError: a manifest is not one.
         """
+        with self._listing_lock:
+            return self._list(query)
+
+    def _list(self, query: Query) -> Listing:
         self.problem = None
-        self._opened_files.clear()  # A file may have been replaced since.
         self._refresh()
         system = None if query.system_name is None else safe_name(query.system_name)
         asked = {
@@ -154,31 +169,44 @@ class ExportedCatalog(Catalog):
             if query.touches(_hour_of(path))
         }
         if not wanted_hashes(query):
-            return _ExportedListing(self.root, asked)
+            return self._listing(asked, query)
         known, found = self._look_up(query)
         unknown = _unknown(asked, known)
-        if 0 < sum(asked[path].size_bytes for path in unknown) <= self._read_first_bytes:
-            with contextlib.suppress(OSError):  # `_tell_of_unknown` tells how they are read for good
+        if unknown and sum(asked[path].size_bytes for path in unknown) <= self._read_first_bytes:
+            try:
                 self._keep(unknown)
+            except OSError as error:
+                why = f"cannot be written ({reason_of(error)}); until it can, answers take longer"
+                self.problem = f"{self.root / CATALOG} {why}"
             known, found = self._look_up(query)
             unknown = _unknown(asked, known)
-        if unknown:
-            self._tell_of_unknown(len(unknown), len(asked))
-        return _ExportedListing(self.root, asked.keys() & {*unknown, *found})
+        elif unknown:
+            self.problem = (
+                f"{len(unknown):,} of the {len(asked):,} files at {self.name} are not in the catalog yet; "
+                f"run `{self._command('catalog')}`, and answers take less time"
+            )
+        return self._listing(asked.keys() & {*unknown, *found}, query)
 
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.exporting.ExportedFiles.open` does."""
-        opened = self._opened_files.get(path)
-        if opened is None:
-            place = relative(self.root, path)
-            if len(self._opened_files) >= _OPEN_MAX:
-                self._opened_files.clear()
-            opened = self._opened_files[path] = self._exported.open(place, self._listed[place])
-        return opened
+        at = self._places.get(path, 0)  # 0 too if another question was asked since
+        # Many questions need one file only.
+        following = self._paths[at + 1 : at + _AHEAD] if at else []
+        with self._opening_lock:
+            for one in (path, *following):
+                if one not in self._opening:
+                    self._opening[one] = self._ahead.submit(self._open, relative(self.root, one))
+            opening = self._opening[path]
+            while len(self._opening) > _OPEN_MAX:
+                self._opening.pop(next(iter(self._opening)))
+        return opening.result()
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file that could not be read, by its URL."""
-        return parquet.unreadable(f"{self.name}/{relative(root, path)}", error, root=None)
+        place = relative(root, path)
+        if path.is_relative_to(root / RAW):
+            return f"{self.name}/{place} is not compacted yet; run `{self._command('compact')}`"
+        return parquet.unreadable(f"{self.name}/{place}", error, root=None)
 
     def keep(self, on_progress: OnProgress | None = None) -> CatalogReport:
         """Read every file that the catalog does not know; `on_progress` gets the files read, and their total.
@@ -187,16 +215,35 @@ class ExportedCatalog(Catalog):
             OSError: the catalog cannot be written.
             NotFoundError, SourceError: see `list_files`.
         """
-        self._refresh()
-        return self._keep(self._listed, on_progress)
+        with self._listing_lock:
+            self._refresh()
+            return self._keep(self._listed, on_progress)
+
+    def _open(self, place: str) -> Selectable:
+        listed = self._listed.get(place)
+        if listed is None:
+            raise parquet.ForeignError("no manifest lists it")
+        return self._exported.open(place, listed)
+
+    def _listing(self, paths: Iterable[str], query: Query) -> Listing:
+        """The listing of a question; what it opens next is what comes next in its order."""
+        found = _ExportedListing(self.root, paths, self._raws)
+        hours = sorted(found.hours, reverse=not query.oldest_first)
+        with self._opening_lock:
+            self._opening.clear()  # A file may have been replaced since.
+            self._paths = [path for hour in hours for path in found.compacted(hour, ())]
+            self._places = {path: at for at, path in enumerate(self._paths)}
+        return found
 
     def _refresh(self) -> None:
         """Read the manifests that have changed."""
         if time.monotonic() < self._listed_s + _FRESH_S:
             return
         before = self._read_before()
+        # Raw files come first: what is compacted meanwhile is in a manifest then.
+        self._raws = self._exported.raw_files()
         versions = self._exported.manifests()
-        if not versions:
+        if not versions and not self._raws:
             raise NotFoundError(f"nothing was exported to {self.name}; check the URL")
         now = {path: one for path, one in before.items() if versions.get(path) == one.version}
         changed = sorted(versions.keys() - now.keys())
@@ -213,7 +260,7 @@ class ExportedCatalog(Catalog):
     def _read_before(self) -> dict[str, _Manifest]:
         try:
             return unsealed(self.root / _MANIFESTS, dict[str, _Manifest])
-        except FileNotFoundError:
+        except OSError:
             return {}
         except DamagedError as error:
             set_aside(error)
@@ -239,20 +286,16 @@ class ExportedCatalog(Catalog):
             }
             found, unknown = opened.candidates(query, wanted_hashes(query))
             may = {file.path for file in found}
-        except FileNotFoundError:
-            return {}, set()  # Somebody has set a file aside, or replaces it in this moment.
+        except OSError:
+            return {}, set()  # It cannot be read, or somebody has set a file aside in this moment.
         except DamagedError as error:
             set_aside(error)
             return {}, set()
         # Of a segment whose keys are damaged, nothing is known.
         return {path: stamp for path, stamp in known.items() if _hour_of(path) not in unknown}, may
 
-    def _tell_of_unknown(self, unknown: int, asked: int) -> None:
-        command = shlex.join(["waybill", "catalog", self.name])
-        self.problem = (
-            f"{unknown:,} of the {asked:,} files at {self.name} are not in the catalog yet; run `{command}`, "
-            "and answers take less time"
-        )
+    def _command(self, word: str) -> str:
+        return shlex.join(["waybill", word, self.name])
 
     def _keep(self, wanted: Collection[str], on_progress: OnProgress | None = None) -> CatalogReport:
         """Read files into the catalog, the newest first."""
@@ -303,7 +346,7 @@ class _ExportStep(Step):
         keys: list[pa.UInt64Array] = []
         number = contents.number
         while left and sum(map(len, keys)) < self._step_keys and len(read) < STEP_FILES:
-            some, left = left[:_FILES_AT_ONCE], left[_FILES_AT_ONCE:]
+            some, left = left[:_BATCH], left[_BATCH:]
             numbered = list(enumerate(some, number))
             number += len(some)
             for path, found in zip(
@@ -316,8 +359,8 @@ class _ExportStep(Step):
                 read.append(file)
                 sums.append(counted)
                 keys.append(of_file)
-        contents = msgspec.structs.replace(contents, number=number)
         if read:
+            contents = msgspec.structs.replace(contents, number=number)
             contents = self._with_segment(contents, read, sums, in_order(keys))
         return self._published(contents, before), left
 
@@ -340,24 +383,32 @@ class _ExportStep(Step):
 
 
 class _ExportedListing:
-    """Files that a question has to read, as if they were below the root."""
+    """Files that a question has to read, as if they were below the root.
 
-    def __init__(self, root: Path, paths: Iterable[str]) -> None:
-        self._paths: dict[Hour, list[Path]] = {}
+    Of raw files it only has to say that they are not compacted yet.
+    """
+
+    def __init__(self, root: Path, paths: Iterable[str], raws: Iterable[str]) -> None:
+        self._paths: defaultdict[Hour, list[Path]] = defaultdict(list)
+        self._raws: defaultdict[Hour, dict[RawName, Path]] = defaultdict(dict)
         for path in sorted(paths):
-            self._paths.setdefault(_hour_of(path), []).append(root / path)
+            self._paths[_hour_of(path)].append(root / path)
+        for path in raws:
+            hour, name = hour_in(path), RawName.parse(path.rpartition("/")[2])
+            if hour is not None and name is not None:
+                self._raws[hour][name] = root / path
 
     @property
     def hours(self) -> list[Hour]:
-        return sorted(self._paths)
+        return sorted(self._paths.keys() | self._raws.keys())
 
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[None, Listing]:  # noqa: ARG002
         return None, self
 
-    def raw(self, hour: Hour) -> dict[RawName, Path]:  # noqa: ARG002 - raw files are not exported
-        return {}
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        return self._raws.get(hour, {})
 
-    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:  # noqa: ARG002 - see `raw`
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:  # noqa: ARG002 - no rows move
         return self._paths.get(hour, [])
 
 
