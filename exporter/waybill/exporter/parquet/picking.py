@@ -107,7 +107,8 @@ def _is_any(column: pa.Array, texts: Sequence[str]) -> pa.BooleanArray:
     # Compared one by one, since Arrow loads pandas to make an array of Python's texts.
     if pa.types.is_dictionary(column.type):
         return _is_any(column.dictionary, texts).take(column.indices)
-    return functools.reduce(pc.or_, [pc.equal(column, text) for text in texts])
+    nothing = pa.repeat(False, len(column))  # noqa: FBT003 - of no texts, none is there
+    return functools.reduce(pc.or_, [pc.equal(column, text) for text in texts], nothing)
 
 
 def _annotated(column: pa.MapArray, key: Key) -> pa.Array:
