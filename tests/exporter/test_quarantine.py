@@ -86,7 +86,7 @@ def test_a_good_copy_in_the_place_of_what_was_set_aside_is_compacted_then(layout
     path.write_bytes(b"")
     layout.write(record("b"))
     layout.compactor().compact()
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert layout.compactor().compact().aside == ()
     assert [row.did for row in layout.rows()] == ["a", "b"]

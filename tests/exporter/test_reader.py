@@ -80,7 +80,8 @@ class Keeping:
 
     def __init__(self) -> None:
         self.list_files = FOLDERS.list_files
-        self.open_file = KeptFiles(2**24).open
+        self.open_file = FOLDERS.open_file
+        self.decoded = KeptFiles(2**24).decoded
         self.unreadable = FOLDERS.unreadable
 
 

@@ -120,7 +120,7 @@ def test_a_raw_file_left_beside_the_compacted_file_that_covers_it_is_found(layou
     (raw,) = layout.raw()
     content = raw.read_bytes()
     layout.compactor().compact()
-    raw.parent.mkdir()
+    raw.parent.mkdir(parents=True)
     raw.write_bytes(content)
     (raw.parent / "ffff-1-9.parquet").write_bytes(content)
     assert kinds(layout.root) == [(str(raw.relative_to(layout.root)), "left")]

@@ -21,6 +21,7 @@ from waybill.exporter.parquet.picking import (
     Key as Key,
     TooManyRowsError as TooManyRowsError,
     pick as pick,
+    pick_from as pick_from,
 )
 from waybill.exporter.parquet.reading import (
     ALWAYS as ALWAYS,

@@ -1,106 +1,92 @@
-"""Files that stay open between questions, with the rows of their row groups decoded.
+"""The rows of files, decoded and kept in memory between questions.
 
 A file of the layout is replaced and never changed. So what was read from it holds for as long as the file at
-its path is the same.
+its path is the same. No file stays open: one that is deleted gives back its space.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter.parquet.decoded import row_bytes
-from waybill.exporter.parquet.selection import Selectable, open_selectable
+from waybill.exporter.parquet.picking import can_have
+from waybill.exporter.parquet.selection import open_selectable
 from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FILES_MAX: Final = 256
-"""So many files are open at most."""
+    import pyarrow as pa
 
-_GROUP_SHARE: Final = 4
-"""A row group that takes more than this part of the memory is not kept."""
+    from waybill.exporter.parquet.picking import Key
+
+_FILE_SHARE: Final = 4
+"""A file that takes more than this part of the memory is not kept."""
+
+
+class _Kept(NamedTuple):
+    stamp: tuple[int, int, int]
+    groups: tuple[pa.Table, ...]
+    size_bytes: int
 
 
 class KeptFiles:
-    """Opens files for questions, from any thread, and keeps those that were asked for last.
+    """Decodes files for questions from any thread, and keeps those that were asked for last.
 
     Args:
-        max_bytes: how much memory their decoded rows may take; 0 keeps nothing.
+        max_bytes: how much memory their rows may take; 0 keeps nothing.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._files: OrderedDict[Path, _KeptFile] = OrderedDict()
+        self._files: OrderedDict[Path, _Kept] = OrderedDict()
         self._size_bytes = 0
 
-    def open(self, path: Path) -> Selectable:
-        """Open a file, unless the same one is open already; raises what `open_selectable` does."""
-        if not self.max_bytes:
-            return open_selectable(path)
-        # If the file is replaced after this, the next question opens the new one.
+    def decoded(self, path: Path, key: Key | None = None) -> tuple[pa.Table, ...] | None:
+        """The row groups of a file, as `SCHEMA` has them; none if no row of the file can have the key.
+
+        Returns:
+            None if they are not to be kept.
+
+        Raises:
+            DAMAGED: the file is not there, or cannot be read.
+        """
+        if not self._max_bytes:
+            return None
+        # If the file is replaced after this, the next question reads the new one.
         status = path.stat()
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         with self._lock:
             kept = self._files.get(path)
             if kept is not None and kept.stamp == stamp:
                 self._files.move_to_end(path)
-                return kept
-        opened = _KeptFile(path, stamp, self)
+                return kept.groups
+        file = open_selectable(path)
+        places = range(file.metadata.num_row_groups)
+        if key is not None and not any(can_have(file, at, key) for at in places):
+            return ()
+        groups, left_bytes = [], self._max_bytes // _FILE_SHARE
+        for at in places:
+            coded = file.group(at, SCHEMA.names)
+            left_bytes -= sum(row_bytes(coded).to_pylist())
+            if left_bytes < 0:
+                return None
+            groups.append(coded.cast(SCHEMA).combine_chunks())
+        self._keep(path, _Kept(stamp, tuple(groups), sum(group.nbytes for group in groups)))
+        return tuple(groups)
+
+    def _keep(self, path: Path, kept: _Kept) -> None:
         with self._lock:
             self._drop(path)
-            self._files[path] = opened
-            self._make_room()
-        return opened
-
-    def note(self, path: Path, file: Selectable, size_bytes: int) -> None:
-        """Count what a file has come to take in memory."""
-        with self._lock:
-            if self._files.get(path) is file:
-                self._size_bytes += size_bytes
-                self._make_room()
-
-    def _make_room(self) -> None:
-        while self._size_bytes > self.max_bytes or len(self._files) > _FILES_MAX:
-            self._drop(next(iter(self._files)))
+            self._files[path] = kept
+            self._size_bytes += kept.size_bytes
+            while self._size_bytes > self._max_bytes:
+                self._drop(next(iter(self._files)))
 
     def _drop(self, path: Path) -> None:
-        file = self._files.pop(path, None)
-        if file is not None:
-            self._size_bytes -= file.size_bytes
-
-
-class _KeptFile(Selectable):
-    """An open file that keeps its row groups."""
-
-    def __init__(self, path: Path, stamp: tuple[int, int, int], files: KeptFiles) -> None:
-        super().__init__(pa.OSFile(str(path)))
-        self.stamp = stamp
-        self.size_bytes = 0
-        self._path = path
-        self._files = files
-        self._lock = threading.Lock()
-        self._groups: dict[int, pa.Table | None] = {}
-
-    def is_decoded(self, at: int) -> bool:
-        return self._groups.get(at) is not None
-
-    def decoded(self, at: int) -> pa.Table | None:
-        with self._lock:
-            if at not in self._groups:
-                self._groups[at] = self._decode(at)
-            return self._groups[at]
-
-    def _decode(self, at: int) -> pa.Table | None:
-        coded = self.group(at, SCHEMA.names)
-        if sum(row_bytes(coded).to_pylist()) * _GROUP_SHARE > self._files.max_bytes:
-            return None
-        table = coded.cast(SCHEMA).combine_chunks()
-        self.size_bytes += table.nbytes
-        self._files.note(self._path, self, table.nbytes)
-        return table
+        kept = self._files.pop(path, None)
+        if kept is not None:
+            self._size_bytes -= kept.size_bytes

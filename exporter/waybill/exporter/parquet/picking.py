@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter.parquet.bloom import can_hold
 from waybill.exporter.parquet.decoded import row_bytes
-from waybill.facets.arrow import SCHEMA
+from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
 if TYPE_CHECKING:
     from waybill.exporter.parquet.selection import Selectable
@@ -43,53 +43,40 @@ class Key(NamedTuple):
     name: str = ""
 
 
-def pick(
-    file: Selectable, key: Key, columns: Sequence[str] = SCHEMA.names, *, max_bytes: int
-) -> Iterator[pa.Table]:
-    """The rows of an open file that have the text of a key: a table for each row group that has any.
+def pick(file: Selectable, key: Key) -> Iterator[pa.Table]:
+    """The rows of an open file that have the text of a key: a table of `SCHEMA` for each row group with any.
 
-    A row may be there that has not, if another version of Waybill wrote the annotation twice.
-
-    Args:
-        file: the file.
-        key: what the rows have.
-        columns: the columns of the tables, as `SCHEMA` has them.
-        max_bytes: how much memory the rows of a row group may take that is not in memory already.
+    If a row has an annotation twice, each of its values counts.
 
     Raises:
-        TooManyRowsError: they take more.
+        TooManyRowsError: those of a row group take more than `PIECE_BYTES`.
         DAMAGED: some of the file cannot be read.
     """
-    if not key.texts:
-        return
     for at in range(file.metadata.num_row_groups):
-        if not file.is_decoded(at) and not _can_hold(file, at, key):
+        if not can_have(file, at, key):
             continue
-        whole = file.decoded(at)
-        rows = _rows_with(file.group(at, [key.column]) if whole is None else whole, key)
+        rows = _rows_with(file.group(at, [key.column]), key)
         if not len(rows):
             continue
-        if whole is not None:
-            yield _taken(whole.select(list(columns)), rows)
-            continue
-        found = file.group(at, columns).take(rows)
-        if sum(row_bytes(found).to_pylist()) > max_bytes:
+        found = file.group(at, SCHEMA.names).take(rows)
+        if sum(row_bytes(found).to_pylist()) > PIECE_BYTES:
             raise TooManyRowsError
-        yield found.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+        yield found.cast(SCHEMA)
 
 
-def _taken(table: pa.Table, rows: pa.Array) -> pa.Table:
-    """Some rows of a table that stays in memory; slices of it cost least where they are few."""
+def pick_from(table: pa.Table, key: Key) -> pa.Table:
+    """The rows of a table of `SCHEMA` that have the text of a key; a few of them are slices of the table."""
+    rows = _rows_with(table, key)
     if len(rows) > _SLICED_MAX:
         return table.take(rows)
-    return pa.concat_tables([table.slice(at.as_py(), 1) for at in rows])
+    return pa.concat_tables([table.slice(0, 0), *(table.slice(at.as_py(), 1) for at in rows)])
 
 
-def _can_hold(file: Selectable, at: int, key: Key) -> bool:
-    """Whether a row group may hold a text, by its Bloom filter."""
+def can_have(file: Selectable, at: int, key: Key) -> bool:
+    """Whether a row group can have the text of a key, by its Bloom filter."""
     schema, group = file.metadata.schema, file.metadata.row_group(at)
     places = [place for place in range(len(schema)) if schema.column(place).path == key.column]
-    return all(
+    return bool(key.texts) and all(
         any(can_hold(file.source, group.column(place), text) for text in key.texts) for place in places
     )
 

@@ -70,14 +70,6 @@ class Selectable:
         """A row group, as `SELECTED_SCHEMA` has these columns."""
         return self._reader.read_row_group(at, list(columns), use_threads=False).select(list(columns))
 
-    def decoded(self, at: int) -> pa.Table | None:  # noqa: ARG002 - of files that are kept
-        """A row group as `SCHEMA` has it, where the owner of the file keeps such; see `KeptFiles`."""
-        return None
-
-    def is_decoded(self, at: int) -> bool:  # noqa: ARG002 - of files that are kept
-        """Whether `decoded` takes no reading."""
-        return False
-
     @functools.cached_property
     def _reader(self) -> pq.ParquetFile:
         import pyarrow.parquet as pq

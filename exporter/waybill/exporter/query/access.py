@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter.names import Hour, RawName
+    from waybill.exporter.parquet import Key
     from waybill.exporter.query.query import Query
     from waybill.exporter.query.sums import Dimension
 
@@ -57,6 +58,9 @@ class Access(Protocol):
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
 
+    def decoded(self, path: Path, key: Key | None = None) -> Sequence[pa.Table] | None:
+        """The row groups of a file that was listed, if they are kept in memory: see `KeptFiles.decoded`."""
+
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file of a root that raised one of `waybill.exporter.parquet.DAMAGED`."""
 
@@ -69,6 +73,9 @@ class _Folders:
 
     def open_file(self, path: Path) -> Selectable:
         return open_selectable(path)
+
+    def decoded(self, path: Path, key: Key | None = None) -> None:  # noqa: ARG002
+        return None
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         return unreadable(path, error, root=root)

@@ -49,7 +49,7 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from waybill.exporter.parquet import Selectable
+    from waybill.exporter.parquet import Key
     from waybill.exporter.quarantine import Quarantined
     from waybill.exporter.query.access import Access, Listing
     from waybill.exporter.query.backlog import Backlog
@@ -60,8 +60,8 @@ _SUMMED: Final = (*KIND_COLUMNS, "completed")
 _FEW_ROWS: Final = 10_000
 """So many rows are filtered faster in one piece."""
 
-_DECODED_MAX: Final = 128
-"""So many row groups are decoded whole for one question: more would push out what others need."""
+_WHOLE_BYTES_MAX: Final = 64 * 2**20
+"""So much is decoded whole for one question: more would push out what others need."""
 
 _ROW_BYTES: Final = 256
 """Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
@@ -185,6 +185,27 @@ def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table
         reader.check()
 
 
+class _Picked:
+    """Rows that may answer a query, from some files."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+        self.rows = 0
+        self.size_bytes = 0
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add the rows of one row group."""
+        self.tables.append(table)
+        self.rows += table.num_rows
+        self.size_bytes += table.nbytes
+
+    def add(self, more: _Picked) -> None:
+        """Add the rows of further files."""
+        self.tables += more.tables
+        self.rows += more.rows
+        self.size_bytes += more.size_bytes
+
+
 class _Reader:
     """Reads the hours of one root, and keeps what could not be read.
 
@@ -200,7 +221,7 @@ class _Reader:
         self._files = files
         self._access = access
         self._unread = Unread(unread, tell=access.unreadable)
-        self._decoded = 0
+        self._whole_bytes = 0
         self.rules = Rules()
 
     @property
@@ -219,26 +240,24 @@ class _Reader:
 
         Whoever has had as many as the query's limit needs no more.
         """
-        picked: list[pa.Table] = []
-        rows = size_bytes = 0
+        picked, last = _Picked(), None
         # Where few rows answer, each look is at twice as many.
         enough = sys.maxsize if self._query.limit is None else max(self._query.limit, 1)
         for hour in hours:
             found = None if hour in waiting else self._pick(hour)
             if found is not None:
-                picked += found
-                rows += sum(table.num_rows for table in found)
-                size_bytes += sum(table.nbytes for table in found)
-                if rows < enough and size_bytes < PIECE_BYTES:
+                picked.add(found)
+                last = hour
+                if picked.rows < enough and picked.size_bytes < PIECE_BYTES:
                     continue
-            if picked:
-                yield hour, self._those_that_answer(picked, columns)
-                picked, rows, size_bytes, enough = [], 0, 0, 2 * enough
+            if last is not None and picked.tables:
+                yield last, self._those_that_answer(picked.tables, columns)
+                picked, enough = _Picked(), 2 * enough
             if found is None:
                 for table in self._windows(hour, waiting.get(hour), columns, window_rows):
                     yield hour, table
-        if picked:
-            yield hours[-1], self._those_that_answer(picked, columns)
+        if last is not None and picked.tables:
+            yield last, self._those_that_answer(picked.tables, columns)
 
     def _those_that_answer(self, tables: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
         query = self._query
@@ -247,7 +266,7 @@ class _Reader:
             found = found.combine_chunks()
         return found.filter(query.by_key() & query.by_rest()).select(list(columns))
 
-    def _pick(self, hour: Hour) -> list[pa.Table] | None:
+    def _pick(self, hour: Hour) -> _Picked | None:
         """A few rows of an hour's files, all that may answer the query; None if that is no way to find them.
 
         It is none where the rows are many, and where repeats have to be merged first.
@@ -258,11 +277,13 @@ class _Reader:
         paths = self._files.compacted(hour, ())
         if len({path.parent.parent.name for path in paths}) < len(paths):
             return None
-        found: list[pa.Table] = []
+        found = _Picked()
         for path in paths:
             try:
-                file = self._access.open_file(path)
-                found += self._whole(file) if key is None else parquet.pick(file, key, max_bytes=PIECE_BYTES)
+                for table in self._whole(path) if key is None else self._rows_with(path, key):
+                    found.add_table(table)
+                    if found.size_bytes > (_WHOLE_BYTES_MAX if key is None else PIECE_BYTES):
+                        return None
             except FileNotFoundError:
                 continue
             except parquet.TooManyRowsError:
@@ -271,14 +292,19 @@ class _Reader:
                 self._unread.add(path, error, self._root)
         return found
 
-    def _whole(self, file: Selectable) -> Iterator[pa.Table]:
-        """All rows of a file, if that is kept: the answer may begin with any of them."""
-        for at in range(file.metadata.num_row_groups):
-            whole = file.decoded(at) if self._decoded < _DECODED_MAX else None
-            if whole is None:
-                raise parquet.TooManyRowsError
-            self._decoded += 1
-            yield whole
+    def _rows_with(self, path: Path, key: Key) -> Iterator[pa.Table]:
+        groups = self._access.decoded(path, key)
+        if groups is None:
+            return parquet.pick(self._access.open_file(path), key)
+        return (table for group in groups if (table := parquet.pick_from(group, key)).num_rows)
+
+    def _whole(self, path: Path) -> Iterator[pa.Table]:
+        """All rows of a file, if they are kept: the answer may begin with any of them."""
+        groups = self._access.decoded(path) if self._whole_bytes < _WHOLE_BYTES_MAX else None
+        if groups is None:
+            raise parquet.TooManyRowsError
+        self._whole_bytes += sum(group.nbytes for group in groups)
+        return iter(groups)
 
     def _windows(
         self, hour: Hour, unfiled: pa.Table | None, columns: Sequence[str], window_rows: int

@@ -28,7 +28,7 @@ from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_h
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
-from waybill.exporter.parquet import KeptFiles, TimeWindow, unreadable
+from waybill.exporter.parquet import KeptFiles, TimeWindow, open_selectable, unreadable
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS, SUMS_SCHEMA
 from waybill.lineage.catalog.contents import (
@@ -48,7 +48,7 @@ from waybill.transport.errors import reason_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
-    from waybill.exporter.parquet import Selectable
+    from waybill.exporter.parquet import Key, Selectable
     from waybill.exporter.query import Dimension, Listing
 
 _TRIES: Final = 3
@@ -106,7 +106,11 @@ class Catalog:
 
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
-        return self._files.open(path)
+        return open_selectable(path)
+
+    def decoded(self, path: Path, key: Key | None = None) -> Sequence[pa.Table] | None:
+        """The row groups of a file that was listed; raises what `KeptFiles.decoded` does."""
+        return self._files.decoded(path, key)
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""
