@@ -125,7 +125,8 @@ def _asked(pid: int, address: tuple[str, int], paths: list[str]) -> dict[str, fl
             if answer.status != 200:  # noqa: PLR2004 - OK
                 raise SystemExit(f"{path}: {answer.status} {content}")
             taken_ms.append((time.perf_counter() - began_s) * 1_000)
-            found += len(content) if isinstance(content, list) else content["total_records"]
+            # DeltaFi answers null where there are none.
+            found += content["total_records"] if isinstance(content, dict) else len(content or ())
     taken_ms = sorted(taken_ms[1:])
     return {
         "p50_ms": statistics.median(taken_ms),
