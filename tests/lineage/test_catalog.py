@@ -362,6 +362,18 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
 
 
+def test_a_file_with_one_long_name_in_many_kinds_is_counted_by_reading_it(layout: Layout) -> None:
+    sinks = [f"sink-{at}" for at in range(12)]
+    layout.write(*(record("a", data_source="s" * 100_000, data_sink=sink) for sink in sinks))
+    layout.write(record("b", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    keep_catalog(layout.root)
+    catalog, by = Catalog(), [Dimension.SINK]
+    sums = sums_of(scan(layout.root, access=catalog, summed_by=by), by)
+    assert sums == sums_of(scan(layout.root, summed_by=by), by)
+    assert sum(sums.values()) == len(sinks) + 1
+
+
 def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout, tmp_path: Path) -> None:
     layout.write(record("a"), record("b", at_ms=HOUR_MS))
     layout.compactor().compact()

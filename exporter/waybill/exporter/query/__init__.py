@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         heard_sums as heard_sums,
         stats_of as stats_of,
         summed as summed,
+        summed_shared as summed_shared,
         sums_of as sums_of,
         told_sums as told_sums,
     )
@@ -94,6 +95,7 @@ _PACKAGES = {
         "as_sums",
         "stats_of",
         "summed",
+        "summed_shared",
         "sums_of",
         "told_sums",
     },

@@ -94,11 +94,16 @@ def summed(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
 
     They are apart by some dimensions; columns of others are null.
     """
+    return as_sums(summed_shared(records, by))
+
+
+def summed_shared(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
+    """As `summed`, with the columns of these dimensions alone, in which texts may still be shared."""
     wanted = [one for one in Dimension if one in by]
     columns = [_values(records, one) for one in wanted]
-    table = pa.table([*columns, records["completed"]], names=[*wanted, "at"])
+    table = pa.table([*columns, records["completed"].cast(pa.int64())], names=[*wanted, "at"])
     sums = table.group_by(wanted).aggregate([([], "count_all"), ("at", "min"), ("at", "max")])
-    return as_sums(sums.rename_columns([*wanted, *SUMS_SCHEMA.names[len(Dimension) :]]))
+    return sums.rename_columns([*wanted, *SUMS_SCHEMA.names[len(Dimension) :]])
 
 
 def _values(records: pa.Table, dimension: Dimension) -> pa.ChunkedArray:

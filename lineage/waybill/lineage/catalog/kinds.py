@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.query import KIND_COLUMNS, Dimension, as_sums, summed
+from waybill.exporter.parquet import row_bytes
+from waybill.exporter.query import KIND_COLUMNS, Dimension, as_sums, summed_shared
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
@@ -25,8 +26,8 @@ Sum = tuple[int, int, int]
 SUMMED_COLUMNS: Final = (*KIND_COLUMNS, "completed")
 """The columns of a file that are summed."""
 
-_NAMES_BYTES_MAX: Final = 64 * 2**10
-"""A file whose kinds have longer names in all is counted by reading it."""
+_KINDS_BYTES_MAX: Final = 2**20
+"""A file whose kinds take more is counted by reading it."""
 
 _NUMBERS: Final = ("file", "kind", "records", "first", "last")
 _KIND: Final = (Dimension.STATE, Dimension.SYSTEM, Dimension.SOURCE, Dimension.SINK)
@@ -54,14 +55,18 @@ def sums_in(parts: Iterable[pa.Table], hour_ms: int) -> dict[Kind, Sum] | None:
     """
     found: dict[Kind, Sum] = {}
     for part in parts:
-        columns = summed(part, _KIND).select([*_KIND, "records", "first", "last"]).to_pydict().values()
+        sums = summed_shared(part, _KIND)
+        # One long name may be part of many kinds.
+        if sum(row_bytes(sums).to_pylist()) > _KINDS_BYTES_MAX:
+            return None
+        columns = sums.select([*_KIND, "records", "first", "last"]).to_pydict().values()
         for state, system, source, sink, records, first_ms, last_ms in zip(*columns, strict=True):
             one = (records, first_ms - hour_ms, last_ms - hour_ms)
             kind = (state, system, source, sink)
             known = found.get(kind, (0, *one[1:]))
             found[kind] = (known[0] + one[0], min(known[1], one[1]), max(known[2], one[2]))
     size_bytes = sum(len(name) for kind in found for name in kind if name is not None)
-    return found if size_bytes <= _NAMES_BYTES_MAX else None
+    return found if size_bytes <= _KINDS_BYTES_MAX else None
 
 
 def store(sums: Iterable[Mapping[Kind, Sum]]) -> StoredSums:
