@@ -46,27 +46,32 @@ class StoredSums(msgspec.Struct, frozen=True, array_like=True):
     numbers: list[bytes]
 
 
-def sums_in(parts: Iterable[pa.Table], hour_ms: int) -> dict[Kind, Sum] | None:
-    """The sums of a file's records, from tables of `SUMMED_COLUMNS`; None: they take too much room.
+def sums_with(found: dict[Kind, Sum] | None, part: pa.Table, hour_ms: int) -> dict[Kind, Sum] | None:
+    """The sums of a file's records, with those of one more row group; None: they take too much room.
 
     Args:
-        parts: the records.
-        hour_ms: when their hour begins, epoch milliseconds.
+        found: the sums so far, which are added to.
+        part: the row group, with `SUMMED_COLUMNS`.
+        hour_ms: when the hour of the file begins, epoch milliseconds.
     """
-    found: dict[Kind, Sum] = {}
-    for part in parts:
-        sums = summed_shared(part, _KIND)
-        # One long name may be part of many kinds.
-        if sum(row_bytes(sums).to_pylist()) > _KINDS_BYTES_MAX:
-            return None
-        columns = sums.select([*_KIND, "records", "first", "last"]).to_pydict().values()
-        for state, system, source, sink, records, first_ms, last_ms in zip(*columns, strict=True):
-            one = (records, first_ms - hour_ms, last_ms - hour_ms)
-            kind = (state, system, source, sink)
-            known = found.get(kind, (0, *one[1:]))
-            found[kind] = (known[0] + one[0], min(known[1], one[1]), max(known[2], one[2]))
+    if found is None or sum(map(_names_bytes, part.select(KIND_COLUMNS).columns)) > _KINDS_BYTES_MAX:
+        return None
+    sums = summed_shared(part, _KIND)
+    # One long name may be part of many kinds.
+    if sum(row_bytes(sums).to_pylist()) > _KINDS_BYTES_MAX:
+        return None
+    columns = sums.select([*_KIND, "records", "first", "last"]).to_pydict().values()
+    for state, system, source, sink, records, first_ms, last_ms in zip(*columns, strict=True):
+        one = (records, first_ms - hour_ms, last_ms - hour_ms)
+        kind = (state, system, source, sink)
+        known = found.get(kind, (0, *one[1:]))
+        found[kind] = (known[0] + one[0], min(known[1], one[1]), max(known[2], one[2]))
     size_bytes = sum(len(name) for kind in found for name in kind if name is not None)
     return found if size_bytes <= _KINDS_BYTES_MAX else None
+
+
+def _names_bytes(column: pa.ChunkedArray) -> int:
+    return sum(chunk.dictionary.nbytes for chunk in column.chunks)
 
 
 def store(sums: Iterable[Mapping[Kind, Sum]]) -> StoredSums:

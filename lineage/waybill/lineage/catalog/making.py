@@ -38,7 +38,7 @@ from waybill.lineage.catalog.contents import (
     read_files,
 )
 from waybill.lineage.catalog.keys import COLUMNS, NUMBERS, in_order, keys_of
-from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, numbers_of, restore, store, sums_in
+from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, numbers_of, restore, store, sums_with
 from waybill.lineage.catalog.runs import Run, encode_run
 from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside
 from waybill.transport.files import Files, publish
@@ -389,13 +389,14 @@ def catalogued(file: parquet.Selectable, place: str, number: int, stamp: FileSta
         DAMAGED: it cannot be read.
     """
     spans = parquet.spans(file.metadata)
-    keys, kinds = [], []
+    *_, day, name = place.split("/")
+    hour_ms = Hour(day, name[:2]).start_ms
+    keys: list[pa.UInt64Array] = []
+    sums: dict[Kind, Sum] | None = {}
     for at in range(file.metadata.num_row_groups):
         part = file.group(at, [*COLUMNS, *SUMMED_COLUMNS])
         keys.append(keys_of(part, number))
-        kinds.append(part.select(SUMMED_COLUMNS))
-    *_, day, name = place.split("/")
-    sums = sums_in(kinds, Hour(day, name[:2]).start_ms)
+        sums = sums_with(sums, part, hour_ms)
     first_ms, last_ms = min(one.first_ms for one in spans), max(one.last_ms for one in spans)
     facts = (number, place, file.metadata.num_rows, first_ms, last_ms, stamp)
     return Catalogued(CataloguedFile(*facts, is_summed=sums is not None), sums or {}, in_order(keys))
