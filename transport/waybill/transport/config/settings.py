@@ -253,10 +253,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "SIZE",
             "Memory for rows that a collector keeps for further questions, such as 1GiB.",
-            "512 MiB",
+            "128 MiB",
             check=check.size_bytes,
         ),
-    ] = 512 * 2**20
+    ] = 128 * 2**20
     event_logs: Annotated[
         tuple[str, ...],
         Setting(
