@@ -11,6 +11,7 @@ between is in an hour that the ledger names by then, because an entry is begun b
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import functools
 import threading
@@ -295,7 +296,7 @@ def _listed(opened: _Opened, query: Query, unfiled: Collection[Hour]) -> Listing
     return _SomeFiles(root, query, unknown, (file for file in files if file.hour not in unknown))
 
 
-class _Files:
+class _Files(abc.ABC):
     """The files of known hours, and all files of the others: a `Listing`."""
 
     def __init__(self, root: Path, query: Query, unknown: set[Hour], known: Sequence[Hour]) -> None:
@@ -322,9 +323,9 @@ class _Files:
         paths = self.known(hour) if is_known else compacted_in(self.root, hour, self.query.system_name)
         return [path for path in paths if path.exists()]
 
+    @abc.abstractmethod
     def known(self, hour: Hour) -> list[Path]:
         """The files of a known hour that may hold part of the answer."""
-        raise NotImplementedError
 
 
 class _SomeFiles(_Files):
