@@ -11,6 +11,7 @@ import msgspec
 from waybill.exporter.compaction.restartable_hour import HourCompaction, Retraction
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import hold_against_ledger, recorded
+from waybill.exporter.memory import give_back
 from waybill.exporter.names import Hour
 from waybill.exporter.parallel import in_parallel, workers_default
 from waybill.exporter.parquet import WINDOW_ROWS
@@ -94,6 +95,7 @@ class Compactor:
         if not wanted:
             return CompactionReport()
         self._check()
+        give_back()
         with recorded(self._root, self._files, wanted, keeps=retraction is None) as changed:
             aside = hold_against_ledger(self._root, self._files, sorted(wanted), changed)
             reports = in_parallel(

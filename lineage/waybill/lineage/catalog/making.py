@@ -397,6 +397,7 @@ def catalogued(file: parquet.Selectable, place: str, number: int, stamp: FileSta
         part = file.group(at, [*COLUMNS, *SUMMED_COLUMNS])
         keys.append(keys_of(part, number))
         sums = sums_with(sums, part, hour_ms)
+        del part  # before the next is read
     first_ms, last_ms = min(one.first_ms for one in spans), max(one.last_ms for one in spans)
     facts = (number, place, file.metadata.num_rows, first_ms, last_ms, stamp)
     return Catalogued(CataloguedFile(*facts, is_summed=sums is not None), sums or {}, in_order(keys))
