@@ -87,6 +87,19 @@ def test_an_object_is_read_and_sought_by_the_ranges_that_are_asked_for(bucket: S
         assert file.readline() == BODIES[1] + b"\n"
 
 
+def test_an_object_that_is_replaced_while_it_is_read_is_said_instead_of_mixed(bucket: Store) -> None:
+    bucket.put("logs/a.jsonl", b"a" * 3_000)
+    (name,) = list_objects(f"{bucket.url}/logs")
+    with open_object(name, buffer_bytes=1_000) as file:
+        assert file.read(1_000) == b"a" * 1_000
+        bucket.put("logs/a.jsonl", b"b" * 3_000)
+        with pytest.raises(SourceUnreachableError, match=r"/logs/a\.jsonl was replaced while it was read"):
+            file.read(1_000)
+        bucket.remove("logs/a.jsonl")
+        with pytest.raises(SourceUnreachableError, match=r"/logs/a\.jsonl cannot be read .*; check"):
+            file.read(1_000)
+
+
 def test_a_place_where_nothing_is_or_a_store_that_fails_is_said(
     bucket: Store, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,7 @@ with the first request, and a small file comes whole.
 
 from __future__ import annotations
 
-import contextlib
-import io
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -17,14 +15,19 @@ import pyarrow as pa
 
 from waybill.exporter.exporting.manifest import MANIFEST, ListedFile, decode_manifest
 from waybill.exporter.names import RAW, RawName, hour_in
-from waybill.exporter.object_stores import local_or_url, open_store, reason_of
+from waybill.exporter.object_stores import local_or_url, open_store
 from waybill.exporter.parquet import ForeignError, Selectable
-from waybill.exporter.sources import SourceError, SourceUnreachableError
+from waybill.exporter.sources import (
+    ObjectFile,
+    ObjectGoneError,
+    SourceError,
+    SourceUnreachableError,
+    explained,
+    version_of,
+)
 from waybill.transport import MissingExtraError, NotFoundError
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 _TIMEOUT_S: Final = 30.0
@@ -65,9 +68,7 @@ class ExportedFiles:
         """
         with self._explained(str(MANIFEST)):
             found = [one for batch in self._store.list(str(MANIFEST)) for one in batch]
-        return {
-            one["path"]: _version_of(one) for one in found if PurePosixPath(one["path"]).suffix == ".json"
-        }
+        return {one["path"]: version_of(one) for one in found if PurePosixPath(one["path"]).suffix == ".json"}
 
     def raw_files(self) -> list[str]:
         """The raw files, in order, which are there if programs have written to this place without a root.
@@ -102,13 +103,15 @@ class ExportedFiles:
             SourceUnreachableError: the store does not answer; reading also raises this.
             DAMAGED: it is gone, or is not a readable Parquet file of the layout.
         """
-        ranges = _Ranges(self._store, path, f"{self.name}/{path}", listed.size_bytes)
-        return Selectable(pa.PythonFile(ranges, "r"))
+        try:
+            file = _ExportedFile(self._store, path, f"{self.name}/{path}", listed.size_bytes)
+        except SourceUnreachableError:
+            # It has been replaced since the manifest was read, or the store does not answer.
+            file = _ExportedFile(self._store, path, f"{self.name}/{path}")
+        return Selectable(pa.PythonFile(file, "r"))
 
-    @contextlib.contextmanager
-    def _explained(self, path: str) -> Iterator[None]:
-        with _explained(f"{self.name}/{path}"):
-            yield
+    def _explained(self, path: str) -> AbstractContextManager[None]:
+        return explained(f"{self.name}/{path}")
 
 
 def _folder(place: Path) -> ObjectStore:
@@ -121,103 +124,29 @@ def _folder(place: Path) -> ObjectStore:
     return LocalStore(place)
 
 
-@contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
-    from obstore.exceptions import BaseError
+class _ExportedFile(ObjectFile):
+    """A file at a destination, of which the end and the range that was read last are kept."""
 
-    try:
-        yield
-    except (BaseError, OSError) as error:
-        raise SourceUnreachableError(
-            f"{url} cannot be read ({reason_of(error)}); check the object store and try again"
-        ) from None
-
-
-def _version_of(meta: ObjectMeta) -> str:
-    return meta["e_tag"] or f"{meta['size']} {meta['last_modified'].isoformat()}"
-
-
-class _Ranges(io.RawIOBase):
-    """A file at a destination, of which ranges are fetched when they are read.
-
-    All of them are of one version: if the file is replaced meanwhile, reading fails.
-    """
-
-    def __init__(self, store: ObjectStore, path: str, url: str, listed_bytes: int) -> None:
-        self._store = store
-        self._path = path
-        self._url = url
-        self._at = 0
-        self._version: str | None = None
-        self._size_bytes = listed_bytes
-        try:
-            self._end = self._last_range()
-        except (_OtherSizeError, SourceUnreachableError):
-            # It has been replaced since the manifest was read, or the store does not answer.
-            with _explained(url):
-                self._size_bytes = store.head(path)["size"]
-            self._version = None
-            self._end = self._last_range()
+    def __init__(self, store: ObjectStore, path: str, url: str, size_bytes: int | None = None) -> None:
+        super().__init__(store, path, url, size_bytes)
+        begin = 0 if self._size_bytes <= _WHOLE_BYTES else self._size_bytes - _RANGE_BYTES
+        self._end = begin, self._fetch(begin, self._size_bytes) if self._size_bytes else b""
         self._kept = self._end
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        begins = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}
-        self._at = begins[whence] + offset
-        return self._at
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer).cast("B")
-        length = min(len(view), self._size_bytes - self._at)
-        if length <= 0:
-            return 0
-        begin, data = next((one for one in (self._end, self._kept) if self._is_in(one, length)), (0, b""))
-        if not data:
-            begin = self._at
-            data = self._fetch(begin, min(begin + max(length, _RANGE_BYTES), self._size_bytes))
-            if len(data) <= _RANGE_BYTES:
-                self._kept = begin, data
-        view[:length] = data[self._at - begin : self._at - begin + length]
-        self._at += length
-        return length
-
-    def _is_in(self, one: tuple[int, bytes], length: int) -> bool:
-        begin, data = one
-        return begin <= self._at and self._at + length <= begin + len(data)
-
-    def _last_range(self) -> tuple[int, bytes]:
-        begin = 0 if self._size_bytes <= _WHOLE_BYTES else self._size_bytes - _RANGE_BYTES
-        return begin, self._fetch(begin, self._size_bytes)
+    def read_range(self, begin: int, end: int) -> bytes:
+        for first, data in (self._end, self._kept):
+            if first <= begin and end <= first + len(data):
+                return data[begin - first : end - first]
+        data = self._fetch(begin, min(max(end, begin + _RANGE_BYTES), self._size_bytes))
+        if len(data) <= _RANGE_BYTES:
+            self._kept = begin, data
+        return data[: end - begin]
 
     def _fetch(self, begin: int, end: int) -> bytes:
-        if begin >= end:
-            return b""
-        with _explained(self._url):
-            try:
-                found = self._store.get(self._path, options={"range": (begin, end)})
-            except FileNotFoundError:
-                raise _GoneError from None
-            meta, data = found.meta, bytes(found.bytes())
-        version = _version_of(meta)
-        if self._version is None:
-            if meta["size"] != self._size_bytes:
-                raise _OtherSizeError
-            self._version = version
-        elif version != self._version:
-            raise SourceUnreachableError(f"{self._url} was replaced while it was read; ask again")
-        return data
-
-
-class _OtherSizeError(Exception):
-    """The file does not have the size that the manifest says."""
+        try:
+            return super().read_range(begin, end)
+        except ObjectGoneError:
+            raise _GoneError from None
 
 
 class _GoneError(ForeignError):

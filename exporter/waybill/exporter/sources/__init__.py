@@ -10,13 +10,17 @@ if TYPE_CHECKING:
     from waybill.exporter.sources.lines import LinesSource as LinesSource, open_lines as open_lines
     from waybill.exporter.sources.objects import (
         MARK as MARK,
+        ObjectFile as ObjectFile,
+        ObjectGoneError as ObjectGoneError,
         StoredObject as StoredObject,
+        explained as explained,
         list_objects as list_objects,
         look_up_objects as look_up_objects,
         open_object as open_object,
         open_stored as open_stored,
         read_object as read_object,
         shown as shown,
+        version_of as version_of,
     )
     from waybill.exporter.sources.postgres import MarquezDatabaseSource as MarquezDatabaseSource
     from waybill.exporter.sources.source import (
@@ -35,13 +39,17 @@ _PACKAGES = {
     "waybill.exporter.sources.lines": {"LinesSource", "open_lines"},
     "waybill.exporter.sources.objects": {
         "MARK",
+        "ObjectFile",
+        "ObjectGoneError",
         "StoredObject",
+        "explained",
         "list_objects",
         "look_up_objects",
         "open_object",
         "open_stored",
         "read_object",
         "shown",
+        "version_of",
     },
     "waybill.exporter.sources.postgres": {"MarquezDatabaseSource"},
     "waybill.exporter.sources.source": {

@@ -5,8 +5,10 @@ The name of an object is the URL of the given folder, then `MARK`, then the path
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter.object_stores import StoreError, open_store, reason_of
@@ -44,10 +46,8 @@ def look_up_objects(url: str) -> list[StoredObject]:
         SourceError: the kind of URL is unknown, or the package for it is not installed.
     """
     store = _store(url)
-    from obstore.exceptions import BaseError
-
     folder, _, name = url.rstrip("/").rpartition("/")
-    try:
+    with explained(url):
         if name and not folder.endswith(":/"):
             try:
                 found = _store(folder).head(name)
@@ -57,8 +57,6 @@ def look_up_objects(url: str) -> list[StoredObject]:
                 return [_stored(folder, found)]
         # An empty object has no entries; some stores have one for each folder.
         listed = [one for batch in store.list() for one in batch if one["size"]]
-    except (BaseError, OSError) as error:
-        raise _unreachable(url, error) from None
     shown = [one for one in listed if not one["path"].rpartition("/")[2].startswith(".")]
     return sorted(_stored(url.rstrip("/"), one) for one in shown)
 
@@ -70,13 +68,9 @@ def _stored(folder: str, found: ObjectMeta) -> StoredObject:
 
 def read_object(name: str) -> bytes:
     """The bytes of an object; raises `SourceUnreachableError` if it cannot be fetched now."""
-    from obstore.exceptions import BaseError
-
     folder, _, path = name.partition(MARK)
-    try:
+    with explained(shown(name)):
         return bytes(_store(folder).get(path).bytes())
-    except (BaseError, OSError) as error:
-        raise _unreachable(shown(name), error) from None
 
 
 def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedReader:
@@ -86,12 +80,12 @@ def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedR
         SourceUnreachableError: it cannot be fetched now; reading also raises this.
     """
     folder, _, path = name.partition(MARK)
-    return io.BufferedReader(_Object(_store(folder), path, shown(name)), buffer_bytes)
+    return io.BufferedReader(ObjectFile(_store(folder), path, shown(name)), buffer_bytes)
 
 
 def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
     """Open an object of a store by its path, as `open_object` does; errors call it by `url`."""
-    return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
+    return io.BufferedReader(ObjectFile(store, path, url), _BUFFER_BYTES)
 
 
 def shown(name: str) -> str:
@@ -99,49 +93,93 @@ def shown(name: str) -> str:
     return name.replace(MARK, "/", 1)
 
 
-class _Object(io.RawIOBase):
-    """An object as a file whose byte ranges are fetched when they are read."""
+class ObjectGoneError(SourceUnreachableError):
+    """There is no such object."""
 
-    def __init__(self, store: ObjectStore, path: str, url: str) -> None:
-        from obstore.exceptions import BaseError
 
+@contextlib.contextmanager
+def explained(url: str) -> Iterator[None]:
+    """Raise errors of a store as one sentence about a URL; raises `SourceUnreachableError`."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        kind = ObjectGoneError if isinstance(error, FileNotFoundError) else SourceUnreachableError
+        raise kind(
+            f"{url} cannot be read ({reason_of(error)}); check the object store and try again"
+        ) from None
+
+
+def version_of(meta: ObjectMeta) -> str:
+    """What tells one version of an object from another."""
+    return meta["e_tag"] or f"{meta['size']} {meta['last_modified'].isoformat()}"
+
+
+class ObjectFile(io.RawIOBase):
+    """One version of an object as a file, of which ranges are fetched when they are read.
+
+    Args:
+        store: where it is.
+        path: its path there.
+        url: what errors call it.
+        size_bytes: its size; None: it is looked up.
+
+    Raises:
+        ObjectGoneError: it is not there; reading also raises this.
+        SourceUnreachableError: it cannot be fetched now, or has been replaced; reading also raises this.
+    """
+
+    def __init__(self, store: ObjectStore, path: str, url: str, size_bytes: int | None = None) -> None:
         self._store = store
         self._path = path
         self._url = url
         self._at = 0
-        try:
-            self._size_bytes = store.head(path)["size"]
-        except (BaseError, OSError) as error:
-            raise _unreachable(url, error) from None
+        self._version: str | None = None
+        if size_bytes is None:
+            with explained(url):
+                found = store.head(path)
+            size_bytes, self._version = found["size"], version_of(found)
+        self._size_bytes = size_bytes
 
     def readable(self) -> bool:
+        """Whether it can be read: it can."""
         return True
 
     def seekable(self) -> bool:
+        """Whether it can be sought: it can."""
         return True
 
     def tell(self) -> int:
+        """The place that is read next."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Read on at another place, which is returned."""
         begins = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}
         self._at = begins[whence] + offset
         return self._at
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        from obstore.exceptions import BaseError
-
+        """Read what fits into a buffer; return how many bytes."""
         view = memoryview(buffer).cast("B")
         length = min(len(view), self._size_bytes - self._at)
         if length <= 0:
             return 0
-        try:
-            found = bytes(self._store.get_range(self._path, start=self._at, length=length))
-        except (BaseError, OSError) as error:
-            raise _unreachable(self._url, error) from None
-        view[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        view[:length] = self.read_range(self._at, self._at + length)
+        self._at += length
+        return length
+
+    def read_range(self, begin: int, end: int) -> bytes:
+        """A range of its bytes, which is fetched."""
+        with explained(self._url):
+            found = self._store.get(self._path, options={"range": (begin, end)})
+            meta, data = found.meta, bytes(found.bytes())
+        version = version_of(meta)
+        if meta["size"] != self._size_bytes or version != (self._version or version):
+            raise SourceUnreachableError(f"{self._url} was replaced while it was read; try again")
+        self._version = version
+        return data
 
 
 @functools.cache
@@ -150,9 +188,3 @@ def _store(folder: str) -> ObjectStore:
         return open_store(folder)[1]
     except StoreError as error:
         raise SourceError(str(error)) from None
-
-
-def _unreachable(url: str, error: Exception) -> SourceUnreachableError:
-    return SourceUnreachableError(
-        f"{url} cannot be read ({reason_of(error)}); check the object store and try again"
-    )
