@@ -32,7 +32,9 @@ _CHILDREN: Final = 5
 _CHILDREN_WITHIN: Final = 5_000
 
 
-def records(count: int, *, hours: int, systems: int, repeats: float, seed: int) -> pa.Table:
+def records(
+    count: int, *, hours: int, systems: int, repeats: float, seed: int, first_hour: int = 0
+) -> pa.Table:
     """A table of `SCHEMA` in order of `completed`.
 
     Args:
@@ -41,9 +43,11 @@ def records(count: int, *, hours: int, systems: int, repeats: float, seed: int) 
         systems: the number of systems that they come from, at most five.
         repeats: the share of records that come twice; every second repeat has another annotation.
         seed: the same seed gives the same records.
+        first_hour: how many hours after `START_MS` the first of these is.
     """
     random = np.random.default_rng(seed)
-    completed = np.sort(random.integers(START_MS, START_MS + hours * HOUR_MS, count))
+    start_ms = START_MS + first_hour * HOUR_MS
+    completed = np.sort(random.integers(start_ms, start_ms + hours * HOUR_MS, count))
     created = completed - np.minimum(random.lognormal(7.5, 1.2, count).astype(np.int64) + 5, 3_000_000)
     did = _uuids(created, random)
     source = np.minimum(random.zipf(1.3, count) - 1, 10**6) % _SOURCES

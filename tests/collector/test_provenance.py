@@ -344,6 +344,17 @@ def test_keys_in_another_case_are_taken_as_deltafi_takes_them(shared: Collector)
     assert found[0]["annotations"] == {"note": "y"}
 
 
+def test_the_first_answer_waits_for_neither_numpy_nor_pandas(start: Start) -> None:
+    pytest.importorskip("pandas")
+    collector = start("--runner", "none")
+    assert collector.get("/api/v1/records?did=unknown").json == []
+    assert collector.get("/api/v1/records/stats?by=hour").status == 200
+    mapped = Path(f"/proc/{collector.process.pid}/maps").read_text(encoding="utf-8")
+    assert "/pyarrow/" in mapped
+    assert "/numpy/" not in mapped
+    assert "/pandas/" not in mapped
+
+
 def test_nothing_found_is_an_empty_array(shared: Collector) -> None:
     assert shared.get("/api/v1/records?did=nobody").body == b"[]"
     stats = shared.get("/api/v1/records/stats?did=nobody").json

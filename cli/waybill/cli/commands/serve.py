@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from waybill.cli import console
+from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import check_own_root
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import MissingExtraError, Settings
@@ -23,6 +24,7 @@ EXIT_INTERRUPTED: Final = 130
 
 
 @with_settings(*EVERY)
+@arrow_alone()
 def serve(
     settings: Settings,
     *,
