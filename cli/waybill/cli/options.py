@@ -13,7 +13,7 @@ import typer
 
 from waybill.cli.commanding import SETTINGS_PANEL
 from waybill.cli.completing import values_of
-from waybill.exporter.object_stores import is_any_url
+from waybill.exporter.object_stores import is_url
 from waybill.transport import Settings, SettingsError
 from waybill.transport.config import SETTINGS
 
@@ -57,7 +57,7 @@ def with_settings(
         @functools.wraps(command)
         def loaded(**given: Any) -> None:  # noqa: ANN401 - each is checked by its own option, or by `Settings.load`
             overrides = {name: given.pop(name) for name in names}
-            url = overrides["root"] if or_exported and is_any_url(overrides["root"] or "") else None
+            url = overrides["root"] if or_exported and is_url(overrides["root"] or "") else None
             if url is not None:
                 overrides["root"] = None
             settings = Settings.load(overrides, origin=ORIGIN)

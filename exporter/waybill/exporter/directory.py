@@ -84,8 +84,9 @@ def compacted_file(folder: Path, hour: Hour) -> Path:
 
 
 def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[Path]:
-    """The paths that an hour's compacted and late files have or would have."""
-    return [compacted_file(folder, hour) for folder in _folders(root, system_name)]
+    """An hour's compacted and late files."""
+    paths = (compacted_file(folder, hour) for folder in _folders(root, system_name))
+    return [path for path in paths if path.exists()]
 
 
 def compacted_files(root: Path, hours: Collection[Hour]) -> dict[Hour, list[Path]]:

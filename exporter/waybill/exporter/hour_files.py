@@ -54,7 +54,5 @@ class HourFiles:
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
-            paths = compacted_in(self._root, hour, self._system_name)
-        else:
-            paths = [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]
-        return [path for path in paths if path.exists()]
+            return compacted_in(self._root, hour, self._system_name)
+        return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]

@@ -31,13 +31,8 @@ class StoreError(WaybillError):
 
 
 def is_url(where: str) -> bool:
-    """Whether a place is the URL of an object store, and not the path or URL of a folder."""
-    return "://" in where and not where.startswith(_FILE)
-
-
-def is_any_url(where: str) -> bool:
     """Whether a place is given by a URL: of an object store, or of a folder."""
-    return is_url(where) or where.startswith(_FILE)
+    return "://" in where or where.startswith(_FILE)
 
 
 def local_or_url(place: str) -> Path | str:
@@ -46,12 +41,13 @@ def local_or_url(place: str) -> Path | str:
     Raises:
         NotFoundError: it looks like a URL with a missing character, and no such path exists.
     """
-    if is_url(place):
+    if place.startswith(_FILE):
+        place = place.removeprefix(_FILE).removeprefix("//")
+    elif is_url(place):
         return place.rstrip("/")
-    if _NEARLY_URL.match(place) and not Path(place).exists():
+    elif _NEARLY_URL.match(place) and not Path(place).exists():
         raise NotFoundError(f"there is nothing at {place}, which looks like a mistyped URL; {_FORMS}")
-    path = place.removeprefix(_FILE).removeprefix("//") if place.startswith(_FILE) else place
-    return Path(path).expanduser().absolute()
+    return Path(place).expanduser().absolute()
 
 
 def open_store(where: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ObjectStore]:

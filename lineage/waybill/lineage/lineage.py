@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query, find, reading
-from waybill.exporter.object_stores import is_any_url
+from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, Stats, find_tables, stats, sums_of
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
@@ -78,7 +78,7 @@ class Lineage:
 
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(settings.home, asker, collector=client)
-        if isinstance(place, str) and is_any_url(place):
+        if isinstance(place, str) and is_url(place):
             from waybill.lineage.catalog import open_exported
 
             exported = open_exported(place, settings.home)

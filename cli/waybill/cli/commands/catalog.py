@@ -12,7 +12,7 @@ from waybill.cli import console
 from waybill.cli.arguments import JsonObject
 from waybill.cli.home import agreed_settings, check_home, check_root_folder, checked_root
 from waybill.cli.options import with_settings
-from waybill.exporter.object_stores import is_any_url
+from waybill.exporter.object_stores import is_url
 from waybill.transport import Settings
 
 
@@ -52,7 +52,7 @@ def catalog(
     """
     from waybill.lineage.catalog import forget_catalog, keep_catalog, open_exported
 
-    url = where if where is not None and is_any_url(where) else exported
+    url = where if where is not None and is_url(where) else exported
     if url is not None:
         check_home(settings, needed=False)
         destination = open_exported(url, settings.home)

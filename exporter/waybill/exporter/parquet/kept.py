@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from waybill.exporter.directory import FileStamp
 from waybill.exporter.parquet.decoded import row_bytes
 from waybill.exporter.parquet.picking import can_have
 from waybill.exporter.parquet.selection import open_selectable
@@ -27,7 +28,7 @@ _FILE_SHARE: Final = 4
 
 
 class _Kept(NamedTuple):
-    stamp: tuple[int, int, int]
+    stamp: FileStamp
     groups: tuple[pa.Table, ...]
     size_bytes: int
 
@@ -57,8 +58,7 @@ class KeptFiles:
         if not self._max_bytes:
             return None
         # If the file is replaced after this, the next question reads the new one.
-        status = path.stat()
-        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        stamp = FileStamp.of(path.stat())
         with self._lock:
             kept = self._files.get(path)
             if kept is not None and kept.stamp == stamp:

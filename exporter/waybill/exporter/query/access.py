@@ -30,7 +30,7 @@ class Listing(Protocol):
         """The hour's raw files as they are now, in order of node and range."""
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        """The hour's compacted and late files.
+        """The hour's compacted and late files; one that has gone meanwhile may be among them.
 
         `raws` are the raw files that were read: rows that they lack are in the returned files.
         """

@@ -43,7 +43,7 @@ from waybill.exporter.query.access import FOLDERS
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
 from waybill.exporter.query.query import Query
-from waybill.exporter.query.sums import KIND_COLUMNS, Dimension, summed
+from waybill.exporter.query.sums import SUMMED_COLUMNS, Dimension, summed
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.errors import NotFoundError
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from waybill.exporter.query.access import Access, Listing
     from waybill.exporter.query.backlog import Backlog
     from waybill.exporter.query.position import Position
-
-_SUMMED: Final = (*KIND_COLUMNS, "completed")
 
 _FEW_ROWS: Final = 10_000
 """So many rows are filtered faster in one piece."""
@@ -105,7 +103,7 @@ def scan(
     root = Path(root)
     query = _of_records(query or Query())
     if summed_by is not None:
-        columns = _SUMMED
+        columns = SUMMED_COLUMNS
     if query.missing_sink is not None:
         # No records that answer one query can take the place of those that answer several.
         found = missing(functools.partial(scan, root, window_rows=window_rows, access=access), query, columns)

@@ -37,22 +37,10 @@ class Dimension(StrEnum):
 KIND_COLUMNS: Final = ("final_state", "system_name", "data_source", "data_sink")
 """The columns that records of one kind have in common."""
 
-_COLUMNS: Final = dict(zip(Dimension, (*KIND_COLUMNS, "completed"), strict=True))
+SUMMED_COLUMNS: Final = (*KIND_COLUMNS, "completed")
+"""The columns of records that are summed."""
 
-SUMS_SCHEMA: Final = pa.schema(
-    [
-        ("state", pa.string()),
-        ("system", pa.string()),
-        ("source", pa.string()),
-        ("sink", pa.string()),
-        ("hour", pa.int64()),
-        ("records", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-    ]
-)
-"""How many records of an hour are of one kind, and their earliest and latest `completed`; instants are epoch
-milliseconds. The columns before `records` are the dimensions."""
+_COLUMNS: Final = dict(zip(Dimension, SUMMED_COLUMNS, strict=True))
 
 Kind = tuple[str | int | None, ...]
 """A value of each dimension: an hour as the epoch milliseconds of its start; None for no sink."""
@@ -90,34 +78,23 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summed(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
-    """The sums of records, as `SUMS_SCHEMA`, from a table with `KIND_COLUMNS` and `completed`.
+    """How many records are of one kind by some dimensions, from a table with `SUMMED_COLUMNS`.
 
-    They are apart by some dimensions; columns of others are null.
+    The columns are these dimensions in order; `records`, how many there are; and `first` and `last`, their
+    earliest and latest `completed`. Instants are epoch milliseconds. Texts may still be shared.
     """
-    return as_sums(summed_shared(records, by))
-
-
-def summed_shared(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
-    """As `summed`, with the columns of these dimensions alone, in which texts may still be shared."""
     wanted = [one for one in Dimension if one in by]
     columns = [_values(records, one) for one in wanted]
     table = pa.table([*columns, records["completed"].cast(pa.int64())], names=[*wanted, "at"])
     sums = table.group_by(wanted).aggregate([([], "count_all"), ("at", "min"), ("at", "max")])
-    return sums.rename_columns([*wanted, *SUMS_SCHEMA.names[len(Dimension) :]])
+    return sums.rename_columns([*wanted, "records", "first", "last"])
 
 
 def _values(records: pa.Table, dimension: Dimension) -> pa.ChunkedArray:
     values = records[dimension.column]
-    return pc.floor_temporal(values, unit="hour") if dimension is Dimension.HOUR else values
-
-
-def as_sums(table: pa.Table) -> pa.Table:
-    """A table with some columns of `SUMS_SCHEMA` as one with all; the others are null."""
-    columns = [
-        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in SUMS_SCHEMA
-    ]
-    return pa.table(columns, names=SUMS_SCHEMA.names).cast(SUMS_SCHEMA)
+    if dimension is not Dimension.HOUR:
+        return values
+    return pc.floor_temporal(values, unit="hour").cast(pa.int64())
 
 
 _KIND_BYTES: Final = 64

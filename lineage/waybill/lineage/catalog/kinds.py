@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.parquet import row_bytes
-from waybill.exporter.query import KIND_COLUMNS, Dimension, as_sums, summed_shared
+from waybill.exporter.query import KIND_COLUMNS, Dimension, summed
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
@@ -23,14 +23,11 @@ Kind = tuple[str, str, str, str | None]
 Sum = tuple[int, int, int]
 """How many records, and their earliest and latest `completed` as milliseconds of their hour."""
 
-SUMMED_COLUMNS: Final = (*KIND_COLUMNS, "completed")
-"""The columns of a file that are summed."""
-
 _KINDS_BYTES_MAX: Final = 2**20
 """A file whose kinds take more is counted by reading it."""
 
 _NUMBERS: Final = ("file", "kind", "records", "first", "last")
-_KIND: Final = (Dimension.STATE, Dimension.SYSTEM, Dimension.SOURCE, Dimension.SINK)
+_KIND: Final = tuple(one for one in Dimension if one.column in KIND_COLUMNS)
 
 
 class StoredSums(msgspec.Struct, frozen=True, array_like=True):
@@ -51,16 +48,16 @@ def sums_with(found: dict[Kind, Sum] | None, part: pa.Table, hour_ms: int) -> di
 
     Args:
         found: the sums so far, which are added to.
-        part: the row group, with `SUMMED_COLUMNS`.
+        part: the row group, with `waybill.exporter.query.SUMMED_COLUMNS`.
         hour_ms: when the hour of the file begins, epoch milliseconds.
     """
     if found is None or sum(map(_names_bytes, part.select(KIND_COLUMNS).columns)) > _KINDS_BYTES_MAX:
         return None
-    sums = summed_shared(part, _KIND)
+    sums = summed(part, _KIND)
     # One long name may be part of many kinds.
     if sum(row_bytes(sums).to_pylist()) > _KINDS_BYTES_MAX:
         return None
-    columns = sums.select([*_KIND, "records", "first", "last"]).to_pydict().values()
+    columns = sums.to_pydict().values()
     for state, system, source, sink, records, first_ms, last_ms in zip(*columns, strict=True):
         one = (records, first_ms - hour_ms, last_ms - hour_ms)
         kind = (state, system, source, sink)
@@ -115,7 +112,7 @@ class SegmentSums:
         self._kinds = pa.table([*names, places], names=[*KIND_COLUMNS, "kind"])
 
     def counted(self, query: Query, by: Collection[Dimension], is_counted: bytes | None = None) -> pa.Table:
-        """The sums of the records that meet the conditions on kinds, by some dimensions.
+        """The sums of the records that meet the conditions on kinds, as `summed` gives them.
 
         Args:
             query: the conditions.
@@ -132,10 +129,10 @@ class SegmentSums:
             table = table.filter(pc.is_in(table["kind"], value_set=kinds["kind"].combine_chunks()))
         grouped = _grouped(table, ["kind", "hour"] if Dimension.HOUR in by else ["kind"])
         names = self._kinds.take(grouped["kind"].combine_chunks())
-        for dimension, name in zip(_KIND, KIND_COLUMNS, strict=True):
+        for dimension in _KIND:
             if dimension in by:
-                grouped = grouped.append_column(str(dimension), names[name])
-        return as_sums(grouped)
+                grouped = grouped.append_column(dimension, names[dimension.column])
+        return grouped.select([*(one for one in Dimension if one in by), "records", "first", "last"])
 
     def files_with(self, query: Query) -> frozenset[int] | None:
         """The places of the files with records that meet the conditions on kinds; None: all have some."""

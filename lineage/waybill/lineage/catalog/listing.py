@@ -31,7 +31,7 @@ from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
 from waybill.exporter.parquet import KeptFiles, TimeWindow, open_selectable, unreadable
 from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.query import FOLDERS, SUMS_SCHEMA
+from waybill.exporter.query import FOLDERS
 from waybill.lineage.catalog.contents import (
     CONTENTS,
     CataloguedFile,
@@ -153,23 +153,48 @@ class _Part:
             found[file.hour].append((place, file))
         return dict(found)
 
+    def counted(
+        self, query: Query, by: Collection[Dimension], gone: frozenset[int], unknown: set[Hour]
+    ) -> tuple[pa.Table, list[CataloguedFile]]:
+        """The sums of records that answer a query by kinds, and the other files that may have such records.
+
+        Files that are gone, by number, and those of unknown hours are in neither.
+        """
+        window = query.window
+        if (
+            self._is_summed
+            and window.since_ms <= self._window.since_ms
+            and self._window.until_ms <= window.until_ms
+            and gone.isdisjoint(self.files)
+            and unknown.isdisjoint(self.by_hour)
+        ):
+            return self.sums.counted(query, by), []
+        is_counted, straddling = self._within(window)
+        excluded = {place for hour in unknown for place, _ in self.by_hour.get(hour, ())}
+        if not gone.isdisjoint(self.files):
+            excluded.update(place for place, number in enumerate(self.files) if number in gone)
+        for place in excluded:
+            is_counted[place] = 0
+        left = [self.stored.files[place] for place in straddling if place not in excluded]
+        return self.sums.counted(query, by, bytes(is_counted)), left
+
     @functools.cached_property
     def sums(self) -> SegmentSums:
         """How many records of which kind its files have."""
         return SegmentSums(self.stored.sums, [file.hour.start_ms for file in self.stored.files])
 
     @functools.cached_property
-    def window(self) -> TimeWindow:
+    def _window(self) -> TimeWindow:
         """The span of `completed` of its records."""
         files = self.stored.files
         return TimeWindow(min(one.first_ms for one in files), max(one.last_ms for one in files) + 1)
 
     @functools.cached_property
-    def is_summed(self) -> bool:
+    def _is_summed(self) -> bool:
         """Whether it has the sums of all its files."""
         return all(file.is_summed for file in self.stored.files)
 
-    def within(self, window: TimeWindow) -> tuple[bytearray, list[int]]:
+    def _within(self, window: TimeWindow) -> tuple[bytearray, list[int]]:
         """For each file, 1 if it is summed and all in a window, else 0; and the others that touch it."""
         first_ms, last_ms, is_summed = self._bounds
         inside = pc.and_(pc.greater_equal(first_ms, window.since_ms), pc.less(last_ms, window.until_ms))
@@ -319,9 +344,9 @@ class _Files(abc.ABC):
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         if self._all is not None and hour in self.unknown:
             return self._all.compacted(hour, raws)
-        is_known = hour not in self.unknown
-        paths = self.known(hour) if is_known else compacted_in(self.root, hour, self.query.system_name)
-        return [path for path in paths if path.exists()]
+        if hour in self.unknown:
+            return compacted_in(self.root, hour, self.query.system_name)
+        return self.known(hour)
 
     @abc.abstractmethod
     def known(self, hour: Hour) -> list[Path]:
@@ -372,28 +397,11 @@ class _KindFiles(_Files):
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
         if not query.is_by_kind:
             return None, self
-        tables, left = [], []
-        window = query.window
+        tables: list[pa.Table] = []
+        left: list[CataloguedFile] = []
         for part in self._opened.parts:
-            if (
-                part.is_summed
-                and window.since_ms <= part.window.since_ms
-                and part.window.until_ms <= window.until_ms
-                and self._opened.gone.isdisjoint(part.files)
-                and self.unknown.isdisjoint(part.by_hour)
-            ):
-                tables.append(part.sums.counted(query, by))
-                continue
-            gone = self._opened.gone.intersection(part.files)
-            excluded = {place for hour in self.unknown for place, _ in part.by_hour.get(hour, ())}
-            excluded.update(place for place, number in enumerate(part.files) if gone and number in gone)
-            is_counted, straddling = part.within(window)
-            for place in excluded:
-                is_counted[place] = 0
-            files = part.stored.files
-            asked = (files[place] for place in straddling if place not in excluded)
-            left += [file for file in asked if self._opened.is_asked_for(file, query)]
-            tables.append(part.sums.counted(query, by, bytes(is_counted)))
-        return pa.concat_tables(tables or [SUMS_SCHEMA.empty_table()]), _SomeFiles(
-            self.root, query, self.unknown, left
-        )
+            sums, others = part.counted(query, by, self._opened.gone, self.unknown)
+            tables.append(sums)
+            left += [file for file in others if self._opened.is_asked_for(file, query)]
+        files = _SomeFiles(self.root, query, self.unknown, left)
+        return pa.concat_tables(tables) if tables else None, files

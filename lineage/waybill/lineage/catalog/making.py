@@ -28,6 +28,7 @@ from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp, compacted_file, compacted_files, compacted_folders, names
 from waybill.exporter.ledger import Position, follow_ledger
 from waybill.exporter.names import CATALOG, Hour, relative
+from waybill.exporter.query import SUMMED_COLUMNS
 from waybill.lineage.catalog.contents import (
     CONTENTS,
     CataloguedFile,
@@ -38,7 +39,7 @@ from waybill.lineage.catalog.contents import (
     read_files,
 )
 from waybill.lineage.catalog.keys import COLUMNS, NUMBERS, in_order, keys_of
-from waybill.lineage.catalog.kinds import SUMMED_COLUMNS, Kind, Sum, numbers_of, restore, store, sums_with
+from waybill.lineage.catalog.kinds import Kind, Sum, numbers_of, restore, store, sums_with
 from waybill.lineage.catalog.runs import Run, encode_run
 from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside
 from waybill.transport.files import Files, publish
