@@ -35,6 +35,7 @@ from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
 from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
+from waybill.transport.counting import counted
 from waybill.transport.errors import reason_of
 from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
@@ -138,8 +139,13 @@ def serve(
         if home.settings.runner == "child" and may_wait:
             _end_within(drain_timeout_s + _END_TIMEOUT_S)
             report = flush(home.settings, timeout_s=drain_timeout_s)
-            if report.left:
-                log.warning("the time is up: %s entries are left and stay in the journal", report.left)
+            left = [
+                f"{counted(number, 'entry', 'entries')} for {name}"
+                for name, number in report.left.items()
+                if number
+            ]
+            if left:
+                log.warning("the time is up; these stay in the journal: %s", ", ".join(left))
 
 
 @contextlib.contextmanager
