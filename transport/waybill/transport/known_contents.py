@@ -48,9 +48,12 @@ def first_with(journal: Journal, fingerprint: str) -> FileContent | None:
     """
     found = journal.first_with(fingerprint)
     try:
-        with _open_index(journal.home) as index:
-            row = None if index is None else index.execute(_FIRST, (fingerprint,)).fetchone()
-            if index is None or row is None:
+        index = open_index(journal.home)
+        if index is None:
+            return found
+        with contextlib.closing(index):
+            row = index.execute(_FIRST, (fingerprint,)).fetchone()
+            if row is None:
                 return found
             indexed = _content_of(row)
             # The journal knows the order exactly. What is earlier than its first has left it.
@@ -70,7 +73,8 @@ def repeated_contents(journal: Journal) -> Iterator[list[FileContent]]:
         JournalError: the journal or the index cannot be read.
     """
     try:
-        with _open_index(journal.home) as index:
+        index = open_index(journal.home)
+        with contextlib.nullcontext() if index is None else contextlib.closing(index):
             indexed = () if index is None else map(_content_of, index.execute(_ALL))
             known = heapq.merge(journal.contents(), indexed, key=attrgetter("fingerprint"))
             for _, alike in groupby(known, attrgetter("fingerprint")):
@@ -87,16 +91,14 @@ def repeated_contents(journal: Journal) -> Iterator[list[FileContent]]:
         raise JournalError(f"{what}; check the disk and run `waybill flush`, which makes it again") from None
 
 
-@contextlib.contextmanager
-def _open_index(home: Path) -> Iterator[apsw.Connection | None]:
-    """The index of a home; None if it has none."""
+def open_index(home: Path) -> apsw.Connection | None:
+    """Open the index of a home, to read only; None if it has none. Raises `apsw.Error`."""
     path = home / INDEX_NAME
     if not path.exists():
-        yield None
-        return
-    with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as index:
-        index.set_busy_timeout(_BUSY_TIMEOUT_MS)
-        yield index
+        return None
+    index = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    index.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    return index
 
 
 def _content_of(row: tuple[object, ...]) -> FileContent:

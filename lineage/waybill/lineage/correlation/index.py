@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import apsw
 
 from waybill.lineage.correlation import sql
-from waybill.transport.known_contents import INDEX_NAME
+from waybill.transport.known_contents import open_index
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 CORRELATION: Final = "correlation"
 """The name of the projection that keeps the index, in the journal."""
-
-_BUSY_TIMEOUT_MS: Final = 30_000
 
 Kin = tuple[str, int]
 """A did, and how many generations away it is, by the shortest way; 0: the file itself."""
@@ -52,8 +50,9 @@ class CorrelationIndex:
     def open(cls, home: Path) -> Self | None:
         """Open the index of a home; None if it has none that this version can read."""
         try:
-            connection = apsw.Connection(str(home / INDEX_NAME), flags=apsw.SQLITE_OPEN_READONLY)
-            connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+            connection = open_index(home)
+            if connection is None:
+                return None
             version = connection.pragma("user_version")
         except (apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
             return None
