@@ -308,6 +308,34 @@ def test_an_index_that_was_deleted_or_damaged_is_made_again_with_the_same_tables
         assert site.journal.cursor("correlation") == site.journal.last_seq()
 
 
+def test_an_index_of_another_version_is_made_again(site: Site) -> None:
+    site.append(record("d0"), record("d1", "d0"))
+    site.catch_up()
+    before = tables_of(site.settings.home)
+    site.index.close()
+    with contextlib.closing(apsw.Connection(str(site.settings.home / INDEX_NAME))) as connection:
+        version = connection.pragma("user_version")
+        connection.execute("DROP VIEW correlation_event")
+        connection.pragma("user_version", version - 1)
+    assert CorrelationIndex.open(site.settings.home) is None
+    site.reopen()
+    site.catch_up()
+    assert tables_of(site.settings.home) == before
+
+
+def test_what_is_indexed_again_changes_nothing_and_what_is_told_later_is_merged(tmp_path: Path) -> None:
+    said = [seen(f"{at:04}", sinks=("lake",)) for at in range(1_000)]
+    written(tmp_path, [said])
+    before = tables_of(tmp_path)
+    written(tmp_path, [said])
+    assert tables_of(tmp_path) == before
+    other = seen("0500", sinks=("mart",), last_ms=9)
+    written(tmp_path, [[seen("new"), *said[:500], other]])
+    after = tables_of(tmp_path)
+    assert ("0500", "sinks", '["lake","mart"]') in after["correlation_details"]
+    assert {row[0] for row in after["correlation_event"]} == {"new", *(one.did for one in said)}
+
+
 def test_what_the_journal_no_longer_has_is_read_from_the_archive(site: Site) -> None:
     for number in range(4):
         site.append(record(f"d{number}", f"d{number - 1}" if number else None))

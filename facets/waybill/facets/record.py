@@ -21,7 +21,7 @@ UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 """The errors that `decode_records`, `decode_event` and `observe` raise for unreadable input."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-_EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
+EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
 
 
 class FinalState(StrEnum):
@@ -125,8 +125,8 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
     """A record as DeltaFi sends it to `POST /provenance`."""
 
     final_state: FinalState
-    created: _EpochMs
-    completed: _EpochMs
+    created: EpochMs
+    completed: EpochMs
     annotations: dict[str, str | None] | None = None
 
 

@@ -21,7 +21,7 @@ from waybill.facets import (
     parents_of,
     parse_instant_us,
 )
-from waybill.facets.record import SentRecord, decode_sent
+from waybill.facets.record import EpochMs, NonEmpty
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ENDED_AS: Final = {
 }
 
 
-class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+class Details(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """What many files have in common.
 
     Attributes:
@@ -113,15 +113,32 @@ def sightings_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Sigh
                 if isinstance(event, RunEvent) and (seen := _of_event(event, stamped)) is not None:
                     yield seen
             elif entry.kind is Kind.PROVENANCE:
-                yield from _of_records(decode_sent(entry.body), stamped, shared)
+                yield from _of_records(_PATHS.decode(entry.body), stamped, shared)
         except UNREADABLE:
             continue  # the layout sets it aside
 
 
+class _Path(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """What is read of a `SentRecord`: without the rest it takes half the time."""
+
+    did: NonEmpty
+    parent_did: str | None = None
+    system_name: str | None = None
+    data_source: str | None = None
+    filename: str | None = None
+    data_sink: str | None = None
+    final_state: FinalState
+    created: EpochMs
+    completed: EpochMs
+
+
+_PATHS: Final = msgspec.json.Decoder(list[_Path])
+
 _Shared = dict[tuple[str | None, ...], Details]
 
 
-def _of_records(records: Iterable[SentRecord], stamped: str, shared: _Shared) -> Iterator[Sighting]:
+def _of_records(records: Iterable[_Path], stamped: str, shared: _Shared) -> list[Sighting]:
+    found: list[Sighting] = []
     for one in records:
         key = (one.data_source, one.data_sink, one.final_state, one.system_name or stamped)
         details = shared.get(key)
@@ -130,7 +147,8 @@ def _of_records(records: Iterable[SentRecord], stamped: str, shared: _Shared) ->
             details = Details(source or "", (sink,) if sink else (), (str(state),), system or "")
             shared[key] = details
         parents = (one.parent_did,) if one.parent_did else ()
-        yield Sighting(one.did, parents, details, one.filename or None, one.created, one.completed)
+        found.append(Sighting(one.did, parents, details, one.filename or None, one.created, one.completed))
+    return found
 
 
 def _of_event(event: RunEvent, system_name: str) -> Sighting | None:

@@ -5,6 +5,11 @@ So has each file that came from another, or that another came from, because a di
 closure names two in each row. Most files have neither, and their dids are stored once. A did is stored as
 text: a view that turned sixteen bytes into text could not look one up by an index.
 
+Most files are in one event alone that says nothing of their content, and end on the day on which they began.
+So a row has few columns, what is said of few files is a list in one of them, and the last day is counted from
+the first. Shared details that name producers have numbers below 0, so that their files can be listed without
+an index of all.
+
     correlation_event(id_event, process, version, fingerprint, input_size, event_time, forced)
     correlation_details(id_event, field, JSON)
     correlation_lineage(id_parent, id_child, depth)
@@ -15,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
@@ -25,19 +30,20 @@ CREATE TABLE shared_details (number INTEGER PRIMARY KEY, fields TEXT NOT NULL UN
 CREATE TABLE files (
     did TEXT NOT NULL PRIMARY KEY,
     number INTEGER,
-    last_day INTEGER,
     event_time INTEGER,
+    later_days INTEGER,
     filename TEXT,
     shared INTEGER REFERENCES shared_details (number),
-    has_producer INTEGER,
-    version TEXT,
-    fingerprint TEXT,
-    input_size INTEGER,
-    forced INTEGER,
-    conflict INTEGER
+    rare TEXT,
+    last_day INTEGER AS (event_time / 86400000 + later_days),
+    version TEXT AS (rare ->> 0),
+    fingerprint TEXT AS (rare ->> 1),
+    input_size INTEGER AS (rare ->> 2),
+    forced INTEGER AS (rare ->> 3),
+    conflict INTEGER AS (rare ->> 4)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX files_number ON files (number) WHERE number IS NOT NULL;
-CREATE INDEX files_shared ON files (shared) WHERE has_producer IS NOT NULL;
+CREATE INDEX files_shared ON files (shared) WHERE shared < 0;
 CREATE INDEX files_conflict ON files (did) WHERE conflict IS NOT NULL;
 CREATE INDEX files_fingerprint ON files (fingerprint, event_time) WHERE fingerprint IS NOT NULL;
 CREATE TABLE closure (
@@ -91,27 +97,39 @@ DELETE FROM shared_details WHERE number NOT IN (SELECT shared FROM files WHERE s
 """
 
 LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files WHERE number IS NOT NULL"
-PUT_FILE: Final = """
-INSERT INTO files (
-    did, number, last_day, event_time, filename, shared, has_producer,
-    version, fingerprint, input_size, forced, conflict
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_COLUMNS: Final = "did, number, event_time, later_days, filename, shared, rare"
+_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?)"
+VALUES_OF_A_FILE: Final = _VALUES.count("?")
+PUT_FILE: Final = f"""
+INSERT INTO files ({_COLUMNS}) VALUES {_VALUES}
 ON CONFLICT (did) DO UPDATE SET
-    number = excluded.number, last_day = excluded.last_day, event_time = excluded.event_time,
-    filename = excluded.filename, shared = excluded.shared,
-    has_producer = excluded.has_producer, version = excluded.version,
-    fingerprint = excluded.fingerprint, input_size = excluded.input_size, forced = excluded.forced,
-    conflict = excluded.conflict
-"""
-PUT_NEW_FILE: Final = """
-INSERT INTO files (did, number, last_day, event_time, filename, shared, has_producer)
-VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
+    number = excluded.number, event_time = excluded.event_time, later_days = excluded.later_days,
+    filename = excluded.filename, shared = excluded.shared, rare = excluded.rare
+"""  # noqa: S608 - a text of our own
+
+
+def put_new_files(count: int) -> str:
+    """The statement that puts so many files at once, which takes half the time of one for each.
+
+    Those that are stored already stay as they are, and `tell_stored` is called with their rows.
+    """
+    values = ",".join([_VALUES] * count)
+    stored = ", ".join(f"files.{column}" for column in _COLUMNS.split(", "))
+    return f"""
+    INSERT INTO files ({_COLUMNS}) VALUES {values}
+    ON CONFLICT (did) DO UPDATE SET did = did WHERE tell_stored({stored})
+    """  # noqa: S608 - a text of our own
+
 
 DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
 NUMBER_OF_DETAILS: Final = "SELECT number FROM shared_details WHERE fields = ?"
-PUT_DETAILS: Final = "INSERT INTO shared_details (fields) VALUES (?) RETURNING number"
+PUT_DETAILS: Final = """
+INSERT INTO shared_details (number, fields)
+SELECT iif(:has_producer, min(0, min(number)) - 1, max(0, max(number)) + 1), :fields
+FROM (SELECT coalesce(min(number), 0) AS number FROM shared_details
+      UNION ALL SELECT coalesce(max(number), 0) FROM shared_details)
+RETURNING number
+"""
 
 CLOSURE_UP: Final = "SELECT child, parent, depth FROM closure WHERE child = ?"
 CLOSURE_DOWN: Final = "SELECT parent, child FROM closure WHERE parent = ?"
@@ -144,7 +162,7 @@ SELECT parent, child FROM reached JOIN closure ON parent = reached.number AND de
 """
 _OF_EVENTS: Final = """
 SELECT did FROM files
-WHERE has_producer IS NOT NULL AND last_day >= :first_day AND shared IN (
+WHERE shared < 0 AND last_day >= :first_day AND shared IN (
     SELECT number FROM shared_details, json_each(fields, {path}) WHERE {condition}
 )
 LIMIT :count
@@ -170,10 +188,7 @@ def bindings_of(dids: Iterable[str]) -> Iterator[list[str | None]]:
 
 
 FILES: Final = f"""
-SELECT
-    did, number, last_day, event_time, filename, shared, has_producer,
-    version, fingerprint, input_size, forced, conflict
-FROM files WHERE did IN ({_ANY})
+SELECT {_COLUMNS} FROM files WHERE did IN ({_ANY})
 """  # noqa: S608 - a text of our own
 PARENTS: Final = f"""
 SELECT below.did, above.did

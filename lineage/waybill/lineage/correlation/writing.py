@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,15 +25,30 @@ from waybill.lineage.correlation.sightings import Details
 from waybill.transport.permissions import file_mode
 
 if TYPE_CHECKING:
-    from waybill.lineage.correlation.sightings import Sighting
+    from waybill.lineage.correlation.sightings import Content, Sighting
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _DETAILS_REMEMBERED: Final = 10_000
+_SIGHTINGS_AT_ONCE: Final = 10_000
+"""More of them do not fit into the processor's caches."""
+_FILES_AT_ONCE: Final = 160
+"""Put by one statement."""
 
-_Known = tuple[str, int | None, int | None, int | None, str | None]
-_Content = tuple[str | None, str | None, int | None, int | None, int | None]
-_Row = tuple[*_Known, int | None, int | None, *_Content]
+_Row = tuple[str, int | None, int | None, int | None, str | None, int | None, str | None]
 """A row of the files."""
+
+
+class _Rare(msgspec.Struct, array_like=True):
+    """What is said of few files."""
+
+    version: str | None = None
+    fingerprint: str | None = None
+    input_size: int | None = None
+    forced: int | None = None
+    conflict: int | None = None
+
+
+_RARE: Final = msgspec.json.Decoder(_Rare)
 
 
 class _File(msgspec.Struct):
@@ -39,15 +56,11 @@ class _File(msgspec.Struct):
 
     did: str
     number: int | None = None
-    last_day: int | None = None
     event_time: int | None = None
+    last_day: int | None = None
     filename: str | None = None
-    version: str | None = None
-    fingerprint: str | None = None
-    input_size: int | None = None
-    forced: int | None = None
-    conflict: int | None = None
     details: Details | None = None
+    rare: _Rare = msgspec.field(default_factory=_Rare)
 
 
 class IndexWriter:
@@ -67,6 +80,7 @@ class IndexWriter:
         self._details: dict[int, Details] = {}
         self._numbers: dict[Details, int] = {}
         self._forgetting: Forgetting | None = None
+        self._found: dict[str, _Row] = {}
         is_new = not path.exists()
         self._connection = apsw.Connection(str(path))
         if is_new:
@@ -83,6 +97,7 @@ class IndexWriter:
                 self._connection.pragma("user_version", sql.VERSION)
         elif version != sql.VERSION:
             raise apsw.SchemaChangeError(f"version {version}")
+        self._connection.create_scalar_function("tell_stored", self._tell_stored)
 
     def close(self) -> None:
         """Release the database."""
@@ -97,7 +112,9 @@ class IndexWriter:
         """Add what entries say and move the place past them, durably, in one transaction."""
         try:
             with self._connection:
-                self._add(list(sightings))
+                waiting = iter(sightings)
+                while part := sorted(islice(waiting, _SIGHTINGS_AT_ONCE), key=attrgetter("did")):
+                    self._add(part)
                 self._connection.execute(sql.CLEAR_PLACE)
                 self._connection.execute(sql.SET_PLACE, place)
         except BaseException:
@@ -130,53 +147,77 @@ class IndexWriter:
         return is_done
 
     def _add(self, sightings: Sequence[Sighting]) -> None:
-        edges = dict.fromkeys((parent, seen.did) for seen in sightings for parent in seen.parents)
-        dids = {seen.did for seen in sightings}.union(parent for parent, _ in edges)
-        stored = self._stored(sorted(dids))
-        files = {did: self._file(row) for did, row in stored.items()}
-        once: dict[str, Sighting] = {}  # most files are new, and seen once
+        """Add what was seen, which is in the order of the files."""
+        edges: dict[tuple[str, str], None] = {}
+        looked_up: set[str] = set()  # most files are new, and seen once
+        before: str | None = None
+        for seen in sightings:
+            did = seen.did
+            if seen.parents:
+                for parent in seen.parents:
+                    edges[parent, did] = None
+            if did == before or seen.content is not None:
+                looked_up.add(did)
+            before = did
+        named = dict.fromkeys(did for edge in edges for did in edge)
+        stored = self._stored(sorted(looked_up.union(named)))
+        files = {did: _File(did) for did in looked_up}
+        files |= {did: self._file(row) for did, row in stored.items()}
+        once: list[Sighting] = []
         for seen in sightings:
             file = files.get(seen.did)
             if file is None:
-                first = once.setdefault(seen.did, seen)
-                if first is seen:
-                    continue
-                file = files[seen.did] = _File(seen.did)
-                _merge(file, once.pop(seen.did))
-            _merge(file, seen)
-        for seen in [one for one in once.values() if one.content is not None]:
-            _merge(files.setdefault(seen.did, _File(seen.did)), once.pop(seen.did))
+                once.append(seen)
+            else:
+                _merge(file, seen)
         self._note_other_parents(sightings, files, stored.keys())
-        numbers, new = self._numbered(edges, files)
-        for did in numbers.keys() - once.keys():
-            files.setdefault(did, _File(did)).number = numbers[did]
+        numbers, new = self._numbered(named, files)
+        left = numbers.copy()
+        others = self._put_new(once, left)
+        files |= {did: self._file(row) for did, row in others.items()}
+        for seen in once if others else ():
+            if seen.did in others:
+                _merge(files[seen.did], seen)
+        stored |= others
+        for did, number in left.items():
+            files.setdefault(did, _File(did)).number = number
         rows = [(did, self._row(file)) for did, file in files.items()]
         self._connection.executemany(sql.PUT_FILE, [row for did, row in rows if row != stored.get(did)])
-        self._connection.executemany(
-            sql.PUT_NEW_FILE,
-            [
-                (
-                    did,
-                    numbers.get(did),
-                    one.last_ms // DAY_MS,
-                    one.at_ms,
-                    one.filename,
-                    self._number_of(one.details),
-                    _has_producer(one.details),
-                )
-                for did, one in sorted(once.items())
-            ],
-        )
         self._add_edges([(numbers[parent], numbers[did]) for parent, did in edges], new)
 
+    def _put_new(self, once: Iterable[Sighting], numbers: dict[str, int]) -> dict[str, _Row]:
+        """Put files that are seen once, with their numbers, which are removed from `numbers`.
+
+        Those that are stored already stay as they are. Their rows are returned.
+        """
+        values: list[object] = []
+        of_details = self._numbers
+        for one in once:
+            did, at_ms, details = one.did, one.at_ms, one.details
+            later_days = one.last_ms // DAY_MS - at_ms // DAY_MS
+            shared = of_details.get(details) or self._number_of(details)
+            values += (did, numbers.pop(did, None), at_ms, later_days, one.filename, shared, None)
+        self._found = {}
+        size = _FILES_AT_ONCE * sql.VALUES_OF_A_FILE
+        whole = len(values) // size * size
+        parts = (values[at : at + size] for at in range(0, whole, size))
+        self._connection.executemany(sql.put_new_files(_FILES_AT_ONCE), parts)
+        if left := values[whole:]:
+            self._connection.execute(sql.put_new_files(len(left) // sql.VALUES_OF_A_FILE), left)
+        return self._found
+
+    def _tell_stored(self, *row: Any) -> bool:  # noqa: ANN401 - values of SQLite
+        self._found[row[0]] = cast("_Row", row)
+        return False
+
     def _numbered(
-        self, edges: Iterable[tuple[str, str]], files: Mapping[str, _File]
+        self, named: Iterable[str], files: Mapping[str, _File]
     ) -> tuple[dict[str, int], Container[int]]:
         """The numbers of all files that edges name, and which of them are new."""
         last = cast("int", self._connection.execute(sql.LAST_NUMBER).get)
         numbers: dict[str, int] = {}
         end = last + 1
-        for did in dict.fromkeys(did for edge in edges for did in edge):
+        for did in named:
             file = files.get(did)
             if file is None or file.number is None:
                 numbers[did] = end
@@ -197,7 +238,7 @@ class IndexWriter:
         for seen in again:
             named = {parent for parent in seen.parents if parent != seen.did}
             if known[seen.did] and named and known[seen.did] != named:
-                files[seen.did].conflict = 1
+                files[seen.did].rare.conflict = 1
             known[seen.did] |= named
 
     def _stored(self, dids: Iterable[str]) -> dict[str, _Row]:
@@ -207,23 +248,18 @@ class IndexWriter:
     # -- details ---------------------------------------------------------------------------------------------
 
     def _file(self, row: _Row) -> _File:
-        details = None if row[5] is None else self._details_of(row[5])
-        return _File(*row[:5], *row[7:], details)
+        did, number, event_time, later_days, filename, shared, rare = row
+        last_day = None if event_time is None or later_days is None else event_time // DAY_MS + later_days
+        details = None if shared is None else self._details_of(shared)
+        said = _Rare() if rare is None else _RARE.decode(rare)
+        return _File(did, number, event_time, last_day, filename, details, said)
 
     def _row(self, file: _File) -> _Row:
+        event_time, last_day = file.event_time, file.last_day
+        later_days = None if event_time is None or last_day is None else last_day - event_time // DAY_MS
         shared = None if file.details is None else self._number_of(file.details)
-        has_producer = None if file.details is None else _has_producer(file.details)
-        content = file.version, file.fingerprint, file.input_size, file.forced, file.conflict
-        return (
-            file.did,
-            file.number,
-            file.last_day,
-            file.event_time,
-            file.filename,
-            shared,
-            has_producer,
-            *content,
-        )
+        rare = None if file.rare == _Rare() else msgspec.json.encode(file.rare).decode()
+        return file.did, file.number, event_time, later_days, file.filename, shared, rare
 
     def _details_of(self, number: int) -> Details:
         if number not in self._details:
@@ -237,7 +273,8 @@ class IndexWriter:
             text = msgspec.json.encode(details).decode()
             stored = self._connection.execute(sql.NUMBER_OF_DETAILS, (text,)).get
             if stored is None:
-                stored = self._connection.execute(sql.PUT_DETAILS, (text,)).get
+                said = {"has_producer": bool(details.producers), "fields": text}
+                stored = self._connection.execute(sql.PUT_DETAILS, said).get
             number = cast("int", stored)
             self._remember(number, details)
         return number
@@ -282,25 +319,23 @@ def _merge(file: _File, seen: Sighting) -> None:
     """Add what was seen to what is known: commutative, associative and idempotent."""
     is_other_name = file.filename is not None and seen.filename not in {None, file.filename}
     if is_other_name or (file.details is not None and file.details.process != seen.details.process):
-        file.conflict = 1
+        file.rare.conflict = 1
     file.event_time = seen.at_ms if file.event_time is None else min(file.event_time, seen.at_ms)
     last_day = seen.last_ms // DAY_MS
     file.last_day = last_day if file.last_day is None else max(file.last_day, last_day)
     file.filename = _greater(file.filename, seen.filename)
     file.details = seen.details if file.details is None else _together(file.details, seen.details)
-    content = seen.content
-    if content is None:
-        return
-    file.version = _greater(file.version, content.version)
+    if seen.content is not None:
+        _merge_content(file.rare, seen.content)
+
+
+def _merge_content(known: _Rare, content: Content) -> None:
+    known.version = _greater(known.version, content.version)
     said = (content.fingerprint or "", content.input_size or 0)
-    if content.fingerprint is not None and said > (file.fingerprint or "", file.input_size or 0):
-        file.fingerprint, file.input_size = content.fingerprint, content.input_size
+    if content.fingerprint is not None and said > (known.fingerprint or "", known.input_size or 0):
+        known.fingerprint, known.input_size = content.fingerprint, content.input_size
     if content.is_forced:
-        file.forced = 1
-
-
-def _has_producer(details: Details) -> int | None:
-    return 1 if details.producers else None
+        known.forced = 1
 
 
 def _together(known: Details, more: Details) -> Details:
