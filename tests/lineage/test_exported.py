@@ -98,6 +98,12 @@ QUERIES = st.builds(
     oldest_first=st.booleans(),
     limit=maybe(1, 3),
 )
+BY_KIND = (
+    Query(),
+    Query(final_state=FinalState.ERROR),
+    Query(system_name="edge", since_ms=START_MS + 1),
+    Query(has_data_sink=True, until_ms=START_MS + HOUR_MS),
+)
 BATCHES = st.lists(st.tuples(st.lists(records_strategy(), max_size=6), st.booleans()), min_size=1, max_size=3)
 
 
@@ -125,6 +131,9 @@ def test_an_exported_root_gives_the_answers_of_a_root_that_kept_everything(
                 assert stats(catalog.root, query, access=catalog) == stats(kept.root, query)
             if len(records) % 2:
                 catalog.keep()
+            for query in BY_KIND:
+                assert find(catalog.root, query, access=catalog) == find(kept.root, query)
+                assert stats(catalog.root, query, access=catalog) == stats(kept.root, query)
         assert paged(catalog) == find(kept.root)
 
 
@@ -150,6 +159,23 @@ def test_a_question_opens_only_the_files_that_may_hold_the_answer_and_each_is_re
     for query in (Query(did="did-3"), Query(dids=frozenset({"did-3"})), Query(until_ms=START_MS)):
         assert asked(catalog, query) == (["did-3"] if query.until_ms is None else [])
     assert catalog.problem is None
+
+
+def test_files_that_the_catalog_has_are_counted_without_being_opened_until_they_are_replaced(
+    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+) -> None:
+    failed = record("failed", at_ms=2 * HOUR_MS, final_state=FinalState.ERROR)
+    exported(layout, store.url, *of_hours(2), failed)
+    assert opened().keep().files == 3
+    exported(layout, store.url, record("more", at_ms=1))
+    for path in [path for path in store.files() if path.endswith(("/01.parquet", "/02.parquet"))]:
+        store.put(path, b"PAR1 and nothing more PAR1")
+    catalog = opened()
+    assert stats(catalog.root, access=catalog).by_final_state == {"COMPLETE": 3, "ERROR": 1}
+    assert stats(catalog.root, Query(until_ms=START_MS + HOUR_MS), access=catalog).total_records == 2
+    assert asked(catalog, Query(final_state=FinalState.FILTERED)) == []
+    with pytest.raises(IncompleteError):
+        asked(catalog, Query(final_state=FinalState.ERROR))
 
 
 def test_what_is_exported_later_is_in_the_next_answer_and_in_the_catalog(

@@ -11,7 +11,9 @@ a file is known by its path and the SHA-256 that the manifest gives. So each fil
 
 A question lists the manifests, which takes one request for a thousand of them, and fetches those that have
 changed. If the files that it does not know are small, it reads them into the catalog first. Otherwise it
-opens them, as if there were no catalog. While it reads a file, the next ones are being opened.
+opens them, as if there were no catalog. While it reads a file, the next ones are being opened. A
+question by kind reads nothing first: it opens the files that the catalog does not have, and of the others
+those with such records, or none to count them.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from waybill.exporter import SourceError, parquet
 from waybill.exporter.directory import FileStamp
@@ -57,12 +60,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
-    import pyarrow as pa
-
     from waybill.exporter import Query
     from waybill.exporter.parquet import Selectable
     from waybill.exporter.query import Dimension, Listing
     from waybill.lineage.catalog.kinds import Kind, Sum
+    from waybill.lineage.catalog.listing import OpenCatalog
     from waybill.lineage.catalog.making import OnProgress
 
 _EXPORTED: Final = "exported"
@@ -135,6 +137,8 @@ class ExportedCatalog(Catalog):
         self._listing_lock = threading.Lock()
         self._listed: dict[str, ListedFile] = {}
         self._listed_s = -_FRESH_S
+        self._manifests: dict[str, _Manifest] = {}
+        self._known_before: _Known | None = None
         self._raws: list[str] = []
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
@@ -169,17 +173,17 @@ class ExportedCatalog(Catalog):
             if query.touches(_hour_of(path))
         }
         if not wanted_hashes(query):
-            return self._listing(asked, query)
-        known, found = self._look_up(query)
-        unknown = _unknown(asked, known)
+            known = self._known()
+            without = set[str]() if known is None else known.without_kind(query)
+            return self._listing(asked.keys() - without, query, known)
+        unknown, found = self._look_up(asked, query)
         if unknown and sum(asked[path].size_bytes for path in unknown) <= self._read_first_bytes:
             try:
                 self._keep(unknown)
             except OSError as error:
                 why = f"cannot be written ({reason_of(error)}); until it can, answers take longer"
                 self.problem = f"{self.root / CATALOG} {why}"
-            known, found = self._look_up(query)
-            unknown = _unknown(asked, known)
+            unknown, found = self._look_up(asked, query)
         elif unknown:
             self.problem = (
                 f"{len(unknown):,} of the {len(asked):,} files at {self.name} are not in the catalog yet; "
@@ -225,9 +229,9 @@ class ExportedCatalog(Catalog):
             raise parquet.ForeignError("no manifest lists it")
         return self._exported.open(place, listed)
 
-    def _listing(self, paths: Iterable[str], query: Query) -> Listing:
+    def _listing(self, paths: Collection[str], query: Query, known: _Known | None = None) -> Listing:
         """The listing of a question; what it opens next is what comes next in its order."""
-        found = _ExportedListing(self.root, paths, self._raws)
+        found = _ExportedListing(self.root, paths, self._raws, known)
         hours = sorted(found.hours, reverse=not query.oldest_first)
         with self._opening_lock:
             self._opening.clear()  # A file may have been replaced since.
@@ -239,7 +243,7 @@ class ExportedCatalog(Catalog):
         """Read the manifests that have changed."""
         if time.monotonic() < self._listed_s + _FRESH_S:
             return
-        before = self._read_before()
+        before = self._manifests or self._read_before()
         # Raw files come first: what is compacted meanwhile is in a manifest then.
         self._raws = self._exported.raw_files()
         versions = self._exported.manifests()
@@ -254,7 +258,9 @@ class ExportedCatalog(Catalog):
         if now.keys() != before.keys() or changed:
             with contextlib.suppress(OSError):  # then they are read again for the next question
                 publish(self._files_of_cache, self.root / _MANIFESTS, sealed(now))
-        self._listed = {path: one for manifest in now.values() for path, one in manifest.files.items()}
+        if now != self._manifests:
+            self._manifests = now
+            self._listed = {path: one for manifest in now.values() for path, one in manifest.files.items()}
         self._listed_s = time.monotonic()
 
     def _read_before(self) -> dict[str, _Manifest]:
@@ -272,27 +278,37 @@ class ExportedCatalog(Catalog):
                 what = f"lists {path}, which is no file of the layout; move it away and export again"
                 raise SourceError(f"{self.name}/{manifest} {what}")
 
-    def _look_up(self, query: Query) -> tuple[dict[str, FileStamp], set[str]]:
-        """What the catalog knows: the version of each file, and the files that may hold part of an answer."""
+    def _known(self) -> _Known | None:
+        """What the catalog has of the files that are listed; None if it cannot be used."""
         try:
             opened = self._current(self.root)
             if opened is None:
-                return {}, set()
-            known = {
-                file.path: file.stamp
-                for part in opened.parts
-                for file in part.files.values()
-                if file.number not in opened.gone
-            }
-            found, unknown = opened.candidates(query, wanted_hashes(query))
-            may = {file.path for file in found}
+                return None
+            known = self._known_before
+            if known is None or known.opened is not opened or known.listed is not self._listed:
+                self._known_before = known = _Known(opened, self._listed)
         except OSError:
-            return {}, set()  # It cannot be read, or somebody has set a file aside in this moment.
+            return None  # It cannot be read, or somebody has set a file aside in this moment.
         except DamagedError as error:
             set_aside(error)
-            return {}, set()
+            return None
+        return known
+
+    def _look_up(self, asked: Collection[str], query: Query) -> tuple[list[str], set[str]]:
+        """The files of which the catalog knows nothing, and those that may hold part of an answer."""
+        known = self._known()
+        if known is None:
+            return list(asked), set()
+        try:
+            found, unknown = known.opened.candidates(query, wanted_hashes(query))
+            may = {file.path for file in found}
+        except OSError:
+            return list(asked), set()
+        except DamagedError as error:
+            set_aside(error)
+            return list(asked), set()
         # Of a segment whose keys are damaged, nothing is known.
-        return {path: stamp for path, stamp in known.items() if _hour_of(path) not in unknown}, may
+        return [path for path in asked if path not in known.paths or _hour_of(path) in unknown], may
 
     def _command(self, word: str) -> str:
         return shlex.join(["waybill", word, self.name])
@@ -370,8 +386,7 @@ class _ExportStep(Step):
         return None
 
     def _is_listed(self, file: CataloguedFile) -> bool:
-        one = self._listed.get(file.path)
-        return one is not None and _stamp_of(one) == file.stamp
+        return _is_listed(file, self._listed)
 
     def _read_one(self, numbered: tuple[int, str]) -> Catalogued | None:
         number, path = numbered
@@ -382,13 +397,58 @@ class _ExportStep(Step):
             return None
 
 
+class _Known:
+    """What the catalog has of the files that are listed. Raises `DamagedError` and `OSError`.
+
+    Attributes:
+        opened: the catalog.
+        listed: the files that are listed.
+        paths: those of them that the catalog has as they are listed.
+    """
+
+    def __init__(self, opened: OpenCatalog, listed: Mapping[str, ListedFile]) -> None:
+        self.opened = opened
+        self.listed = listed
+        files = [file for part in opened.parts for file in part.files.values()]
+        there = [file for file in files if file.number not in opened.gone and _is_listed(file, listed)]
+        self.paths = frozenset(file.path for file in there)
+        self._gone = frozenset(file.number for file in files) - {file.number for file in there}
+
+    def without_kind(self, query: Query) -> set[str]:
+        """The files that have no record of a kind that is asked for."""
+        found: set[str] = set()
+        for part in self.opened.parts:
+            places = part.sums.files_with(query)
+            if places is not None:
+                found |= {
+                    file.path
+                    for place, (number, file) in enumerate(part.files.items())
+                    if place not in places and file.is_summed and number not in self._gone
+                }
+        return found
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, set[str]]:
+        """The sums of records that answer a query by kinds, and the files whose records they are of."""
+        tables: list[pa.Table] = []
+        counted = set(self.paths)
+        for part in self.opened.parts:
+            sums, others = part.counted(query, by, self._gone, set())
+            tables.append(sums)
+            counted.difference_update(file.path for file in others)
+        return pa.concat_tables(tables) if tables else None, counted
+
+
 class _ExportedListing:
     """Files that a question has to read, as if they were below the root.
 
     Of raw files it only has to say that they are not compacted yet.
     """
 
-    def __init__(self, root: Path, paths: Iterable[str], raws: Iterable[str]) -> None:
+    def __init__(
+        self, root: Path, paths: Collection[str], raws: Collection[str], known: _Known | None = None
+    ) -> None:
+        self._given = root, paths, raws
+        self._known = known
         self._paths: defaultdict[Hour, list[Path]] = defaultdict(list)
         self._raws: defaultdict[Hour, dict[RawName, Path]] = defaultdict(dict)
         for path in sorted(paths):
@@ -402,8 +462,12 @@ class _ExportedListing:
     def hours(self) -> list[Hour]:
         return sorted(self._paths.keys() | self._raws.keys())
 
-    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[None, Listing]:  # noqa: ARG002
-        return None, self
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+        if self._known is None or not query.is_by_kind:
+            return None, self
+        root, paths, raws = self._given
+        sums, counted = self._known.counted(query, by)
+        return sums, _ExportedListing(root, [path for path in paths if path not in counted], raws)
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         return self._raws.get(hour, {})
@@ -412,8 +476,10 @@ class _ExportedListing:
         return self._paths.get(hour, [])
 
 
-def _unknown(asked: Mapping[str, ListedFile], known: Mapping[str, FileStamp]) -> list[str]:
-    return [path for path, one in asked.items() if known.get(path) != _stamp_of(one)]
+def _is_listed(file: CataloguedFile, listed: Mapping[str, ListedFile]) -> bool:
+    """Whether a file is listed as the catalog has it."""
+    one = listed.get(file.path)
+    return one is not None and _stamp_of(one) == file.stamp
 
 
 def _stamp_of(one: ListedFile) -> FileStamp:

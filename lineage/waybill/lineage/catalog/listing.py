@@ -73,7 +73,7 @@ class Catalog:
         self.problem: str | None = None
         self._files = KeptFiles(kept_bytes)
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
+        self._opened: OpenCatalog | None = None
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:
         """List the files that may hold part of an answer: see `waybill.exporter.query.Access`.
@@ -117,7 +117,7 @@ class Catalog:
         """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""
         return unreadable(path, error, root=root)
 
-    def _current(self, root: Path) -> _Opened | None:
+    def _current(self, root: Path) -> OpenCatalog | None:
         """The catalog as it is now; None if there is none."""
         with self._lock:
             opened = self._opened
@@ -128,12 +128,12 @@ class Catalog:
             if opened is None or opened.root != root or opened.stamp != stamp:
                 contents = read_contents(root)
                 before = opened if opened is not None and opened.root == root else None
-                opened = None if contents is None else _Opened(root, stamp, contents, before)
+                opened = None if contents is None else OpenCatalog(root, stamp, contents, before)
                 self._opened = opened
             return opened
 
 
-class _Part:
+class OpenSegment:
     """An open segment."""
 
     def __init__(self, root: Path, segment: Segment) -> None:
@@ -223,16 +223,18 @@ class _Part:
         return Run(self._root / CATALOG / self.segment.keys_name)
 
 
-class _Opened:
+class OpenCatalog:
     """The catalog as some contents have it; segments that it shares with those before stay open."""
 
-    def __init__(self, root: Path, stamp: FileStamp, contents: Contents, before: _Opened | None) -> None:
+    def __init__(self, root: Path, stamp: FileStamp, contents: Contents, before: OpenCatalog | None) -> None:
         known = {} if before is None else {part.segment: part for part in before.parts}
         self.root = root
         self.stamp = stamp
         self.contents = contents
         self.gone = frozenset(contents.gone)
-        self.parts: list[_Part] = [known.get(one) or _Part(root, one) for one in contents.segments]
+        self.parts: list[OpenSegment] = [
+            known.get(one) or OpenSegment(root, one) for one in contents.segments
+        ]
         self.problem: str | None = None
         self._unusable: set[int] = set()
 
@@ -291,7 +293,7 @@ def _is_current(root: Path, stamp: FileStamp) -> bool:
     return False
 
 
-def _numbers(part: _Part, hashes: list[list[int]]) -> set[int]:
+def _numbers(part: OpenSegment, hashes: list[list[int]]) -> set[int]:
     """The numbers of a segment's files that have one text of each list."""
     found: set[int] | None = None
     for some in hashes:
@@ -302,7 +304,7 @@ def _numbers(part: _Part, hashes: list[list[int]]) -> set[int]:
     return found or set()
 
 
-def _listed(opened: _Opened, query: Query, unfiled: Collection[Hour]) -> Listing | None:
+def _listed(opened: OpenCatalog, query: Query, unfiled: Collection[Hour]) -> Listing | None:
     """The files by the catalog; None if the ledger does not go on from where the catalog ends."""
     root = opened.root
     unknown = {*unfiled, *raw_hours(root), *opened.unknown_hours()}
@@ -372,7 +374,7 @@ class _KindFiles(_Files):
     They are looked for when an hour is asked for: a question without bounds may end in the first one.
     """
 
-    def __init__(self, opened: _Opened, query: Query, unknown: set[Hour], hours: Sequence[Hour]) -> None:
+    def __init__(self, opened: OpenCatalog, query: Query, unknown: set[Hour], hours: Sequence[Hour]) -> None:
         super().__init__(opened.root, query, unknown, hours)
         self._opened = opened
         self._with_kind: dict[int, frozenset[int] | None] = {}
