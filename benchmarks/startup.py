@@ -1,7 +1,8 @@
-"""How long a command takes from start to end: for the help, and for answers from a small home.
+"""How long a command takes from start to end: for the help, for answers from a small home, and for a journey.
 
     python -m benchmarks.startup
 
+The journey is of a file that was split into ten, and each of these into thousands, which are shown folded.
 The rivals are Python with nothing to do, and Python that only loads pyarrow, as every reader of Parquet must.
 Each measurement is a fresh process, and they alternate. *CPU s* hardly depends on the machine's other load.
 """
@@ -9,23 +10,33 @@ Each measurement is a fresh process, and they alternate. *CPU s* hardly depends 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
+from benchmarks.flush import BATCH
 from benchmarks.measuring import Results, cpu_s, in_folder, median, parser_of
-from waybill.transport import Settings, Tracker, flush
+from benchmarks.records import START_MS
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
-GOALS_S: Final = {"--help": 0.25, "find": 0.6}
+_TRACE: Final = "trace"
+GOALS_S: Final = {"--help": 0.25, "find": 0.6, _TRACE: 0.5}
 
+_SPLITS: Final = 10
 _COMMANDS: Final = ("--help", "--version", "find", "find --state ERROR --since 1d", "status")
 
 
 def main() -> None:
     """Run the commands in turn and print the table."""
-    in_folder(parser_of(__doc__, rounds=20).parse_args(), _compare)
+    parser = parser_of(__doc__, rounds=20)
+    parser.add_argument(
+        "--descendants", type=int, default=100_000, help="of the traced file (default 100,000)"
+    )
+    in_folder(parser.parse_args(), _compare)
 
 
 def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -38,6 +49,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
             name: [script, *name.split(), *([] if name.startswith("--") else ["--home", str(home)])]
             for name in _COMMANDS
         },
+        _TRACE: [script, "trace", _did(0), "--home", str(_home_of_a_split(folder, arguments.descendants))],
     }
     results: Results = []
     for _ in range(arguments.rounds):
@@ -69,6 +81,35 @@ def _home(folder: Path) -> Path:
                     file.error("no header")
     flush(settings)
     return settings.home
+
+
+def _home_of_a_split(folder: Path, descendants: int) -> Path:
+    """A home with the records of a file, of the ten that it was split into, and of theirs."""
+    settings = Settings.load({"home": folder / "split", "provenance_enabled": True}, env={}, cwd=folder)
+    records = []
+    for number in range(descendants + 1):
+        record = {
+            "did": _did(number),
+            "systemName": "edge",
+            "dataSource": "sftp",
+            "filename": f"{number}.csv",
+            "transforms": ["split"],
+            "finalState": "COMPLETE" if number > _SPLITS else "SPLIT",
+            "created": START_MS + number,
+            "completed": START_MS + number + 1_000,
+        }
+        if number:
+            record["parentDid"] = _did(number % _SPLITS + 1 if number > _SPLITS else 0)
+        records.append(record)
+    with contextlib.closing(Journal(settings.home)) as journal:
+        for at in range(0, len(records), BATCH):
+            journal.append(Kind.PROVENANCE, json.dumps(records[at : at + BATCH]).encode(), "")
+    flush(settings)
+    return settings.home
+
+
+def _did(number: int) -> str:
+    return f"01a1fd6a-9e75-7d78-870f-{number:012x}"
 
 
 if __name__ == "__main__":

@@ -2,17 +2,21 @@
 
     python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
+    python -m benchmarks.steady --rate 40000 --correlation    # while the correlation index is kept up, too
 
 Each rate is a fresh collector with its runner, which meanwhile writes the archive and the raw and compacted
-files. Another process sends batches of 100 over 8 connections at the given rate. Every record is different
-and has just ended; late batches are sent as soon as possible. Every half second, one more record is sent and
-then queried until it is visible. A rate counts as held if all records were sent at that rate, and each of
-these single records was visible in time.
+files, and keeps up the catalog. Another process sends batches of 100 over 8 connections at the given rate.
+Every record is different and has just ended; late batches are sent as soon as possible. Every half second,
+one more record is sent and then queried until it is visible, and each of `QUESTIONS` is asked, which have no
+bounds of time. A rate counts as held if all records were sent at that rate, and each of these single records
+was visible in time.
+*Behind* are the entries that are in the journal and not yet in the layout, the catalog or the index.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import shutil
@@ -25,11 +29,11 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks.emit import end_runner
 from benchmarks.ingest import collector, cpu_s_of, record_lines
-from benchmarks.measuring import peak_mb
+from benchmarks.measuring import cpu_s, peak_mb
 from waybill.transport import Journal, locks
 
 BATCH: Final = 100
@@ -40,6 +44,13 @@ VISIBLE_S: Final = 2.0
 SENT_SHARE: Final = 0.99
 """The share of the rate that must be sent; the last batches may be late."""
 PROBE_EVERY_S: Final = 0.5
+QUESTIONS: Final = (
+    "/provenance/query?did=unknown",
+    "/provenance/query?filename=unknown",
+    "/provenance/query?limit=50",
+    "/provenance/query?data_source=ds-03-ingest&final_state=ERROR&limit=50",
+)
+PROJECTIONS: Final = ("layout", "catalog", "correlation")
 JSON: Final = {"Content-Type": "application/json"}
 _PLACE: Final = b"#######-"
 _NOW: Final = b"1111111111111"
@@ -51,9 +62,12 @@ class Held(NamedTuple):
     rate: int
     sent_per_s: float
     visible_s: list[float]
-    cpu_s_per_million: float
+    answered_ms: dict[str, list[float]]
+    collector_cpu_s: float
+    runner_cpu_s: float
+    client_cpu_s: float
     memory_mb: float
-    behind: int
+    behind: dict[str, int]
 
     @property
     def is_held(self) -> bool:
@@ -68,57 +82,76 @@ def main() -> None:
     )
     parser.add_argument("--rate", type=int, nargs="+", default=[80_000], help="records a second")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long each is held (default 600)")
+    parser.add_argument("--correlation", action="store_true", help="with the correlation index")
     parser.add_argument("--folder", type=Path, help="where the homes go: the disk that is measured")
     parser.add_argument("--json", type=Path, help="write every measurement there")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
-    results = []
+    results: list[dict[str, Any]] = []
     print(
-        "| rate | sent a second | shows after p50 s | max s | CPU s per million | memory MB | behind | held |"
+        "| rate | sent a second | shows after p50 s | max s | collector CPU s | runner CPU s | client CPU s "
+        "| collector MB | behind | held |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     try:
         for rate in arguments.rate:
             home = folder / str(rate)
-            held = _measured(home, rate, arguments.seconds)
+            options = ("--correlation-enabled",) if arguments.correlation else ()
+            held = _measured(home, rate, arguments.seconds, options)
+            behind = ", ".join(f"{name} {entries:,}" for name, entries in held.behind.items())
             results.append(held._asdict() | {"is_held": held.is_held})
             print(
                 f"| {held.rate:,} | {held.sent_per_s:,.0f} | {statistics.median(held.visible_s):.2f} "
-                f"| {max(held.visible_s):.2f} | {held.cpu_s_per_million:.1f} | {held.memory_mb:.0f} "
-                f"| {held.behind:,} | {'yes' if held.is_held else 'no'} |",
+                f"| {max(held.visible_s):.2f} | {held.collector_cpu_s:.1f} "
+                f"| {held.runner_cpu_s:.1f} | {held.client_cpu_s:.1f} | {held.memory_mb:.0f} "
+                f"| {behind} | {'yes' if held.is_held else 'no'} |",
                 flush=True,
             )
             shutil.rmtree(home, ignore_errors=True)
+        print("\n| rate | question meanwhile | p50 ms | p95 ms | asked |\n|---|---|---|---|---|")
+        for one in results:
+            for question, taken_ms in one["answered_ms"].items():
+                p95_ms = sorted(taken_ms)[int(len(taken_ms) * 0.95)]
+                print(
+                    f"| {one['rate']:,} | {question} | {statistics.median(taken_ms):.1f} | {p95_ms:.1f} "
+                    f"| {len(taken_ms)} |"
+                )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 
 
-def _measured(home: Path, rate: int, seconds: float) -> Held:
-    server, address = collector(home)
+def _measured(home: Path, rate: int, seconds: float, options: tuple[str, ...]) -> Held:
+    server, address = collector(home, *options)
     ours, theirs = multiprocessing.Pipe()
     sender = multiprocessing.get_context("spawn").Process(target=_send, args=(address, rate, seconds, theirs))
     sender.start()
     ours.recv()  # the sender has built its bodies
-    cpu_s, began_s = _cpu_s(server.pid, home), time.perf_counter()
+    before_s, began_s = _cpu_s(server.pid, home), time.perf_counter()
     ours.send(None)
-    visible_s = _probe(address, began_s + seconds)
-    sent = ours.recv()
+    visible_s, answered_ms = _probe(address, began_s + seconds)
+    sent, client_s = ours.recv()
     took_s = time.perf_counter() - began_s
+    behind = _behind(home)
     sender.join()
-    cpu_s = _cpu_s(server.pid, home) - cpu_s
-    memory_mb, behind = peak_mb(server.pid), _behind(home)
+    collector_s, runner_s = (
+        after - before for after, before in zip(_cpu_s(server.pid, home), before_s, strict=True)
+    )
+    memory_mb = peak_mb(server.pid)
     server.terminate()
     server.wait(60)
     end_runner(home)
-    return Held(rate, sent / took_s, visible_s, cpu_s / sent * 1e6, memory_mb, behind)
+    return Held(
+        rate, sent / took_s, visible_s, answered_ms, collector_s, runner_s, client_s, memory_mb, behind
+    )
 
 
-def _probe(address: tuple[str, int], until_s: float) -> list[float]:
-    """How long each single record took to become visible, in seconds."""
-    connection = HTTPConnection(*address, timeout=60)
+def _probe(address: tuple[str, int], until_s: float) -> tuple[list[float], dict[str, list[float]]]:
+    """How long each single record took to become visible, in seconds, and each answer, in milliseconds."""
+    connection = HTTPConnection(*address, timeout=600)
     visible_s: list[float] = []
+    answered_ms: dict[str, list[float]] = {question: [] for question in QUESTIONS}
     while not visible_s or time.perf_counter() < until_s:
         did, began_s = str(uuid.uuid4()), time.perf_counter()
         now_ms = time.time_ns() // 1_000_000
@@ -128,9 +161,13 @@ def _probe(address: tuple[str, int], until_s: float) -> list[float]:
         while not json.loads(_answer(connection, "GET", f"/api/v1/records?did={did}")):
             time.sleep(0.01)
         visible_s.append(time.perf_counter() - began_s)
+        for question in QUESTIONS:
+            began_s = time.perf_counter()
+            _answer(connection, "GET", question)
+            answered_ms[question].append((time.perf_counter() - began_s) * 1_000)
         time.sleep(PROBE_EVERY_S)
     connection.close()
-    return visible_s
+    return visible_s, answered_ms
 
 
 def _answer(connection: HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -147,7 +184,7 @@ def _send(address: tuple[str, int], rate: int, seconds: float, pipe: Connection)
     pipe.send(None)
     pipe.recv()
     count = int(rate * seconds) // BATCH
-    began_s = time.perf_counter()
+    before_s, began_s = cpu_s(), time.perf_counter()
     # A free connection takes the next batch and sends it when it is due.
     batches = iter([(at, began_s + at * BATCH / rate) for at in range(count)])
     threads = [
@@ -157,7 +194,7 @@ def _send(address: tuple[str, int], rate: int, seconds: float, pipe: Connection)
         thread.start()
     for thread in threads:
         thread.join()
-    pipe.send(count * BATCH)
+    pipe.send((count * BATCH, cpu_s() - before_s))
 
 
 def _send_some(address: tuple[str, int], batches: Iterator[tuple[int, float]], bodies: list[bytes]) -> None:
@@ -180,17 +217,16 @@ def _templates() -> list[bytes]:
     return [b"[" + b",".join(lines[at : at + BATCH]) + b"]" for at in range(0, len(lines), BATCH)]
 
 
-def _cpu_s(server: int, home: Path) -> float:
-    """The CPU time of the server and its runner together."""
+def _cpu_s(server: int, home: Path) -> tuple[float, float]:
+    """The CPU times of the server and of its runner."""
     runner = locks.holder(home)
-    return cpu_s_of(server) + (cpu_s_of(runner) if runner else 0.0)
+    return cpu_s_of(server), cpu_s_of(runner) if runner else 0.0
 
 
-def _behind(home: Path) -> int:
-    journal = Journal(home)
-    behind = journal.last_seq() - journal.cursor("layout")
-    journal.close()
-    return behind
+def _behind(home: Path) -> dict[str, int]:
+    with contextlib.closing(Journal(home)) as journal:
+        last = journal.last_seq()
+        return {name: last - at for name, at in journal.cursors().items() if name in PROJECTIONS}
 
 
 if __name__ == "__main__":
