@@ -157,6 +157,7 @@ class CorrelationIndex:
                     depths[far] = depths[near] + 1
                     waiting.append(far)
         del depths[start]
-        named = self._connection.executemany(sql.DID, [(number,) for number in depths])
-        for (did,), depth in zip(named, depths.values(), strict=True):
-            yield cast("str", did), depth
+        found = self._connection.executemany(sql.DIDS, sql.bindings_of(depths))
+        dids = dict(cast("Iterable[tuple[int, str]]", found))
+        for number, depth in depths.items():
+            yield dids[number], depth
