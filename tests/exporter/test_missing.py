@@ -20,7 +20,7 @@ from waybill.transport import Journal, Kind, Settings
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -41,8 +41,15 @@ RECORDS = st.lists(
 )
 
 
-def missing_by_hand(records: Sequence[ProvenanceRecord], sink: str, source: str | None) -> set[str]:
+JOINS = st.dictionaries(st.sampled_from(DIDS), st.sets(st.sampled_from(DIDS), max_size=2), max_size=3)
+
+
+def missing_by_hand(
+    records: Sequence[ProvenanceRecord], joins: Mapping[str, set[str]], sink: str, source: str | None
+) -> set[str]:
     children: defaultdict[str | None, set[str]] = defaultdict(set)
+    for parent, joined in joins.items():
+        children[parent] |= joined
     for one in records:
         children[one.parent_did].add(one.did)
     there = {one.did for one in records if one.data_sink == sink and one.final_state == "COMPLETE"}
@@ -69,22 +76,26 @@ def missing_by_hand(records: Sequence[ProvenanceRecord], sink: str, source: str 
 
 
 @such(deadline=None, max_examples=20)
-@given(records=RECORDS, source=st.sampled_from([None, "in"]), oldest_first=st.booleans())
+@given(records=RECORDS, joins=JOINS, source=st.sampled_from([None, "in"]), oldest_first=st.booleans())
 def test_what_is_missing_is_what_following_each_file_by_hand_misses(
-    *, records: list[ProvenanceRecord], source: str | None, oldest_first: bool
+    *, records: list[ProvenanceRecord], joins: dict[str, set[str]], source: str | None, oldest_first: bool
 ) -> None:
     every = to_table(records)
 
     def ask(query: Query, columns: Sequence[str] = SCHEMA.names) -> Iterator[pa.Table]:
         yield every.filter(query.by_key() & query.by_rest()).select(list(columns))
 
+    def below(dids: Iterable[str]) -> dict[str, set[str]]:
+        return {did: joins[did] for did in dids if did in joins}
+
     def answered(query: Query) -> list[ProvenanceRecord]:
-        return [one for table in missing.missing(ask, query) for one in from_table(table)]
+        tables = missing.missing(ask, query, below=below)
+        return [one for table in tables for one in from_table(table)]
 
     query = Query(missing_sink="lake", data_source=source, oldest_first=oldest_first)
     found = answered(query)
     assert [one.did for one in found] == list(dict.fromkeys(one.did for one in found))
-    assert {one.did for one in found} == missing_by_hand(records, "lake", source)
+    assert {one.did for one in found} == missing_by_hand(records, joins, "lake", source)
     for one in found:
         own = [other for other in records if other.did == one.did and source in {None, other.data_source}]
         assert one.completed == max(other.completed for other in own)

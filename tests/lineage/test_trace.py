@@ -196,6 +196,8 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
     ]
     received_ms = time.time_ns() // 1_000_000
     assert lineage.trace(day.did, as_of_ms=received_ms) == journey
+    missing = [one.did for one in lineage.find(Query(missing_sink="lake", data_source="in"))]
+    assert missing == ([] if is_indexed else [b.did])
 
 
 def test_no_folder_is_no_lineage(tmp_path: Path) -> None:

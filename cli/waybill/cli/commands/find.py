@@ -89,8 +89,8 @@ def find(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Files that did not get to this sink, nor did any part of them. Shows the last record of "
-            "each that meets the other conditions.",
+            help="Files that did not get to this sink, nor did any file that came from them. Shows the last "
+            "record of each that meets the other conditions.",
         ),
     ] = None,
     system: Annotated[

@@ -23,6 +23,7 @@ from waybill.exporter.query.backlog import (
     poison_note,
     read_backlog,
 )
+from waybill.exporter.query.joined import children_of
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
 from waybill.exporter.query.reader import scan
@@ -187,9 +188,10 @@ def answer(
     )
     if query.missing_sink is None:
         return ask(query, columns=columns, summed_by=summed_by)
+    below = functools.partial(children_of, journal.home)
     if summed_by is not None:
-        return (summed(table, summed_by) for table in missing(ask, query))
-    return missing(ask, query, columns)
+        return (summed(table, summed_by) for table in missing(ask, query, below=below))
+    return missing(ask, query, columns, below=below)
 
 
 def _in_spans(

@@ -1,8 +1,8 @@
 """Files that arrived, and did not get to a sink.
 
 A file got there if it has a record that is COMPLETE with this sink, or if any file below it has one. Files
-are followed down through their splits, a generation at a time. Each file is in the answer once, by its last
-record.
+are followed down through their splits and joins, a generation at a time. Each file is in the answer once, by
+its last record.
 
 A record that names as its parent a file of the same name and source tells of work on that file, as a run of
 Spark does which names the file that it works on. It is no file of its own, unless that file was split.
@@ -11,7 +11,7 @@ Spark does which names the file that it works on. It is no file of its own, unle
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Ask = Callable[..., Iterator[pa.Table]]
 """Answers a query with the columns of `SCHEMA` that are asked for."""
 
+Below = Callable[[Iterable[str]], Mapping[str, Collection[str]]]
+"""The files that came directly from each file, besides those whose records say so."""
+
 FILES_MAX: Final = 1_000_000
 """So many files may have arrived, and as many got there: their dids are in memory."""
 
@@ -39,13 +42,20 @@ _BEFORE_MS: Final = 86_400_000
 """What came of a file ended at most this long before the file began: the clocks of hosts differ."""
 
 
-def missing(ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names) -> Iterator[pa.Table]:
+def _nothing(dids: Iterable[str]) -> Mapping[str, Collection[str]]:  # noqa: ARG001
+    return {}
+
+
+def missing(
+    ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names, *, below: Below = _nothing
+) -> Iterator[pa.Table]:
     """The last record of each file that meets a query and did not get to its `missing_sink`.
 
     Args:
         ask: answers queries without `missing_sink`.
         query: the conditions, which choose the files by their records.
         columns: the columns of the tables.
+        below: knows of joins.
 
     Raises:
         TooManyError: more than `FILES_MAX` files meet the conditions or got there.
@@ -63,7 +73,7 @@ def missing(ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names) -> It
         there.update(dids)
         _check(len(there))
         waiting.difference_update(dids, parents)
-    waiting -= _above(ask, within, waiting, there)
+    waiting -= _above(ask, within, waiting, there, below)
     if not waiting:
         return
     records = _records(ask, arrived, waiting)
@@ -91,22 +101,31 @@ def _check(count: int) -> None:
         )
 
 
-def _above(ask: Ask, within: Query, waiting: Collection[str], there: Collection[str]) -> set[str]:
+def _above(
+    ask: Ask, within: Query, waiting: Collection[str], there: Collection[str], below: Below
+) -> set[str]:
     """Those of the files that a file which got there came from."""
     found: set[str] = set()
     seen: defaultdict[str, set[str]] = defaultdict(set)
     generation: dict[str, set[str]] = {did: {did} for did in waiting}
     while generation:
-        below: defaultdict[str, set[str]] = defaultdict(set)
+        following: defaultdict[str, set[str]] = defaultdict(set)
         for part in _parts(generation):
-            asked = msgspec.structs.replace(within, parent_dids=part)
-            for children, parents in _texts(ask(asked, columns=("did", "parent_did"))):
-                for child, parent in zip(children, parents, strict=True):
-                    above = generation.get(parent, set()) - seen[child]
-                    seen[child] |= above
-                    (found if child in there else below[child]).update(above)
-        generation = {did: left for did, above in below.items() if (left := above - found)}
+            for child, parent in _edges(ask, within, part, below):
+                above = generation.get(parent, set()) - seen[child]
+                seen[child] |= above
+                (found if child in there else following[child]).update(above)
+        generation = {did: left for did, above in following.items() if (left := above - found)}
     return found
+
+
+def _edges(ask: Ask, within: Query, dids: frozenset[str], below: Below) -> Iterator[tuple[str, str]]:
+    """The files that came directly from some files, each with the file that it came from."""
+    asked = msgspec.structs.replace(within, parent_dids=dids)
+    for children, parents in _texts(ask(asked, columns=("did", "parent_did"))):
+        yield from zip(children, parents, strict=True)
+    for parent, others in below(dids).items():
+        yield from ((child, parent) for child in others)
 
 
 def _records(ask: Ask, arrived: Query, dids: Collection[str]) -> pa.Table:

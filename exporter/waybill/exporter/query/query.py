@@ -72,9 +72,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         data_sink: left through this sink.
         has_data_sink: True: left through a sink, whichever; False: left through none.
         not_data_sinks: left through none of these; a record without a sink meets this.
-        missing_sink: of a file that did not get to this sink, neither itself nor any file split from it. The
-            other conditions choose the files by their records; each file is in the answer once, by its last
-            record that meets them.
+        missing_sink: of a file that did not get to this sink, neither itself nor any file split from it or
+            joined with it. The other conditions choose the files by their records; each file is in the answer
+            once, by its last record that meets them.
         filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
         final_state: this state, or any of these.
         not_final_states: none of these states.
