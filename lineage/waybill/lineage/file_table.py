@@ -155,7 +155,7 @@ class FileTable(Mapping[str, JourneyFile]):
             }
         )
         lists = (
-            edges.filter(pc.field("parent").is_valid())
+            edges.filter(edges["parent"].is_valid())
             .group_by("parent", use_threads=False)
             .aggregate([("child", "distinct")])
         )

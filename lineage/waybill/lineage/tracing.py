@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import Query
+from waybill.exporter.parquet import rows_where
 from waybill.exporter.query import other_spellings, read_as_of, spellings_of
 from waybill.exporter.rebuilding import rule_for
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
@@ -155,7 +156,11 @@ class _KinThen(Kin):
 def _asked(known: Iterable[ProvenanceRecord]) -> Ask:
     """Answer the questions of `trace` from records in memory."""
     records = pa.concat_tables([to_table([]), *to_tables(known)])
-    return lambda query, columns: [records.filter(query.by_key() & query.by_rest()).select(list(columns))]
+
+    def ask(query: Query, columns: Sequence[str]) -> Iterable[pa.Table]:
+        return [rows_where(records, query.by_key() & query.by_rest()).select(list(columns))]
+
+    return ask
 
 
 def _as_others_spell(ask: Ask, kin: Kin, did: str) -> str:

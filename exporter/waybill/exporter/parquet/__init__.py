@@ -60,5 +60,6 @@ from waybill.exporter.parquet.selection import (
     Selectable as Selectable,
     matching_row_groups as matching_row_groups,
     open_selectable as open_selectable,
+    rows_where as rows_where,
     select as select,
 )

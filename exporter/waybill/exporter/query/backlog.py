@@ -96,7 +96,7 @@ def read_backlog(
             rule=settings.annotation_rule,
             on_error=note,
         )
-        first.add(found.records.filter(query.by_key()))
+        first.add(parquet.rows_where(found.records, query.by_key()))
     return Backlog(first.whole(), tuple(unread), first.window)
 
 

@@ -262,7 +262,7 @@ class _Reader:
         found = pa.concat_tables(tables)
         if found.num_rows < _FEW_ROWS:
             found = found.combine_chunks()
-        return found.filter(query.by_key() & query.by_rest()).select(list(columns))
+        return parquet.rows_where(found, query.by_key() & query.by_rest()).select(list(columns))
 
     def _pick(self, hour: Hour) -> _Picked | None:
         """A few rows of an hour's files, all that may answer the query; None if that is no way to find them.
@@ -347,7 +347,7 @@ class _Reader:
         query = self._query
         by_key, texts = query.by_key(), query.texts_of_key()
         raws, listed = self._read_raw(hour, by_key, texts, room)
-        waiting = [] if unfiled is None else [unfiled.filter(by_key & room.condition())]
+        waiting = [] if unfiled is None else [parquet.rows_where(unfiled, by_key & room.condition())]
         paths = self._files.compacted(hour, listed)
         systems = [path.parent.parent.name for path in paths]
         # Repeats are merged before the conditions on what a merge can change apply.
@@ -375,7 +375,7 @@ class _Reader:
             return found[0].select(list(columns))
         # Nothing else holds the rows meanwhile, so they are in memory twice at most.
         merged = merge_table(found.pop())
-        return merged.filter(query.by_rest()).select(list(columns))
+        return parquet.rows_where(merged, query.by_rest()).select(list(columns))
 
     def _read_raw(
         self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, Sequence[str]], room: Room
@@ -426,4 +426,6 @@ def _without_covered(raw: RawName, rows: pa.Table, covers: Mapping[str, Sequence
         for system in pc.unique(rows["system_name"].cast(pa.string())).to_pylist()
         if any(known.has(raw) for known in covers.get(safe_name(system), ()))
     ]
-    return rows.filter(~pc.field("system_name").cast(pa.string()).isin(covered)) if covered else rows
+    if not covered:
+        return rows
+    return parquet.rows_where(rows, ~pc.field("system_name").cast(pa.string()).isin(covered))

@@ -86,7 +86,8 @@ def summed(records: pa.Table, by: Collection[Dimension]) -> pa.Table:
     wanted = [one for one in Dimension if one in by]
     columns = [_values(records, one) for one in wanted]
     table = pa.table([*columns, records["completed"].cast(pa.int64())], names=[*wanted, "at"])
-    sums = table.group_by(wanted).aggregate([([], "count_all"), ("at", "min"), ("at", "max")])
+    counts = [([], "count_all"), ("at", "min"), ("at", "max")]
+    sums = table.group_by(wanted, use_threads=False).aggregate(counts)
     return sums.rename_columns([*wanted, "records", "first", "last"])
 
 
@@ -143,7 +144,7 @@ def _counted(table: pa.Table, by: Sequence[Dimension]) -> Iterator[tuple[Kind, i
     if not by:
         yield (), pc.sum(table["records"]).as_py() or 0
         return
-    sums = table.group_by(list(by)).aggregate([("records", "sum")])
+    sums = table.group_by(list(by), use_threads=False).aggregate([("records", "sum")])
     for *kind, count in zip(*sums.to_pydict().values(), strict=True):
         yield tuple(kind), count
 

@@ -10,6 +10,7 @@ import functools
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from waybill.exporter import parquet
 from waybill.exporter.layout import DUE, SETTLE_S, StoredRun, key_of, read_run
 from waybill.exporter.names import LAYOUT
 from waybill.exporter.query.backlog import UNFILED_BYTES_MAX, unfiled_entries
@@ -184,7 +185,7 @@ class _Found:
     def _sift(self, *, is_settled: bool) -> None:
         if not self._unsifted[is_settled]:
             return
-        table = to_table(self._unsifted[is_settled]).filter(self._wanted)
+        table = parquet.rows_where(to_table(self._unsifted[is_settled]), self._wanted)
         self._unsifted[is_settled] = []
         if table.num_rows and self._room_bytes < 0:
             self.is_whole = False

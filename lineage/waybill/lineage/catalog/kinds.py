@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet import row_bytes
+from waybill.exporter.parquet import row_bytes, rows_where
 from waybill.exporter.query import KIND_COLUMNS, Dimension, summed
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class SegmentSums:
             table = self._table.filter(mask.take(self._table["file"].combine_chunks()))
         else:
             table = self._table if Dimension.HOUR in by else self._of_all
-        kinds = self._kinds.filter(query.by_kind())
+        kinds = rows_where(self._kinds, query.by_kind())
         if kinds.num_rows < self._kinds.num_rows:
             table = table.filter(pc.is_in(table["kind"], value_set=kinds["kind"].combine_chunks()))
         grouped = _grouped(table, ["kind", "hour"] if Dimension.HOUR in by else ["kind"])
@@ -136,7 +136,7 @@ class SegmentSums:
 
     def files_with(self, query: Query) -> frozenset[int] | None:
         """The places of the files with records that meet the conditions on kinds; None: all have some."""
-        kinds = self._kinds.filter(query.by_kind())
+        kinds = rows_where(self._kinds, query.by_kind())
         if kinds.num_rows == self._kinds.num_rows:
             return None
         is_wanted = pc.is_in(self._table["kind"], value_set=kinds["kind"].combine_chunks())
@@ -149,7 +149,9 @@ class SegmentSums:
 
 
 def _grouped(table: pa.Table, by: list[str]) -> pa.Table:
-    sums = table.group_by(by).aggregate([("records", "sum"), ("first", "min"), ("last", "max")])
+    sums = table.group_by(by, use_threads=False).aggregate(
+        [("records", "sum"), ("first", "min"), ("last", "max")]
+    )
     return sums.rename_columns([*by, "records", "first", "last"])
 
 
