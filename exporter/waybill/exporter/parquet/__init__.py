@@ -18,6 +18,7 @@ from waybill.exporter.parquet.encoding import (
 from waybill.exporter.parquet.kept import KeptFiles as KeptFiles
 from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
 from waybill.exporter.parquet.picking import (
+    Group as Group,
     Key as Key,
     TooManyRowsError as TooManyRowsError,
     pick as pick,

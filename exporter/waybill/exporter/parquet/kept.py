@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.parquet.decoded import row_bytes
-from waybill.exporter.parquet.picking import can_have
+from waybill.exporter.parquet.picking import Group, can_have, decode
 from waybill.exporter.parquet.selection import open_selectable
 from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
 
     from waybill.exporter.parquet.picking import Key
 
@@ -29,7 +27,7 @@ _FILE_SHARE: Final = 4
 
 class _Kept(NamedTuple):
     stamp: FileStamp
-    groups: tuple[pa.Table, ...]
+    groups: tuple[Group, ...]
     size_bytes: int
 
 
@@ -46,8 +44,8 @@ class KeptFiles:
         self._files: OrderedDict[Path, _Kept] = OrderedDict()
         self._size_bytes = 0
 
-    def decoded(self, path: Path, key: Key | None = None) -> tuple[pa.Table, ...] | None:
-        """The row groups of a file, as `SCHEMA` has them; none if no row of the file can have the key.
+    def decoded(self, path: Path, key: Key | None = None) -> tuple[Group, ...] | None:
+        """The row groups of a file; none if no row of the file can have the key.
 
         Returns:
             None if they are not to be kept.
@@ -71,11 +69,12 @@ class KeptFiles:
         groups, left_bytes = [], self._max_bytes // _FILE_SHARE
         for at in places:
             coded = file.group(at, SCHEMA.names)
-            left_bytes -= sum(row_bytes(coded).to_pylist())
+            sizes = row_bytes(coded)
+            left_bytes -= sum(sizes.to_pylist())
             if left_bytes < 0:
                 return None
-            groups.append(coded.cast(SCHEMA).combine_chunks())
-        self._keep(path, _Kept(stamp, tuple(groups), sum(group.nbytes for group in groups)))
+            groups.append(decode(coded, sizes))
+        self._keep(path, _Kept(stamp, tuple(groups), sum(group.rows.nbytes for group in groups)))
         return tuple(groups)
 
     def _keep(self, path: Path, kept: _Kept) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ANNOTATIONS: Final = "annotations"
 _SLICED_MAX: Final = 4
+_MEASURED_BYTES: Final = 2**16
+"""Rows that take at most this much need not be measured."""
 
 
 class TooManyRowsError(Exception):
@@ -43,8 +45,28 @@ class Key(NamedTuple):
     name: str = ""
 
 
-def pick(file: Selectable, key: Key) -> Iterator[pa.Table]:
-    """The rows of an open file that have the text of a key: a table of `SCHEMA` for each row group with any.
+class Group(NamedTuple):
+    """Some rows of a row group, decoded.
+
+    Attributes:
+        rows: as `SCHEMA` has them.
+        size_bytes: they take no more memory than this.
+        row_bytes_max: none of them takes more than this.
+    """
+
+    rows: pa.Table
+    size_bytes: int
+    row_bytes_max: int
+
+
+def decode(coded: pa.Table, sizes: pa.Int64Array) -> Group:
+    """Decode rows of `SELECTED_SCHEMA` whose `row_bytes` are given."""
+    rows = coded.cast(SCHEMA).combine_chunks()
+    return Group(rows, pc.sum(sizes).as_py() or 0, pc.max(sizes).as_py() or 0)
+
+
+def pick(file: Selectable, key: Key) -> Iterator[Group]:
+    """The rows of an open file that have the text of a key, for each row group with any.
 
     If a row has an annotation twice, each of its values counts.
 
@@ -59,17 +81,24 @@ def pick(file: Selectable, key: Key) -> Iterator[pa.Table]:
         if not len(rows):
             continue
         found = file.group(at, SCHEMA.names).take(rows)
-        if sum(row_bytes(found).to_pylist()) > PIECE_BYTES:
+        sizes = row_bytes(found)
+        if pc.sum(sizes).as_py() > PIECE_BYTES:
             raise TooManyRowsError
-        yield found.cast(SCHEMA)
+        yield decode(found, sizes)
 
 
-def pick_from(table: pa.Table, key: Key) -> pa.Table:
-    """The rows of a table of `SCHEMA` that have the text of a key; a few of them are slices of the table."""
-    rows = _rows_with(table, key)
-    if len(rows) > _SLICED_MAX:
-        return table.take(rows)
-    return pa.concat_tables([table.slice(0, 0), *(table.slice(at.as_py(), 1) for at in rows)])
+def pick_from(group: Group, key: Key) -> Group | None:
+    """The rows that have the text of a key; a few of them are slices of the others. None: there are none."""
+    places = _rows_with(group.rows, key)
+    if not len(places):
+        return None
+    if len(places) > _SLICED_MAX:
+        rows = group.rows.take(places)
+    else:
+        slices = [group.rows.slice(at, 1) for at in places.to_pylist()]
+        rows = slices[0] if len(slices) == 1 else pa.concat_tables(slices)
+    size_bytes = rows.num_rows * group.row_bytes_max
+    return Group(rows, size_bytes if size_bytes <= _MEASURED_BYTES else int(rows.nbytes), group.row_bytes_max)
 
 
 def can_have(file: Selectable, at: int, key: Key) -> bool:
@@ -94,8 +123,9 @@ def _is_any(column: pa.Array, texts: Sequence[str]) -> pa.BooleanArray:
     # Compared one by one, since Arrow loads pandas to make an array of Python's texts.
     if pa.types.is_dictionary(column.type):
         return _is_any(column.dictionary, texts).take(column.indices)
-    nothing = pa.repeat(False, len(column))  # noqa: FBT003 - of no texts, none is there
-    return functools.reduce(pc.or_, [pc.equal(column, text) for text in texts], nothing)
+    if not texts:
+        return pa.repeat(False, len(column))  # noqa: FBT003 - of no texts, none is there
+    return functools.reduce(pc.or_, [pc.equal(column, text) for text in texts])
 
 
 def _annotated(column: pa.MapArray, key: Key) -> pa.Array:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter.names import Hour, RawName
-    from waybill.exporter.parquet import Key
+    from waybill.exporter.parquet import Group, Key
     from waybill.exporter.query.query import Query
     from waybill.exporter.query.sums import Dimension
 
@@ -58,7 +58,7 @@ class Access(Protocol):
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
 
-    def decoded(self, path: Path, key: Key | None = None) -> Sequence[pa.Table] | None:
+    def decoded(self, path: Path, key: Key | None = None) -> Sequence[Group] | None:
         """The row groups of a file that was listed, if they are kept in memory: see `KeptFiles.decoded`."""
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:

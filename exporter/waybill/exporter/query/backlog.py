@@ -39,6 +39,7 @@ TOO_FAR_BEHIND: Final = (
 )
 """The message of a `BacklogError`."""
 
+_NO_RECORDS: Final = SCHEMA.empty_table()
 UNFILED_BYTES_MAX: Final = 64 * 2**20
 """How much of the backlog may be in memory for one query."""
 
@@ -146,7 +147,7 @@ class _First:
         self.window = ALWAYS
         self._max_bytes = max_bytes
         self._oldest_first = oldest_first
-        self._tables = [SCHEMA.empty_table()]
+        self._tables = [_NO_RECORDS]
         self._size_bytes = 0
 
     def add(self, table: pa.Table) -> None:

@@ -120,12 +120,14 @@ def scan(
     reader = _Reader(root, query, files, access, () if unfiled is None else unfiled.unread)
     after = None if query.after is None else read_cursor(query.after)
     read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
+    wanted = pa.schema([SCHEMA.field(name) for name in columns])
     hours = _hours_asked(files.hours, waiting, query)
     left, last = query.limit, None
     for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
         first = _next_of(found, after, left, oldest_first=query.oldest_first).select(list(columns))
         for piece in in_pieces(first, PIECE_BYTES):
-            plain = piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            # A table that is as wanted already would be copied column by column.
+            plain = piece if piece.schema.equals(wanted) else piece.cast(wanted)
             yield plain if summed_by is None else summed(plain, summed_by)
         left = None if left is None else left - first.num_rows
         if left is not None and left <= 0:
@@ -191,11 +193,11 @@ class _Picked:
         self.rows = 0
         self.size_bytes = 0
 
-    def add_table(self, table: pa.Table) -> None:
-        """Add the rows of one row group."""
-        self.tables.append(table)
-        self.rows += table.num_rows
-        self.size_bytes += table.nbytes
+    def add_group(self, group: parquet.Group) -> None:
+        """Add rows of one row group."""
+        self.tables.append(group.rows)
+        self.rows += group.rows.num_rows
+        self.size_bytes += group.size_bytes
 
     def add(self, more: _Picked) -> None:
         """Add the rows of further files."""
@@ -278,8 +280,8 @@ class _Reader:
         found = _Picked()
         for path in paths:
             try:
-                for table in self._whole(path) if key is None else self._rows_with(path, key):
-                    found.add_table(table)
+                for group in self._whole(path) if key is None else self._rows_with(path, key):
+                    found.add_group(group)
                     if found.size_bytes > (_WHOLE_BYTES_MAX if key is None else PIECE_BYTES):
                         return None
             except FileNotFoundError:
@@ -290,18 +292,18 @@ class _Reader:
                 self._unread.add(path, error, self._root)
         return found
 
-    def _rows_with(self, path: Path, key: Key) -> Iterator[pa.Table]:
+    def _rows_with(self, path: Path, key: Key) -> Iterator[parquet.Group]:
         groups = self._access.decoded(path, key)
         if groups is None:
             return parquet.pick(self._access.open_file(path), key)
-        return (table for group in groups if (table := parquet.pick_from(group, key)).num_rows)
+        return (rows for group in groups if (rows := parquet.pick_from(group, key)) is not None)
 
-    def _whole(self, path: Path) -> Iterator[pa.Table]:
+    def _whole(self, path: Path) -> Iterator[parquet.Group]:
         """All rows of a file, if they are kept: the answer may begin with any of them."""
         groups = self._access.decoded(path) if self._whole_bytes < _WHOLE_BYTES_MAX else None
         if groups is None:
             raise parquet.TooManyRowsError
-        self._whole_bytes += sum(group.nbytes for group in groups)
+        self._whole_bytes += sum(group.size_bytes for group in groups)
         return iter(groups)
 
     def _windows(

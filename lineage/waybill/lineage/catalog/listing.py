@@ -49,7 +49,7 @@ from waybill.transport.errors import reason_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
-    from waybill.exporter.parquet import Key, Selectable
+    from waybill.exporter.parquet import Group, Key, Selectable
     from waybill.exporter.query import Dimension, Listing
 
 _TRIES: Final = 3
@@ -109,7 +109,7 @@ class Catalog:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
         return open_selectable(path)
 
-    def decoded(self, path: Path, key: Key | None = None) -> Sequence[pa.Table] | None:
+    def decoded(self, path: Path, key: Key | None = None) -> Sequence[Group] | None:
         """The row groups of a file that was listed; raises what `KeptFiles.decoded` does."""
         return self._files.decoded(path, key)
 
