@@ -19,6 +19,7 @@ those with such records, or none to count them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import shlex
 import tempfile
@@ -57,7 +58,7 @@ from waybill.transport.files import Files, publish
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from waybill.exporter import Query
@@ -231,13 +232,23 @@ class ExportedCatalog(Catalog):
 
     def _listing(self, paths: Collection[str], query: Query, known: _Known | None = None) -> Listing:
         """The listing of a question; what it opens next is what comes next in its order."""
-        found = _ExportedListing(self.root, paths, self._raws, known)
+        count = None
+        if known is not None and query.is_by_kind:
+            count = functools.partial(self._counted, known, paths)
+        found = _ExportedListing(self.root, paths, self._raws, count)
         hours = sorted(found.hours, reverse=not query.oldest_first)
         with self._opening_lock:
             self._opening.clear()  # A file may have been replaced since.
             self._paths = [path for hour in hours for path in found.compacted(hour, ())]
             self._places = {path: at for at, path in enumerate(self._paths)}
         return found
+
+    def _counted(
+        self, known: _Known, paths: Iterable[str], query: Query, by: Collection[Dimension]
+    ) -> tuple[pa.Table | None, Listing]:
+        """The sums of records that need not be read, and the listing of the other files."""
+        sums, counted = known.counted(query, by)
+        return sums, self._listing([path for path in paths if path not in counted], query)
 
     def _refresh(self) -> None:
         """Read the manifests that have changed."""
@@ -445,10 +456,13 @@ class _ExportedListing:
     """
 
     def __init__(
-        self, root: Path, paths: Collection[str], raws: Collection[str], known: _Known | None = None
+        self,
+        root: Path,
+        paths: Iterable[str],
+        raws: Iterable[str],
+        count: Callable[[Query, Collection[Dimension]], tuple[pa.Table | None, Listing]] | None,
     ) -> None:
-        self._given = root, paths, raws
-        self._known = known
+        self._count = count
         self._paths: defaultdict[Hour, list[Path]] = defaultdict(list)
         self._raws: defaultdict[Hour, dict[RawName, Path]] = defaultdict(dict)
         for path in sorted(paths):
@@ -463,11 +477,7 @@ class _ExportedListing:
         return sorted(self._paths.keys() | self._raws.keys())
 
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
-        if self._known is None or not query.is_by_kind:
-            return None, self
-        root, paths, raws = self._given
-        sums, counted = self._known.counted(query, by)
-        return sums, _ExportedListing(root, [path for path in paths if path not in counted], raws)
+        return (None, self) if self._count is None else self._count(query, by)
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         return self._raws.get(hour, {})
