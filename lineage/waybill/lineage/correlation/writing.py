@@ -8,7 +8,7 @@ nor repeats matter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -113,7 +113,7 @@ class IndexWriter:
         try:
             with self._connection:
                 waiting = iter(sightings)
-                while part := sorted(islice(waiting, _SIGHTINGS_AT_ONCE), key=attrgetter("did")):
+                while part := list(islice(waiting, _SIGHTINGS_AT_ONCE)):
                     self._add(part)
                 self._connection.execute(sql.CLEAR_PLACE)
                 self._connection.execute(sql.SET_PLACE, place)
@@ -146,19 +146,18 @@ class IndexWriter:
             self._forgetting = forgetting
         return is_done
 
-    def _add(self, sightings: Sequence[Sighting]) -> None:
-        """Add what was seen, which is in the order of the files."""
-        edges: dict[tuple[str, str], None] = {}
+    def _add(self, unsorted: Iterable[Sighting]) -> None:
+        # As they come, since most parents come before their children: then the closure grows downwards only.
+        edges = dict.fromkeys(
+            (parent, seen.did) for seen in unsorted if seen.parents for parent in seen.parents
+        )
+        sightings = sorted(unsorted, key=attrgetter("did"))
         looked_up: set[str] = set()  # most files are new, and seen once
         before: str | None = None
         for seen in sightings:
-            did = seen.did
-            if seen.parents:
-                for parent in seen.parents:
-                    edges[parent, did] = None
-            if did == before or seen.content is not None:
-                looked_up.add(did)
-            before = did
+            if seen.did == before or seen.content is not None:
+                looked_up.add(seen.did)
+            before = seen.did
         named = dict.fromkeys(did for edge in edges for did in edge)
         stored = self._stored(sorted(looked_up.union(named)))
         files = {did: _File(did) for did in looked_up}
