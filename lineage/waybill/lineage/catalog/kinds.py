@@ -127,6 +127,8 @@ class SegmentSums:
         kinds = rows_where(self._kinds, query.by_kind())
         if kinds.num_rows < self._kinds.num_rows:
             table = table.filter(pc.is_in(table["kind"], value_set=kinds["kind"].combine_chunks()))
+        if set(by) == {Dimension.HOUR}:
+            return _grouped(table, ["hour"])  # Each hour may have a hundred kinds.
         grouped = _grouped(table, ["kind", "hour"] if Dimension.HOUR in by else ["kind"])
         names = self._kinds.take(grouped["kind"].combine_chunks())
         for dimension in _KIND:
