@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import statistics
@@ -43,6 +44,8 @@ def add_rows_options(parser: argparse.ArgumentParser, cases: Sequence[str]) -> N
 
 def in_folder(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace, Path], Results]) -> None:
     """Measure in a temporary folder, and write the results where `--json` says."""
+    # What is installed is compiled; otherwise each process that is measured would compile all it loads.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
     try:
         results = measure(arguments, folder)
