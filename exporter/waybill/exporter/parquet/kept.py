@@ -10,6 +10,8 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow.compute as pc
+
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.parquet.decoded import row_bytes
 from waybill.exporter.parquet.picking import Group, can_have, decode
@@ -70,7 +72,7 @@ class KeptFiles:
         for at in places:
             coded = file.group(at, SCHEMA.names)
             sizes = row_bytes(coded)
-            left_bytes -= sum(sizes.to_pylist())
+            left_bytes -= pc.sum(sizes).as_py() or 0
             if left_bytes < 0:
                 return None
             groups.append(decode(coded, sizes))

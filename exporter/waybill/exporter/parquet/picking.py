@@ -50,7 +50,7 @@ class Group(NamedTuple):
 
     Attributes:
         rows: as `SCHEMA` has them.
-        size_bytes: they take no more memory than this.
+        size_bytes: they take at most this much, as `row_bytes` counts.
         row_bytes_max: none of them takes more than this.
     """
 

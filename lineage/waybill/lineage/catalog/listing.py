@@ -344,11 +344,11 @@ class _Files(abc.ABC):
         return None, self
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        if self._all is not None and hour in self.unknown:
+        if hour not in self.unknown:
+            return self.known(hour)
+        if self._all is not None:
             return self._all.compacted(hour, raws)
-        if hour in self.unknown:
-            return compacted_in(self.root, hour, self.query.system_name)
-        return self.known(hour)
+        return compacted_in(self.root, hour, self.query.system_name)
 
     @abc.abstractmethod
     def known(self, hour: Hour) -> list[Path]:
