@@ -11,7 +11,7 @@ WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE ./
 # The dependencies change less often than the code, so they have their own layer.
 RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export --extra kafka --extra postgres --extra sql
-COPY api api
+COPY src src
 COPY facets facets
 COPY transport transport
 COPY marquez marquez

@@ -16,9 +16,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prevents pyright's wrapper from checking for a newer version on the network.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
-# pyright and import-linter do not follow a package over several folders, so they read one that links to all portions.
-PORTIONS := $(wildcard */waybill/[a-z]* */waybill/__*__.py)
-
 # Tests are not packages, and each folder has its own `conftest`, so mypy checks each folder by itself.
 TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 SHARED := tests/pages:tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:tests/spark/truth
@@ -73,10 +70,8 @@ lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dep
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	@for folder in $(TESTED); do MYPYPATH=$$folder:$(SHARED) $(PY) -m mypy $$folder || exit 1; done
-	@mkdir -p .venv/linked/waybill
-	@ln -sfn $(addprefix ../../../,$(PORTIONS)) .venv/linked/waybill/
 	$(PYRIGHT)
-	PYTHONPATH=.venv/linked $(PY) .venv/bin/lint-imports
+	$(PY) .venv/bin/lint-imports
 	$(PY) -m deptry .
 
 format: .venv/dev.stamp ## Format the code and fix what ruff can fix

@@ -11,11 +11,7 @@ This module has the most common names. The others are in the rooms: `waybill.tra
 `waybill.lineage`, `waybill.spark` and `waybill.facets`. A name loads its dependencies on first use.
 """
 
-from pkgutil import extend_path as _extend_path
 from typing import TYPE_CHECKING
-
-# The namespace stays open: a checkout has one portion for each room, and other packages may have their own.
-__path__ = _extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
     from waybill.exporter import Query as Query, find as find
