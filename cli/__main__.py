@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from waybill.cli.app import main
+from .app import main
 
 main()

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from waybill.cli import console
-from waybill.cli.commanding import Deferred, Group
 from waybill.transport import MissingExtraError, NotFoundError, SettingsError, WaybillError
 from waybill.transport.errors import NameTakenError, sentence_of
 from waybill.transport.process import prepare
+
+from . import console
+from .commanding import Deferred, Group
 
 OF_USAGE: Final = (SettingsError, NotFoundError, NameTakenError, MissingExtraError)
 """Errors that a different command line, setting or environment fixes: exit code 2. For all others it is 1."""

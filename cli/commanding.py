@@ -83,7 +83,7 @@ def _unexpected(words: Sequence[str], options: Collection[str]) -> str:
     says = f"unexpected: {shlex.join(words)}"
     if _FILENAME not in options:
         return says
-    from waybill.cli.arguments import is_did
+    from .arguments import is_did
 
     [word, *_] = words
     option, found = ("--did", "the file with this did") if is_did(word) else (_FILENAME, "files of this name")

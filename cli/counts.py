@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from waybill.cli import console
-from waybill.cli.records import instant_of, iso, name_of
+from . import console
+from .records import instant_of, iso, name_of
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Dimension

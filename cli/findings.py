@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 import typer
 
-from waybill.cli import console
 from waybill.transport.errors import sentence_of
+
+from . import console
 
 
 class Level(StrEnum):

@@ -8,8 +8,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from waybill.cli import console
-from waybill.cli.options import ORIGIN
 from waybill.exporter.directory import is_root
 from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.lineage.catalog import CATALOG
@@ -26,6 +24,9 @@ from waybill.transport.config import (
 )
 from waybill.transport.journal import has_traces
 from waybill.transport.root import check_root
+
+from . import console
+from .options import ORIGIN
 
 _OF_FILES: Final = frozenset({ARCHIVE, CATALOG, CORRELATION, LAYOUT})
 """The projections that are not backends."""

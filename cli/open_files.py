@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
-from waybill.cli import console
-from waybill.cli.records import instant_of, iso, name_of
+from . import console
+from .records import instant_of, iso, name_of
 
 if TYPE_CHECKING:
     from waybill.exporter.query import OpenRunSeen

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from waybill.cli.commanding import SETTINGS_PANEL
-from waybill.cli.completing import values_of
 from waybill.exporter.object_stores import is_url
 from waybill.transport import Settings, SettingsError
 from waybill.transport.config import SETTINGS
+
+from .commanding import SETTINGS_PANEL
+from .completing import values_of
 
 ORIGIN: Final = "the command's options"
 """The origin of a value given as an option, as messages and `waybill settings` name it."""

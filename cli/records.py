@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 import typer
 
-from waybill.cli import console
 from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord, record_key
 from waybill.facets.record import passage_of
+
+from . import console
 
 if TYPE_CHECKING:
     from rich.text import Text

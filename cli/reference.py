@@ -10,10 +10,11 @@ from typing import Final, cast
 import typer
 from typer.core import TyperGroup
 
-from waybill.cli.app import app
-from waybill.cli.commanding import Deferred
-from waybill.cli.sample import DEFAULTS, sample
 from waybill.transport.config import SETTINGS
+
+from .app import app
+from .commanding import Deferred
+from .sample import DEFAULTS, sample
 
 PAGE: Final = Path("docs") / "cli.md"
 HTTP_PAGE: Final = Path("docs") / "http.md"
@@ -109,7 +110,7 @@ def _section(title: str, text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
-    from waybill.cli.http_page import http_page  # which loads the collector
+    from .http_page import http_page  # which loads the collector
 
     HTTP_PAGE.write_text(http_page(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from waybill.cli.options import ORIGIN
-from waybill.cli.sample import line_of
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.config import apply_command, settings_files
+
+from .options import ORIGIN
+from .sample import line_of
 
 
 def way(settings: Settings, name: str, value: object) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.collector.intake import Reject as Reject, Rejects as Rejects
-    from waybill.collector.keys import ApiKey as ApiKey, Keys as Keys, Role as Role
-    from waybill.collector.server import serve as serve
+    from .intake import Reject as Reject, Rejects as Rejects
+    from .keys import ApiKey as ApiKey, Keys as Keys, Role as Role
+    from .server import serve as serve
 
 _PACKAGES = {
     "waybill.collector.intake": {"Reject", "Rejects"},

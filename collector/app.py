@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
-from waybill.collector.endpoints import (
+from waybill.marquez.links import RECORDS_PATH
+
+from .endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
     PROVENANCE_PATH,
@@ -22,17 +24,16 @@ from waybill.collector.endpoints import (
     ProvenanceEndpoints,
     TraceEndpoints,
 )
-from waybill.collector.http import Answer, Handler, Problem, Request, json_answer
-from waybill.collector.keys import Role
-from waybill.collector.logs import about
-from waybill.collector.openapi import HTML, SCHEMA_JSON, SCHEMAS_PATH, description, facet_schemas, page
-from waybill.marquez.links import RECORDS_PATH
+from .http import Answer, Handler, Problem, Request, json_answer
+from .keys import Role
+from .logs import about
+from .openapi import HTML, SCHEMA_JSON, SCHEMAS_PATH, description, facet_schemas, page
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
-    from waybill.collector.http import Auth, Bodies, Connections, Exchange
-    from waybill.collector.metrics import Metrics
+    from .http import Auth, Bodies, Connections, Exchange
+    from .metrics import Metrics
 
 log = logging.getLogger("waybill.collector")
 

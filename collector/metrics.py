@@ -15,9 +15,10 @@ from waybill.transport.runner import statuses
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.collector.event_logs import EventLogStatus
     from waybill.exporter.health import Problem
     from waybill.transport import Journal
+
+    from .event_logs import EventLogStatus
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from waybill.collector.endpoints import (
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.marquez.links import RECORDS_PATH
+from waybill.transport import FlushReport
+from waybill.transport.config import MARQUEZ
+
+from .endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
     MEDIA,
@@ -23,12 +28,8 @@ from waybill.collector.endpoints import (
     VERSIONED_TRACE_PATH,
     BatchResult,
 )
-from waybill.collector.http import JSON, NDJSON, PROBLEM_JSON
-from waybill.collector.intake import RECEIPT_PATTERN
-from waybill.facets import FinalState, ProvenanceRecord
-from waybill.marquez.links import RECORDS_PATH
-from waybill.transport import FlushReport
-from waybill.transport.config import MARQUEZ
+from .http import JSON, NDJSON, PROBLEM_JSON
+from .intake import RECEIPT_PATTERN
 
 HTML: Final = "text/html; charset=utf-8"
 SCHEMA_JSON: Final = "application/schema+json"
@@ -160,10 +161,11 @@ def facet_schemas() -> dict[str, bytes]:
 
 def _answers() -> _Json:
     """The schemas of the responses, generated from their types."""
-    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
-    from waybill.collector.receipt_status import ReceiptStatus
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import ToldJourney
+
+    from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
+    from .receipt_status import ReceiptStatus
 
     types = (
         *(BatchResult, Taken, Stats, Sum, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),

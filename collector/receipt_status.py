@@ -15,8 +15,9 @@ from waybill.transport.root import check_root
 from waybill.transport.runner import Progress, progress_of, statuses
 
 if TYPE_CHECKING:
-    from waybill.collector.intake import Receipt
     from waybill.transport import Entry, Journal
+
+    from .intake import Receipt
 
 
 _LOST: Final = (

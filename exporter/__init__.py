@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.archive import open_archive as open_archive
-    from waybill.exporter.compaction import Compactor as Compactor
-    from waybill.exporter.exporting import (
+    from .archive import open_archive as open_archive
+    from .compaction import Compactor as Compactor
+    from .exporting import (
         DestinationError as DestinationError,
         export as export,
         open_destination as open_destination,
     )
-    from waybill.exporter.incomplete import IncompleteError as IncompleteError
-    from waybill.exporter.layout import open_layout as open_layout
-    from waybill.exporter.query import Query as Query, compare as compare, find as find
-    from waybill.exporter.rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild
-    from waybill.exporter.repairing import repair as repair
-    from waybill.exporter.retention import age_off as age_off, age_off_archive as age_off_archive
-    from waybill.exporter.sources import (
+    from .incomplete import IncompleteError as IncompleteError
+    from .layout import open_layout as open_layout
+    from .query import Query as Query, compare as compare, find as find
+    from .rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild
+    from .repairing import repair as repair
+    from .retention import age_off as age_off, age_off_archive as age_off_archive
+    from .sources import (
         Source as Source,
         SourceError as SourceError,
         SourceUnreachableError as SourceUnreachableError,
         Stored as Stored,
         open_source as open_source,
     )
-    from waybill.exporter.verification import check as check, explain as explain
+    from .verification import check as check, explain as explain
 
 _PACKAGES = {
     "waybill.exporter.archive": {"open_archive"},

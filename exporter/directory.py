@@ -10,7 +10,10 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.names import (
+from waybill.transport.files import is_temporary
+from waybill.transport.root import MARKER
+
+from .names import (
     COMPACTED,
     EVENTS,
     LATE,
@@ -22,8 +25,6 @@ from waybill.exporter.names import (
     raw_folder,
     safe_name,
 )
-from waybill.transport.files import is_temporary
-from waybill.transport.root import MARKER
 
 _SUFFIX: Final = ".parquet"
 

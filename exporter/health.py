@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.names import DAMAGED
 from waybill.transport import locks
 from waybill.transport.config import MARQUEZ, apply_command
 from waybill.transport.errors import JournalError, RootError
@@ -22,6 +21,8 @@ from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.journal import NEARLY_FULL, damaged_spools
 from waybill.transport.root import check_root
 from waybill.transport.runner import LOG_NAME, statuses
+
+from .names import DAMAGED
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -222,7 +223,7 @@ def _fallback(settings: Settings) -> Iterator[Problem]:
 def _quarantined(journal: Journal | None, root: Path) -> Iterator[Problem]:
     if not (root / DAMAGED).is_dir():
         return  # nearly always
-    from waybill.exporter.quarantine import list_quarantined
+    from .quarantine import list_quarantined
 
     if count := sum(1 for _ in list_quarantined(root)):
         files = "1 damaged file was" if count == 1 else f"{count:,} damaged files were"

@@ -11,14 +11,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from waybill.exporter.directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
-from waybill.exporter.quarantine import list_quarantined
+from .directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
+from .quarantine import list_quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from waybill.exporter.names import Hour, RawName
+    from .names import Hour, RawName
 
 
 class HourFiles:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from waybill.exporter import parquet
-from waybill.exporter.quarantine import list_quarantined
 from waybill.transport.errors import WaybillError
 
+from . import parquet
+from .quarantine import list_quarantined
+
 if TYPE_CHECKING:
-    from waybill.exporter.quarantine import Quarantined
+    from .quarantine import Quarantined
 
 log = logging.getLogger("waybill.exporter")
 

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.directory import files_below
-from waybill.exporter.names import COMPACTED, DAMAGED, EVENTS, Hour
-from waybill.exporter.remedies import repair_command
-from waybill.exporter.tombstones import Tombstone, write_tombstones
 from waybill.transport.files import Files, publish, sweep
+
+from .directory import files_below
+from .names import COMPACTED, DAMAGED, EVENTS, Hour
+from .remedies import repair_command
+from .tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_files, names, raw_files
-from waybill.exporter.names import FILED, Hour, RawName, parse_hour
-from waybill.exporter.parquet import Covers
+from . import parquet
+from .directory import compacted_files, names, raw_files
+from .names import FILED, Hour, RawName, parse_hour
+from .parquet import Covers
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import FileStamp
-from waybill.exporter.ledger import hold_against_ledger, recorded
-from waybill.exporter.names import COMPACTED, EVENTS, hour_in, relative
-from waybill.exporter.tombstones import Tombstone, write_tombstones
+from . import parquet
+from .directory import FileStamp
+from .ledger import hold_against_ledger, recorded
+from .names import COMPACTED, EVENTS, hour_in, relative
+from .tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files

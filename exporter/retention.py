@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, folder_hour
-from waybill.exporter.directory import FileStamp, files_of, raw_files, raw_hours
-from waybill.exporter.exporting import destinations, is_exported
-from waybill.exporter.names import COMPACTED, LATE, Hour, RawName, relative, safe_name
-from waybill.exporter.parquet import Covers
-from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.removal import remove
 from waybill.transport.files import Files
 
+from . import parquet
+from .archive import archived_files, folder_hour
+from .directory import FileStamp, files_of, raw_files, raw_hours
+from .exporting import destinations, is_exported
+from .names import COMPACTED, LATE, Hour, RawName, relative, safe_name
+from .parquet import Covers
+from .quarantine import list_quarantined
+from .removal import remove
+
 if TYPE_CHECKING:
-    from waybill.exporter.exporting import ExportState
+    from .exporting import ExportState
 
 _DAY_MS: Final = 86_400_000
 

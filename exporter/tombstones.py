@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from waybill.exporter.names import AGED
 from waybill.transport.files import Files, publish_alone
 
+from .names import AGED
+
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
+    from .names import Hour
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):

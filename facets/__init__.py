@@ -6,8 +6,8 @@ that need pyarrow (`arrow`, `columns`) are imported by name.
 
 from typing import TYPE_CHECKING
 
-from waybill.facets.annotations import EVIDENCE, AnnotationRule
-from waybill.facets.event import (
+from .annotations import EVIDENCE, AnnotationRule
+from .event import (
     DATA_SINK,
     DELTA_FILE_FACET,
     EVIDENCE_FACET,
@@ -27,7 +27,7 @@ from waybill.facets.event import (
     fingerprints_of,
     parse_instant_us,
 )
-from waybill.facets.folding import (
+from .folding import (
     RunState,
     facet_records,
     fold,
@@ -37,16 +37,16 @@ from waybill.facets.folding import (
     observe,
     records_of,
 )
-from waybill.facets.lazy import lazily as _lazily
-from waybill.facets.merge_rule import is_collision, merge_all, merge_records, record_key
-from waybill.facets.parents import parents_of
-from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
+from .lazy import lazily as _lazily
+from .merge_rule import is_collision, merge_all, merge_records, record_key
+from .parents import parents_of
+from .record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
 
 if TYPE_CHECKING:
-    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
-    from waybill.facets.fingerprint import WaybillFingerprintInputDatasetFacet
-    from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
-    from waybill.facets.summary import WaybillSummaryRunFacet
+    from .delta_file import WaybillDeltaFileRunFacet
+    from .fingerprint import WaybillFingerprintInputDatasetFacet
+    from .inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
+    from .summary import WaybillSummaryRunFacet
 
 __all__ = [
     "DATA_SINK",

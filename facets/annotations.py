@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.facets.causes import shortened
+from .causes import shortened
 
 EVIDENCE: Final = "waybill.evidence"
 """The annotation with the evidence for a derived record, if that is weaker than the run's own end event.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from waybill.facets.chunks import in_chunks
-from waybill.facets.record import FinalState, record_of
+from .chunks import in_chunks
+from .record import FinalState, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from waybill.facets.record import ProvenanceRecord
+    from .record import ProvenanceRecord
 
 _INSTANT = pa.timestamp("ms", tz="UTC")
 

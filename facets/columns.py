@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from waybill.facets.arrow import SCHEMA, to_table
-from waybill.facets.folding import facet_records, facet_values
-from waybill.facets.record import (
+from .arrow import SCHEMA, to_table
+from .folding import facet_records, facet_values
+from .record import (
     AFTER_LAST_MS,
     FIRST_MS,
     UNREADABLE,
@@ -28,9 +28,9 @@ from waybill.facets.record import (
 )
 
 if TYPE_CHECKING:
-    from waybill.facets.annotations import AnnotationRule
-    from waybill.facets.event import RunEvent
-    from waybill.facets.record import ProvenanceRecord
+    from .annotations import AnnotationRule
+    from .event import RunEvent
+    from .record import ProvenanceRecord
 
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ: Final = pj.ReadOptions(block_size=512 * 2**10)

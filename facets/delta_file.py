@@ -13,8 +13,8 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from waybill.facets.event import facet_schema_url, parse_instant_us
-from waybill.facets.record import FinalState
+from .event import facet_schema_url, parse_instant_us
+from .record import FinalState
 
 SCHEMA_URL = facet_schema_url("WaybillDeltaFileRunFacet")
 """The URL of the facet's schema."""

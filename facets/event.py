@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, UNREADABLE, FinalState, NonEmpty, SentFields
+from .record import AFTER_LAST_MS, FIRST_MS, UNREADABLE, FinalState, NonEmpty, SentFields
 
 DELTA_FILE_FACET: Final = "waybill_deltaFile"
 """The key of `waybill.facets.delta_file.WaybillDeltaFileRunFacet` among a run's facets."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import InputDatasetFacet
 
-from waybill.facets.event import facet_schema_url
+from .event import facet_schema_url
 
 _FINGERPRINT = re.compile(r"[a-z0-9-]+:[0-9a-f]{16,128}")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
-from waybill.facets.annotations import (
+from .annotations import (
     ERROR_CAUSE,
     EVIDENCE,
     FILTERED_CAUSE,
@@ -26,11 +26,11 @@ from waybill.facets.annotations import (
     as_sent,
     with_filtered_cause,
 )
-from waybill.facets.causes import shortened
-from waybill.facets.event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_instant_us
-from waybill.facets.merge_rule import merge_all
-from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
-from waybill.facets.record import (
+from .causes import shortened
+from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_instant_us
+from .merge_rule import merge_all
+from .overrides import read_error_cause, read_sayings, split_transforms
+from .record import (
     UNREADABLE,
     FinalState,
     ProvenanceRecord,
@@ -38,7 +38,7 @@ from waybill.facets.record import (
     keep_annotations,
     record_of,
 )
-from waybill.facets.spark_writes import (
+from .spark_writes import (
     LISTENER,
     LISTENER_ONLY,
     has_to_show,
@@ -52,7 +52,7 @@ from waybill.facets.spark_writes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from waybill.facets.event import DeltaFile, RunEvent
+    from .event import DeltaFile, RunEvent
 
 REASON_CHARS_MAX: Final = 200
 

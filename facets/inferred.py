@@ -10,7 +10,7 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from waybill.facets.event import facet_schema_url
+from .event import facet_schema_url
 
 
 @attrs.define(kw_only=True)

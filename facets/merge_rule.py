@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from waybill.facets.record import FinalState, ProvenanceRecord
+from .record import FinalState, ProvenanceRecord
 
 RecordKey = tuple[str, str, str | None, tuple[str, ...], FinalState, int]
 """The natural key: two records with equal values in these fields are one record."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from waybill.facets.causes import telling
-from waybill.facets.record import FinalState
+from .causes import telling
+from .record import FinalState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from waybill.facets.event import RunFacets
+    from .event import RunFacets
 
 OVERRIDABLE = frozenset(
     {"did", "parent_did", "system_name", "data_source", "filename", "transforms", "data_sink", "final_state"}

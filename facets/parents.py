@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.overrides import read_sayings
-from waybill.facets.record import UNREADABLE
+from .overrides import read_sayings
+from .record import UNREADABLE
 
 if TYPE_CHECKING:
-    from waybill.facets.event import RunEvent
+    from .event import RunEvent
 
 
 class _UpstreamRun(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from waybill.facets.annotations import AnnotationRule, as_sent
+from .annotations import AnnotationRule, as_sent
 
 FIRST_MS = 1
 """The earliest instant that a record may contain, in epoch milliseconds; zero counts as missing."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from waybill.facets.event import RunFacets
-from waybill.facets.folding import has_record
-from waybill.facets.overrides import read_error_cause, read_sayings
+from .event import RunFacets
+from .folding import has_record
+from .overrides import read_error_cause, read_sayings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.facets.event import DatasetName, RunEvent
+    from .event import DatasetName, RunEvent
 
 _NO_FACETS = RunFacets()
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.event import TERMINAL, JobFacets
+from .event import TERMINAL, JobFacets
 
 if TYPE_CHECKING:
-    from waybill.facets.event import OutputDataset, RunEvent
+    from .event import OutputDataset, RunEvent
 
 LISTENER: Final = "listener"
 SOURCES: Final = frozenset({LISTENER, "session", "event log"})

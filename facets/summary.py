@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from waybill.facets.event import facet_schema_url
+from .event import facet_schema_url
 
 SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet", "1-0-1")
 """The URL of the facet's schema."""

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.lineage.catalog import open_catalog as open_catalog
-    from waybill.lineage.correlation import (
+    from .catalog import open_catalog as open_catalog
+    from .correlation import (
         CorrelationIndex as CorrelationIndex,
         open_correlation as open_correlation,
     )
-    from waybill.lineage.file_table import JourneyFile as JourneyFile
-    from waybill.lineage.journey import (
+    from .file_table import JourneyFile as JourneyFile
+    from .journey import (
         Journey as Journey,
         ToldFile as ToldFile,
         ToldJourney as ToldJourney,
     )
-    from waybill.lineage.kin import Kin as Kin, open_kin as open_kin
-    from waybill.lineage.lineage import Lineage as Lineage
-    from waybill.lineage.records import MissingPackageError as MissingPackageError, Records as Records
-    from waybill.lineage.remote import CollectorReadError as CollectorReadError
-    from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
+    from .kin import Kin as Kin, open_kin as open_kin
+    from .lineage import Lineage as Lineage
+    from .records import MissingPackageError as MissingPackageError, Records as Records
+    from .remote import CollectorReadError as CollectorReadError
+    from .tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
     "waybill.lineage.catalog": {"open_catalog"},

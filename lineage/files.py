@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from waybill.lineage.file_table import FileTable, JourneyFile
+from .file_table import FileTable, JourneyFile
 
 
 class JourneyFiles(msgspec.Struct, frozen=True, kw_only=True):

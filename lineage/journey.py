@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import to_table, to_tables
-from waybill.lineage.drawing import outline, svg
-from waybill.lineage.file_table import FileTable
-from waybill.lineage.files import JourneyFiles
 from waybill.transport.counting import counted
+
+from .drawing import outline, svg
+from .file_table import FileTable
+from .files import JourneyFiles
 
 
 class ToldFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from waybill.lineage.correlation import Relations
+from .correlation import Relations
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,22 +13,24 @@ from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, Stats, find_tables, stats, sums_of
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
-from waybill.lineage.catalog import Catalog
-from waybill.lineage.kin import open_kin
-from waybill.lineage.origins import by_dids
-from waybill.lineage.records import Records
-from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
 from waybill.transport.known_contents import repeated_contents
 
+from .catalog import Catalog
+from .kin import open_kin
+from .origins import by_dids
+from .records import Records
+from .tracing import trace, trace_as_of
+
 if TYPE_CHECKING:
     import os
 
-    from waybill.lineage.file_table import JourneyFile
-    from waybill.lineage.journey import Journey
-    from waybill.lineage.remote import CollectorClient
     from waybill.transport.journal import FileContent
+
+    from .file_table import JourneyFile
+    from .journey import Journey
+    from .remote import CollectorClient
 
 
 class Lineage:
@@ -74,12 +76,12 @@ class Lineage:
         """
         settings = Settings.load({}, origin="Lineage.open")
         if isinstance(place, str) and place.startswith(("http://", "https://")):
-            from waybill.lineage.remote import CollectorClient
+            from .remote import CollectorClient
 
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(settings.home, asker, collector=client)
         if isinstance(place, str) and is_url(place):
-            from waybill.lineage.catalog import open_exported
+            from .catalog import open_exported
 
             exported = open_exported(place, settings.home)
             return cls(exported.root, asker, catalog=exported)

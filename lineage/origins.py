@@ -12,9 +12,10 @@ import apsw
 import msgspec
 
 from waybill.exporter.query import TooManyError
-from waybill.lineage.correlation import DAY_MS, CorrelationIndex, sightings_after
 from waybill.transport import NotFoundError, SettingsError
 from waybill.transport.errors import JournalError, reason_of
+
+from .correlation import DAY_MS, CorrelationIndex, sightings_after
 
 if TYPE_CHECKING:
     from waybill.exporter import Query

@@ -13,11 +13,12 @@ import requests
 from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import Dimension, EntriesGoneError, Kind, Stats, Sum, heard_sums
 from waybill.facets import ProvenanceRecord
-from waybill.lineage.journey import Journey, ToldJourney
-from waybill.lineage.records import Records
 from waybill.marquez.backend import open_session, shown
 from waybill.marquez.links import RECORDS_PATH
 from waybill.transport import NotFoundError, WaybillError
+
+from .journey import Journey, ToldJourney
+from .records import Records
 
 if TYPE_CHECKING:
     from requests import Response

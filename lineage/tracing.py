@@ -20,10 +20,11 @@ from waybill.exporter.parquet import rows_where
 from waybill.exporter.query import other_spellings, read_as_of, spellings_of
 from waybill.exporter.rebuilding import rule_for
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
-from waybill.lineage.file_table import FileTable
-from waybill.lineage.journey import Journey
-from waybill.lineage.kin import Kin
 from waybill.transport.errors import NotFoundError
+
+from .file_table import FileTable
+from .journey import Journey
+from .kin import Kin
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@
 questions; `EventReader` reads run events back.
 """
 
-from waybill.marquez.backend import Backend, ProbeResult, probe
-from waybill.marquez.delivery import (
+from .backend import Backend, ProbeResult, probe
+from .delivery import (
     Counters,
     DeadLetter,
     Delivery,
@@ -15,7 +15,7 @@ from waybill.marquez.delivery import (
     drop_dead_letters,
     replay_dead_letters,
 )
-from waybill.marquez.readback import (
+from .readback import (
     EventReader,
     MarquezReadError,
     MissingEvent,
@@ -25,7 +25,7 @@ from waybill.marquez.readback import (
     reconcile_new,
     repair,
 )
-from waybill.marquez.targets import open_deliveries, open_reader
+from .targets import open_deliveries, open_reader
 
 __all__ = [
     "Backend",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from waybill.marquez.state_batch import StateBatch
+    from .state_batch import StateBatch
 
 PAGE_ENTRIES: Final = 4096
 ROW_PREFIX: Final = "done:"

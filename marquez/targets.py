@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from waybill.marquez.backend import (
+from waybill.transport.config import MARQUEZ, BackendSetting, obey
+from waybill.transport.errors import NotFoundError, SettingsError
+
+from .backend import (
     LINEAGE_PATH,
     Answer,
     Backend,
@@ -21,11 +24,9 @@ from waybill.marquez.backend import (
     Verdict,
     marquez_settings,
 )
-from waybill.marquez.delivery import CONNECTIONS, Delivery
-from waybill.marquez.readback import EventReader
-from waybill.marquez.summaries import SummaryRules
-from waybill.transport.config import MARQUEZ, BackendSetting, obey
-from waybill.transport.errors import NotFoundError, SettingsError
+from .delivery import CONNECTIONS, Delivery
+from .readback import EventReader
+from .summaries import SummaryRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

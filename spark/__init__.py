@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.spark.compaction import compact_on_spark as compact_on_spark
-    from waybill.spark.engine import plain_session as plain_session
-    from waybill.spark.errors import SparkSetupError as SparkSetupError, SparkTaskError as SparkTaskError
-    from waybill.spark.rebuilding import rebuild_on_spark as rebuild_on_spark
-    from waybill.spark.runtime import (
+    from .compaction import compact_on_spark as compact_on_spark
+    from .engine import plain_session as plain_session
+    from .errors import SparkSetupError as SparkSetupError, SparkTaskError as SparkTaskError
+    from .rebuilding import rebuild_on_spark as rebuild_on_spark
+    from .runtime import (
         LISTENER_VERSION as LISTENER_VERSION,
         Java as Java,
         fetch_listener as fetch_listener,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         scala_version as scala_version,
         spark_home as spark_home,
     )
-    from waybill.spark.tracking import configure as configure, session as session
+    from .tracking import configure as configure, session as session
 
 _PACKAGES = {
     "waybill.spark.compaction": {"compact_on_spark"},

@@ -25,8 +25,9 @@ from waybill.exporter.compaction import (
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import hold_against_ledger, recorded
 from waybill.exporter.names import Hour
-from waybill.spark.engine import explained, need_pandas
 from waybill.transport.files import Files
+
+from .engine import explained, need_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from waybill.spark.errors import SparkSetupError, SparkTaskError
-from waybill.spark.runtime import find_java, spark_home
+from .errors import SparkSetupError, SparkTaskError
+from .runtime import find_java, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

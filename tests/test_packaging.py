@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -37,13 +38,18 @@ FOREIGN = re.compile(
 
 
 def sources(room: str) -> list[Path]:
-    """The files of a portion, a room or the face of the package, relative to its folder."""
-    portion = REPOSITORY / room
+    """The files of a room, relative to the repository."""
     return [
-        path.relative_to(portion)
-        for path in sorted(portion.rglob("*"))
+        path.relative_to(REPOSITORY)
+        for path in sorted((REPOSITORY / room).rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     ]
+
+
+def files_of_the_package() -> list[str]:
+    """Where each source file stands in the package that users get."""
+    rooms = [path for room in ROOMS for path in sources(room)]
+    return sorted([*(f"waybill/{name}" for name in FACE), *(f"waybill/{path.as_posix()}" for path in rooms)])
 
 
 def python(code: str, folder: Path) -> str:
@@ -52,23 +58,40 @@ def python(code: str, folder: Path) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+def build(target: str, source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
+    done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.iterdir()
+    return built
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (file,) = folder.glob("*.whl")
-    with zipfile.ZipFile(file) as wheel:
+    with zipfile.ZipFile(build("wheel", REPOSITORY, tmp_path_factory.mktemp("wheel"))) as wheel:
         yield wheel
+
+
+def files_in(wheel: zipfile.ZipFile) -> list[str]:
+    return sorted(name for name in wheel.namelist() if ".dist-info/" not in name)
 
 
 def test_the_wheel_holds_every_file_of_the_rooms_and_the_face_once_and_nothing_else(
     wheel: zipfile.ZipFile,
 ) -> None:
-    expected = [path.as_posix() for portion in ("api", *ROOMS) for path in sources(portion)]
-    found = [name for name in wheel.namelist() if ".dist-info/" not in name]
-    assert sorted(found) == sorted(expected)
+    assert files_in(wheel) == files_of_the_package()
+
+
+def test_the_source_distribution_holds_the_same_and_makes_the_same_wheel(tmp_path: Path) -> None:
+    for folder in ("sdist", "wheel"):
+        (tmp_path / folder).mkdir()
+    with tarfile.open(build("sdist", REPOSITORY, tmp_path / "sdist")) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+        (root,) = {name.split("/")[0] for name in sdist.getnames()}
+        names = [name.removeprefix(f"{root}/src/") for name in sdist.getnames() if "/src/" in name]
+    assert sorted(names) == files_of_the_package()
+    with zipfile.ZipFile(build("wheel", tmp_path / root, tmp_path / "wheel")) as wheel:
+        assert files_in(wheel) == files_of_the_package()
 
 
 def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile) -> None:
@@ -81,18 +104,16 @@ def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_is_a_typed_portion_of_the_namespace(room: str) -> None:
+def test_a_room_is_a_typed_package_that_the_source_folder_links_to(room: str) -> None:
     files = set(sources(room))
-    assert Path("waybill", room, "py.typed") in files
-    assert Path("waybill", room, "__init__.py") in files
-    assert Path("waybill", "__init__.py") not in files
-    assert {path.parts[:2] for path in files} == {("waybill", room)}
+    assert {Path(room, "py.typed"), Path(room, "__init__.py")} <= files
+    assert (REPOSITORY / "src" / "waybill" / room).readlink() == Path("..", "..", room)
 
 
-def test_the_face_of_the_package_is_one_module_that_stands_before_the_rooms() -> None:
-    assert sorted(map(str, sources("api"))) == [f"waybill/{name}" for name in FACE]
-    assert waybill.__file__ == str(REPOSITORY / "api" / "waybill" / "__init__.py")
-    assert {Path(folder).parent.name for folder in waybill.__path__} >= {"api", *ROOMS}
+def test_the_source_folder_holds_the_face_of_the_package_and_a_link_to_each_room() -> None:
+    folder = REPOSITORY / "src" / "waybill"
+    assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {*FACE, *ROOMS}
+    assert waybill.__file__ == str(folder / "__init__.py")
 
 
 def test_names_that_users_type_come_from_waybill_itself(tmp_path: Path) -> None:
@@ -122,16 +143,6 @@ def test_importing_waybill_loads_no_room(tmp_path: Path) -> None:
     assert {"msgspec", "importlib.metadata"} & set(loaded) == set()
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before Waybill", "after Waybill"])
-def test_a_portion_of_another_package_stays_importable(tmp_path: Path, *, first: bool) -> None:
-    portion = tmp_path / "other" / "waybill" / "plugin"
-    portion.mkdir(parents=True)
-    (portion / "__init__.py").write_text("from waybill import Tracker", encoding="utf-8")
-    where = f"sys.path.insert({0 if first else 'len(sys.path)'}, {str(tmp_path / 'other')!r})"
-    code = f"import sys; {where}; from waybill.plugin import Tracker; print(Tracker.__name__)"
-    assert python(code, tmp_path) == "Tracker\n"
-
-
 def test_a_wheel_that_is_only_on_the_path_will_do(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {wheel.filename!r}); from waybill import Tracker; print(Tracker)"
     without_metadata = (
@@ -156,18 +167,39 @@ def test_python_m_waybill_is_the_command(tmp_path: Path) -> None:
 @functools.cache
 def modules() -> dict[str, Path]:
     """Every module of every room, by its dotted name."""
-    paths = [(room, path) for room in ROOMS for path in sources(room) if path.suffix == ".py"]
+    paths = [path for room in ROOMS for path in sources(room) if path.suffix == ".py"]
     return {
-        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): REPOSITORY / room / path
-        for room, path in paths
+        ".".join(["waybill", *path.with_suffix("").parts]).removesuffix(".__init__"): REPOSITORY / path
+        for path in paths
     }
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, str]]:
     """What a module imports of Waybill, within functions and for types too: from where, and which name."""
+    package = ["waybill", *path.relative_to(REPOSITORY).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("waybill."):
-            yield from ((node.module or "", alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            within = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*within, *filter(None, [node.module])])
+            if module.startswith("waybill."):
+                yield from ((module, alias.name) for alias in node.names)
+
+
+def test_an_import_is_relative_within_its_room_and_absolute_from_another() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno}"
+        for path in modules().values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        if leaves_wrongly(node, path.relative_to(REPOSITORY))
+    ]
+    assert wrong == []
+
+
+def leaves_wrongly(node: ast.ImportFrom, path: Path) -> bool:
+    if node.level:
+        return node.level >= len(path.parts)
+    return (node.module or "").split(".")[:2] == ["waybill", path.parts[0]]
 
 
 def shelf(module: str) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.transport.admission import admit_event as admit_event, check_records as check_records
-    from waybill.transport.async_tracker import (
+    from .admission import admit_event as admit_event, check_records as check_records
+    from .async_tracker import (
         AsyncTrackedFile as AsyncTrackedFile,
         AsyncTracker as AsyncTracker,
     )
-    from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
-    from waybill.transport.errors import (
+    from .config import BackendSetting as BackendSetting, Settings as Settings
+    from .errors import (
         AdmissionError as AdmissionError,
         DuplicateFileError as DuplicateFileError,
         FingerprintError as FingerprintError,
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
         TrackerStateError as TrackerStateError,
         WaybillError as WaybillError,
     )
-    from waybill.transport.fingerprints import (
+    from .fingerprints import (
         Fingerprint as Fingerprint,
         fingerprint_of as fingerprint_of,
         fingerprint_of_stream as fingerprint_of_stream,
     )
-    from waybill.transport.journal import (
+    from .journal import (
         Entry as Entry,
         FileContent as FileContent,
         Journal as Journal,
         Kind as Kind,
     )
-    from waybill.transport.receiver import Receiver as Receiver
-    from waybill.transport.runner import (
+    from .receiver import Receiver as Receiver
+    from .runner import (
         FlushReport as FlushReport,
         Projection as Projection,
         Step as Step,
         flush as flush,
     )
-    from waybill.transport.tracker import TrackedFile as TrackedFile, Tracker as Tracker
-    from waybill.transport.transport import (
+    from .tracker import TrackedFile as TrackedFile, Tracker as Tracker
+    from .transport import (
         WaybillConfig as WaybillConfig,
         WaybillTransport as WaybillTransport,
     )

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from waybill.transport import locks, process
-from waybill.transport.config import agreed, obey
-from waybill.transport.journal import Journal, waiting
-from waybill.transport.runner import IDLE_S, Runner
+from . import locks, process
+from .config import agreed, obey
+from .journal import Journal, waiting
+from .runner import IDLE_S, Runner
 
 log = logging.getLogger("waybill.runner")
 

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
-from waybill.transport.tracker import TrackedFile, Tracker
+from .tracker import TrackedFile, Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.config import Settings
-    from waybill.transport.tracker.datasets import DatasetName, DatasetSchema
-    from waybill.transport.tracker.duplicates import OnDuplicate
-    from waybill.transport.tracker.file_run import DataSinks
+    from .config import Settings
+    from .tracker.datasets import DatasetName, DatasetSchema
+    from .tracker.duplicates import OnDuplicate
+    from .tracker.file_run import DataSinks
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport import locks
-from waybill.transport.admission import Redaction
-from waybill.transport.errors import JournalError, reason_of, sentence_of
-from waybill.transport.journal import Entry, Journal, Kind
-from waybill.transport.mounts import MEMORY_FILE_SYSTEMS, file_system_of
+from . import locks
+from .admission import Redaction
+from .errors import JournalError, reason_of, sentence_of
+from .journal import Entry, Journal, Kind
+from .mounts import MEMORY_FILE_SYSTEMS, file_system_of
 
 if TYPE_CHECKING:
-    from waybill.transport.config import Settings
+    from .config import Settings
 
 log = logging.getLogger("waybill.transport")
 

@@ -10,18 +10,19 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import UNREADABLE, RunEvent, decode_event
-from waybill.transport.admission import Redaction
-from waybill.transport.errors import JournalError, JournalFullError
-from waybill.transport.fallback import adopt_fallback, open_fallback
-from waybill.transport.journal import Journal, Kind, Spool, tells_content
-from waybill.transport.known_contents import first_with
-from waybill.transport.programs import this_program
-from waybill.transport.root import renew_used_node
-from waybill.transport.runner import Supervisor, note_program
+
+from .admission import Redaction
+from .errors import JournalError, JournalFullError
+from .fallback import adopt_fallback, open_fallback
+from .journal import Journal, Kind, Spool, tells_content
+from .known_contents import first_with
+from .programs import this_program
+from .root import renew_used_node
+from .runner import Supervisor, note_program
 
 if TYPE_CHECKING:
-    from waybill.transport.config import Settings
-    from waybill.transport.journal import FileContent
+    from .config import Settings
+    from .journal import FileContent
 
 _ADOPT_WITHIN_S: Final = 5.0
 """How long an emitter may spend adopting entries from the fallback; the next one continues."""

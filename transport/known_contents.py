@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, cast
 import apsw
 import msgspec
 
-from waybill.transport.errors import JournalError, reason_of
-from waybill.transport.journal import FileContent
+from .errors import JournalError, reason_of
+from .journal import FileContent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.transport.journal import Journal
+    from .journal import Journal
 
 INDEX_NAME: Final = "index.db"
 """The correlation index's file in a home."""

@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from waybill.transport.permissions import open_private
+from .permissions import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

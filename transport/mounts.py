@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from waybill.transport.errors import JournalError
+from .errors import JournalError
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Final, Literal
 
-from waybill.transport.files import Files
+from .files import Files
 
 HomeMode = Literal["private", "group"]
 """See the setting ``home_mode``."""

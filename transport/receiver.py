@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.transport.admission import MAX_BODY_BYTES, Redaction
-from waybill.transport.errors import AdmissionError, JournalError, SettingsError
-from waybill.transport.journal import Kind
-from waybill.transport.loopback import is_loopback, leads_here
+from .admission import MAX_BODY_BYTES, Redaction
+from .errors import AdmissionError, JournalError, SettingsError
+from .journal import Kind
+from .loopback import is_loopback, leads_here
 
 log = logging.getLogger("waybill.receiver")
 

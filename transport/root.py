@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from waybill.transport.errors import RootError, reason_of
-from waybill.transport.files import Files, publish, publish_alone, sweep
-from waybill.transport.locks import locked
+from .errors import RootError, reason_of
+from .files import Files, publish, publish_alone, sweep
+from .locks import locked
 
 if TYPE_CHECKING:
-    from waybill.transport.journal import Journal
+    from .journal import Journal
 
 log = logging.getLogger("waybill.transport")
 

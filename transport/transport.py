@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import attr
 from openlineage.client.transport.transport import Config, Transport
 
-from waybill.transport.admission import depth_error
-from waybill.transport.config import Settings
-from waybill.transport.home import Home, last_event_of
-from waybill.transport.serial import event_to_json
+from .admission import depth_error
+from .config import Settings
+from .home import Home, last_event_of
+from .serial import event_to_json
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
 
     from waybill.facets import RunEvent
-    from waybill.transport.journal import FileContent
+
+    from .journal import FileContent
 
 _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
 """The keys that the client's own factory reads."""

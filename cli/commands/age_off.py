@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.home import as_agreed, checked_root, existing_journal
-from waybill.cli.options import with_settings
 from waybill.transport import Settings
 from waybill.transport.config import days
 from waybill.transport.counting import counted
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import as_agreed, checked_root, existing_journal
+from ..options import with_settings
 
 
 def _number_of_days(text: str) -> float:

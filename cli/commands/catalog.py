@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.home import agreed_settings, check_home, check_root_folder, checked_root
-from waybill.cli.options import with_settings
 from waybill.exporter.object_stores import is_url
 from waybill.transport import Settings
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import agreed_settings, check_home, check_root_folder, checked_root
+from ..options import with_settings
 
 
 @with_settings("home", "root", or_exported=True)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from waybill.cli import console, open_files
-from waybill.cli.arguments import Csv, JsonLines, moment, word
-from waybill.cli.home import as_agreed, existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import iso
 from waybill.transport import Kind, Settings
+
+from .. import console, open_files
+from ..arguments import Csv, JsonLines, moment, word
+from ..home import as_agreed, existing_journal
+from ..options import with_settings
+from ..records import iso
 
 if TYPE_CHECKING:
     from waybill.exporter.query import OpenRunSeen

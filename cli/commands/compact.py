@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import Engine, JsonObject, Master
-from waybill.cli.home import agreed_settings, check_root_folder, checked_root
-from waybill.cli.options import with_settings
 from waybill.transport import Settings
+
+from .. import console
+from ..arguments import Engine, JsonObject, Master
+from ..home import agreed_settings, check_root_folder, checked_root
+from ..options import with_settings
 
 
 @with_settings("home", "root")

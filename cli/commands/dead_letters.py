@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import completing, console
-from waybill.cli.arguments import All, Csv, JsonLines, JsonObject, Timeout, choose
-from waybill.cli.commanding import Group
-from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.home import check_backend, existing_journal
-from waybill.cli.options import RUNNING, with_settings
-from waybill.cli.records import as_plain, instant_of
 from waybill.transport import Journal, Settings
 from waybill.transport.config import MARQUEZ
+
+from .. import completing, console
+from ..arguments import All, Csv, JsonLines, JsonObject, Timeout, choose
+from ..commanding import Group
+from ..home import check_backend, existing_journal
+from ..options import RUNNING, with_settings
+from ..records import as_plain, instant_of
+from .flush import flush_with_progress
 
 if TYPE_CHECKING:
     from waybill.marquez import DeadLetter

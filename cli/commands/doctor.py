@@ -16,14 +16,6 @@ from typing import Final
 import apsw
 
 import waybill
-from waybill.cli import console
-from waybill.cli.arguments import JsonArray
-from waybill.cli.commands.status import status_problems
-from waybill.cli.findings import Diagnosis, Level, broken, report
-from waybill.cli.home import agreed_settings, any_journal, as_agreed, as_worked_by, check_home, is_home
-from waybill.cli.options import EVERY, ORIGIN, with_settings
-from waybill.cli.services import SERVICES
-from waybill.cli.ways import way
 from waybill.exporter.health import HOLDS_UP, Problem, ProblemKind, problems_of_projections, problems_of_root
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import Journal, JournalError, Settings, SettingsConflictError, locks
@@ -40,6 +32,15 @@ from waybill.transport.errors import reason_of
 from waybill.transport.files import sync
 from waybill.transport.mounts import MEMORY_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS, file_system_of
 from waybill.transport.permissions import open_to_others
+
+from .. import console
+from ..arguments import JsonArray
+from ..findings import Diagnosis, Level, broken, report
+from ..home import agreed_settings, any_journal, as_agreed, as_worked_by, check_home, is_home
+from ..options import EVERY, ORIGIN, with_settings
+from ..services import SERVICES
+from ..ways import way
+from .status import status_problems
 
 SQLITE_SAFE: Final = (3, 51, 3)
 """Earlier versions can corrupt a WAL when two connections write and checkpoint at once (https://sqlite.org/wal.html)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from waybill.cli.arguments import JsonObject, Timeout
-from waybill.cli.commands.flush import can_flush, flush_with_progress, show_report
-from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import FlushReport, Settings, WaybillError
+
+from ..arguments import JsonObject, Timeout
+from ..options import RUNNING, with_settings
+from .flush import can_flush, flush_with_progress, show_report
 
 
 @with_settings(*RUNNING)

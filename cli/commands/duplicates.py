@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from waybill.cli import console
-from waybill.cli.arguments import Csv, JsonLines
-from waybill.cli.home import existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain, instant_of, iso
 from waybill.exporter import reading
 from waybill.transport import Settings
 from waybill.transport.known_contents import repeated_contents
+
+from .. import console
+from ..arguments import Csv, JsonLines
+from ..home import existing_journal
+from ..options import with_settings
+from ..records import as_plain, instant_of, iso
 
 
 @with_settings("home")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.cli import console, records
-from waybill.cli.arguments import JsonObject, check_did
-from waybill.cli.home import agreed_settings, checked_root
-from waybill.cli.options import with_settings
 from waybill.exporter import reading
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import apply_command
+
+from .. import console, records
+from ..arguments import JsonObject, check_did
+from ..home import agreed_settings, checked_root
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.exporter.verification import Explanation, StepSeen

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.home import agreed_settings, checked_root
-from waybill.cli.options import with_settings
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.counting import counted
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import agreed_settings, checked_root
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.exporter.exporting import Exported

@@ -13,24 +13,26 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import msgspec
 import typer
 
-from waybill.cli import completing, console, counts, open_files, records
-from waybill.cli.arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
-from waybill.cli.arrow import arrow_alone
-from waybill.cli.home import as_agreed, check_home, checked_root, existing_journal, files_into
-from waybill.cli.options import with_settings
 from waybill.exporter import reading
 from waybill.facets import AnnotationRule, FinalState, record_key
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Settings, WaybillError
+
+from .. import completing, console, counts, open_files, records
+from ..arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
+from ..arrow import arrow_alone
+from ..home import as_agreed, check_home, checked_root, existing_journal, files_into
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     import pyarrow as pa
 
-    from waybill.cli.marquez_page import MarquezPage
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension, OpenRunSeen, Unsettled
+
+    from ..marquez_page import MarquezPage
 
     Ask = Callable[..., Iterator[pa.Table]]
 
@@ -440,9 +442,10 @@ def _page(settings: Settings, agreed: Settings, journal: Journal | None, ask: As
     if base is None or journal is None:
         return None
     # It loads what delivers to Marquez, which an answer without links does not need.
-    from waybill.cli.marquez_page import MarquezPage
     from waybill.exporter import Query
     from waybill.facets.arrow import from_table
+
+    from ..marquez_page import MarquezPage
 
     def source_of(did: str) -> str | None:
         found = (record for table in ask(Query(did=did, limit=1)) for record in from_table(table))

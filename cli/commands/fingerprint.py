@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonLines
-from waybill.cli.options import with_settings
 from waybill.transport import FingerprintError, Settings
 from waybill.transport.errors import sentence_of
+
+from .. import console
+from ..arguments import JsonLines
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.transport import Fingerprint

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject, Timeout
-from waybill.cli.home import as_worked_by, check_home, check_own_root, existing_journal, tell_of_conflicts
-from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import FlushReport, Journal, JournalError, Settings, flush as flush_journal
 from waybill.transport.config import apply_command
 from waybill.transport.fallback import waiting_in_fallback
+
+from .. import console
+from ..arguments import JsonObject, Timeout
+from ..home import as_worked_by, check_home, check_own_root, existing_journal, tell_of_conflicts
+from ..options import RUNNING, with_settings
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:

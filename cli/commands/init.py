@@ -12,11 +12,13 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.commands.doctor import root_is_right, settings_agree, variables_are_settings
-from waybill.cli.findings import Diagnosis, Level, report
-from waybill.cli.home import (
+from waybill.transport import Journal, Settings, SettingsConflictError, SettingsError, locks
+from waybill.transport.config import settings_files
+
+from .. import console
+from ..arguments import JsonObject
+from ..findings import Diagnosis, Level, report
+from ..home import (
     any_journal,
     as_worked_by,
     check_home,
@@ -24,11 +26,10 @@ from waybill.cli.home import (
     is_home,
     make_home,
 )
-from waybill.cli.options import ORIGIN, with_settings
-from waybill.cli.sample import DEFAULTS, sample
-from waybill.cli.ways import way
-from waybill.transport import Journal, Settings, SettingsConflictError, SettingsError, locks
-from waybill.transport.config import settings_files
+from ..options import ORIGIN, with_settings
+from ..sample import DEFAULTS, sample
+from ..ways import way
+from .doctor import root_is_right, settings_agree, variables_are_settings
 
 QUESTIONS: Final = {
     "home": "Folder of the journal, on a local disk",

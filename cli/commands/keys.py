@@ -8,14 +8,15 @@ from typing import Annotated, Final
 
 import typer
 
-from waybill.cli import completing, console
-from waybill.cli.arguments import Csv, JsonLines, JsonObject
-from waybill.cli.commanding import Group
-from waybill.cli.home import check_home, existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain, instant_of, iso
 from waybill.collector import Keys, Role
 from waybill.transport import Journal, NotFoundError, Settings
+
+from .. import completing, console
+from ..arguments import Csv, JsonLines, JsonObject
+from ..commanding import Group
+from ..home import check_home, existing_journal
+from ..options import with_settings
+from ..records import as_plain, instant_of, iso
 
 app: Final = Group(help="Create, list and revoke the collector's API keys.")
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.cli import completing, console
-from waybill.cli.arguments import Engine, JsonObject, Master, Since, Until, check_span
-from waybill.cli.home import agreed_settings
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain
 from waybill.transport import Settings
 from waybill.transport.counting import counted
+
+from .. import completing, console
+from ..arguments import Engine, JsonObject, Master, Since, Until, check_span
+from ..home import agreed_settings
+from ..options import with_settings
+from ..records import as_plain
 
 if TYPE_CHECKING:
     from waybill.exporter import Source, Wanted

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from waybill.cli import completing, console
-from waybill.cli.arguments import FORMS, moment
-from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.home import as_agreed, check_backend, existing_journal
-from waybill.cli.options import RUNNING, with_settings
-from waybill.cli.ways import way
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.config import MARQUEZ
+
+from .. import completing, console
+from ..arguments import FORMS, moment
+from ..home import as_agreed, check_backend, existing_journal
+from ..options import RUNNING, with_settings
+from ..ways import way
+from .flush import flush_with_progress
 
 if TYPE_CHECKING:
     from waybill.marquez import MissingEvent, MissingJob

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import All, Csv, JsonLines, JsonObject, choose
-from waybill.cli.commanding import Group
-from waybill.cli.home import as_agreed, existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain, instant_of
 from waybill.transport import AdmissionError, Settings
+
+from .. import console
+from ..arguments import All, Csv, JsonLines, JsonObject, choose
+from ..commanding import Group
+from ..home import as_agreed, existing_journal
+from ..options import with_settings
+from ..records import as_plain, instant_of
 
 if TYPE_CHECKING:
     from waybill.collector import Reject, Rejects

@@ -10,12 +10,6 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.commanding import Group
-from waybill.cli.home import as_agreed, check_given_root, check_own_root, existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain, instant_of
 from waybill.transport import Journal, RootError, Settings, WaybillError, locks
 from waybill.transport.journal import Node
 from waybill.transport.root import (
@@ -32,6 +26,13 @@ from waybill.transport.root import (
     read_marker,
 )
 from waybill.transport.runner import forget_problems
+
+from .. import console
+from ..arguments import JsonObject
+from ..commanding import Group
+from ..home import as_agreed, check_given_root, check_own_root, existing_journal
+from ..options import with_settings
+from ..records import as_plain, instant_of
 
 app: Final = Group(help="Check that the root is the right one, or adopt another.")
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arrow import arrow_alone
-from waybill.cli.home import check_own_root
-from waybill.cli.options import EVERY, with_settings
 from waybill.transport import MissingExtraError, Settings
+
+from .. import console
+from ..arrow import arrow_alone
+from ..home import check_own_root
+from ..options import EVERY, with_settings
 
 if TYPE_CHECKING:
     from waybill.collector.event_logs import Follower

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from waybill.cli import completing, console
-from waybill.cli.arguments import Csv, JsonObject
-from waybill.cli.commanding import Group
-from waybill.cli.commands.root import adopt_now, in_place_of_runner, planned, tell
-from waybill.cli.home import any_journal, as_agreed, as_worked_by, check_home, existing_journal, make_home
-from waybill.cli.options import EVERY, ORIGIN, with_settings
-from waybill.cli.sample import DEFAULTS
 from waybill.transport import Journal, RootError, Settings, locks
 from waybill.transport.config import AGREED, HOME, SETTINGS, agreed, change, conflicts, without_users
 from waybill.transport.root import Adoption, check_root, renew_used_node
 from waybill.transport.runner import Supervisor, forget_problems
+
+from .. import completing, console
+from ..arguments import Csv, JsonObject
+from ..commanding import Group
+from ..home import any_journal, as_agreed, as_worked_by, check_home, existing_journal, make_home
+from ..options import EVERY, ORIGIN, with_settings
+from ..sample import DEFAULTS
+from .root import adopt_now, in_place_of_runner, planned, tell
 
 app: Final = Group(no_args_is_help=False, invoke_without_command=True)
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import FORMS, Csv, JsonLines, moment
-from waybill.cli.commanding import Group
-from waybill.cli.home import agreed_settings, check_home, checked_root
-from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import NotFoundError, Settings, WaybillError
 from waybill.transport.counting import counted
 from waybill.transport.home import Home
 from waybill.transport.permissions import make_private
+
+from .. import console
+from ..arguments import FORMS, Csv, JsonLines, moment
+from ..commanding import Group
+from ..home import agreed_settings, check_home, checked_root
+from ..options import RUNNING, with_settings
 
 if TYPE_CHECKING:
     from waybill.spark.event_logs import CaughtUp, EventLog, LoggedApplication

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import Csv, JsonLines
-from waybill.cli.home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
-from waybill.cli.options import with_settings
-from waybill.cli.records import iso
 from waybill.exporter import reading
 from waybill.exporter.names import LAYOUT
 from waybill.transport import MissingExtraError, Settings, WaybillError
 from waybill.transport.config import apply_command
 from waybill.transport.counting import counted
+
+from .. import console
+from ..arguments import Csv, JsonLines
+from ..home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
+from ..options import with_settings
+from ..records import iso
 
 if TYPE_CHECKING:
     import duckdb

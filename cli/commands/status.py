@@ -9,12 +9,6 @@ from typing import Final
 import msgspec
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.home import any_journal, as_agreed, check_given_root, check_home
-from waybill.cli.options import with_settings
-from waybill.cli.records import iso
-from waybill.cli.ways import way
 from waybill.collector.event_logs import EventLogStatus
 from waybill.exporter.health import HOLDS_UP, Problem, problems_of
 from waybill.exporter.layout import OpenCount, count_open, has_plain_spark
@@ -22,6 +16,13 @@ from waybill.exporter.names import DAMAGED
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.journal import damaged_spools
 from waybill.transport.runner import statuses, unsettled
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import any_journal, as_agreed, check_given_root, check_home
+from ..options import with_settings
+from ..records import iso
+from ..ways import way
 
 PLAIN_SPARK: Final = (
     "some final states come only from Spark's listener, which reports some failed writes as COMPLETE; "

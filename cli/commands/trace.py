@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.cli import console, records
-from waybill.cli.arguments import FORMS, JsonObject, is_did, moment
-from waybill.cli.arrow import arrow_alone
-from waybill.cli.home import as_agreed, check_home, checked_root, existing_journal, files_into
-from waybill.cli.options import with_settings
 from waybill.exporter.reading import os_user
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.files import Files, publish
+
+from .. import console, records
+from ..arguments import FORMS, JsonObject, is_did, moment
+from ..arrow import arrow_alone
+from ..home import as_agreed, check_home, checked_root, existing_journal, files_into
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from waybill.cli import completing, console, records
-from waybill.cli.home import agreed_settings, check_root_folder, checked_root
-from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
 from waybill.facets.record import passage_of
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.counting import counted
+
+from .. import completing, console, records
+from ..home import agreed_settings, check_root_folder, checked_root
+from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Difference

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.home import as_agreed, check_given_root, existing_journal
-from waybill.cli.options import with_settings
-from waybill.cli.records import as_plain
 from waybill.transport import NotFoundError, Settings
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import as_agreed, check_given_root, existing_journal
+from ..options import with_settings
+from ..records import as_plain
 
 
 @with_settings("home", "root")

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonObject
-from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.demo.flights import YEAR, data_folder
-from waybill.cli.demo.folder import prepare
-from waybill.cli.demo.pipeline import Flights
-from waybill.cli.options import with_settings
 from waybill.transport import Settings, Tracker
+
+from .. import console
+from ..arguments import JsonObject
+from ..commands.flush import flush_with_progress
+from ..options import with_settings
+from .flights import YEAR, data_folder
+from .folder import prepare
+from .pipeline import Flights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,9 +61,10 @@ def demo(
       waybill demo
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
-    from waybill.cli.demo import report
-    from waybill.cli.demo.trail import Trail, rebuilds
     from waybill.exporter import Query, find
+
+    from . import report
+    from .trail import Trail, rebuilds
 
     start_s = time.monotonic()
     data = data_folder()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.cli.demo.flights import ARCHIVE, YEAR, MonthFile, unpack
+from .flights import ARCHIVE, YEAR, MonthFile, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

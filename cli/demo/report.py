@@ -12,12 +12,13 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree
 
-from waybill.cli import console
-from waybill.cli.demo import pipeline
-from waybill.cli.demo.trail import RebuildCheck, Trail
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.links import page_url
 from waybill.transport import Settings
+
+from .. import console
+from . import pipeline
+from .trail import RebuildCheck, Trail
 
 
 def file_tree(root: Path) -> Tree:

@@ -12,9 +12,10 @@ import msgspec
 from rich.text import Text
 from rich.tree import Tree
 
-from waybill.cli.records import STATE_STYLES
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import passage_of
+
+from ..records import STATE_STYLES
 
 if TYPE_CHECKING:
     from waybill.exporter import Source, Wanted

@@ -10,15 +10,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.cli.commands.doctor import marquez_answers
-from waybill.cli.commands.status import status_of
-from waybill.cli.dev.compose import Compose, StackError, compose_file, services_of
-from waybill.cli.findings import Diagnosis, Level, broken
-from waybill.cli.services import COLLECTOR, MARQUEZ, SERVICES, Answer, Service, ask, waiting_by_projection
 from waybill.transport import JournalError, NotFoundError, Settings
 
+from ..commands.doctor import marquez_answers
+from ..commands.status import status_of
+from ..findings import Diagnosis, Level, broken
+from ..services import COLLECTOR, MARQUEZ, SERVICES, Answer, Service, ask, waiting_by_projection
+from .compose import Compose, StackError, compose_file, services_of
+
 if TYPE_CHECKING:
-    from waybill.cli.dev.compose import Container
+    from .compose import Container
 
 _KEY_WANTED: Final = frozenset({401, 403})
 _OPENLINEAGE_URL: Final = "OPENLINEAGE_URL"

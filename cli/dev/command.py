@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import Csv, JsonArray, JsonObject
-from waybill.cli.commanding import Group
-from waybill.cli.findings import report
-from waybill.cli.home import check_home
-from waybill.cli.options import with_settings
-from waybill.cli.services import SERVICES
 from waybill.transport import Settings, WaybillError
 
+from .. import console
+from ..arguments import Csv, JsonArray, JsonObject
+from ..commanding import Group
+from ..findings import report
+from ..home import check_home
+from ..options import with_settings
+from ..services import SERVICES
+
 if TYPE_CHECKING:
-    from waybill.cli.dev.compose import Compose
+    from .compose import Compose
 
 app: Final = Group(
     help="Run Marquez with its web page, a collector, Prometheus and Grafana in Docker.",
@@ -75,7 +76,7 @@ def status(settings: Settings, *, file: _File = None, as_json: JsonArray = False
       waybill dev status
       waybill dev status --json | jq '.[] | select(.level != "ok")'
     """
-    from waybill.cli.dev.checks import look
+    from .checks import look
 
     check_home(settings, needed=False)
     report(list(look(settings, file)), as_json=as_json)
@@ -126,6 +127,6 @@ def logs(
 
 
 def _compose(file: Path | None) -> Compose:
-    from waybill.cli.dev.compose import Compose, compose_file
+    from .compose import Compose, compose_file
 
     return Compose(compose_file(file))

@@ -1,24 +1,24 @@
 """The endpoints: OpenLineage's, DeltaFi's, and those for operators."""
 
-from waybill.collector.endpoints.deltafi import (
+from .deltafi import (
     DeltaFiRecord as DeltaFiRecord,
     DeltaFiStats as DeltaFiStats,
     DeltaFiSum as DeltaFiSum,
 )
-from waybill.collector.endpoints.health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
-from waybill.collector.endpoints.lineage import (
+from .health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
+from .lineage import (
     BATCH_PATH as BATCH_PATH,
     LINEAGE_PATH as LINEAGE_PATH,
     BatchResult as BatchResult,
     LineageEndpoints as LineageEndpoints,
 )
-from waybill.collector.endpoints.provenance import (
+from .provenance import (
     PROVENANCE_PATH as PROVENANCE_PATH,
     SUMMARY_PATH as SUMMARY_PATH,
     ProvenanceEndpoints as ProvenanceEndpoints,
     Taken as Taken,
 )
-from waybill.collector.endpoints.trace import (
+from .trace import (
     MEDIA as MEDIA,
     TRACE_PATH as TRACE_PATH,
     TRACES_PATH as TRACES_PATH,

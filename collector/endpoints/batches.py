@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from waybill.collector.http import Problem, count_values
 from waybill.facets.chunks import in_chunks
 from waybill.transport.admission import EXPLAINED_BYTES_MAX, depth_error, without_indices
 from waybill.transport.errors import AdmissionError, Reason
+
+from ..http import Problem, count_values
 
 ELEMENTS_MAX: Final = 250_000
 """How many events or records a body may have."""

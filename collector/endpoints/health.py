@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.collector.event_logs import EventLogStatus
-from waybill.collector.http import Answer, Problem, Request, json_answer, wrong_root
-from waybill.collector.intake import STALLED_S, Receipt
-from waybill.collector.metrics import TEXT, event_logs_text, home_text, problems_text
 from waybill.exporter.health import (
     ROOM_BYTES_MIN,
     Problem as HomeProblem,
@@ -23,9 +19,15 @@ from waybill.exporter.health import (
 )
 from waybill.transport.errors import JournalError, RootError
 
+from ..event_logs import EventLogStatus
+from ..http import Answer, Problem, Request, json_answer, wrong_root
+from ..intake import STALLED_S, Receipt
+from ..metrics import TEXT, event_logs_text, home_text, problems_text
+
 if TYPE_CHECKING:
-    from waybill.collector.metrics import Metrics, Tallies
     from waybill.transport import Journal, Settings
+
+    from ..metrics import Metrics, Tallies
 
 _OWNER: Final = "collector"
 
@@ -109,7 +111,7 @@ class HealthEndpoints:
 
     async def where(self, request: Request) -> Answer:
         """The state of the entry that a receipt names."""
-        from waybill.collector.receipt_status import receipt_status
+        from ..receipt_status import receipt_status
 
         receipt = Receipt.parse(request.scope.query_string.removeprefix("receipt="))
         if receipt is None:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.collector.endpoints.batches import BETWEEN_REASONS, check_values, refusal, sort_elements
-from waybill.collector.http import Answer, Request, json_answer
 from waybill.transport.admission import event_errors
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
+from ..http import Answer, Request, json_answer
+from .batches import BETWEEN_REASONS, check_values, refusal, sort_elements
+
 if TYPE_CHECKING:
-    from waybill.collector.http import Bodies
-    from waybill.collector.intake import Acceptor
     from waybill.transport.admission import Redaction
+
+    from ..http import Bodies
+    from ..intake import Acceptor
 
 LINEAGE_PATH: Final = "/api/v1/lineage"
 BATCH_PATH: Final = "/api/v1/lineage/batch"

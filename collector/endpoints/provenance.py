@@ -12,16 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from waybill.collector.endpoints.batches import (
-    BETWEEN_REASONS,
-    array_of,
-    check_in_pieces,
-    refusal,
-    sort_elements,
-)
-from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats, deltafi_sums
-from waybill.collector.endpoints.reading import Reading, problems_told
-from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
 from waybill.exporter import reading
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import flush
@@ -30,17 +20,29 @@ from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
+from ..http import NDJSON, Answer, Problem, Request, json_answer
+from .batches import (
+    BETWEEN_REASONS,
+    array_of,
+    check_in_pieces,
+    refusal,
+    sort_elements,
+)
+from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
+from .reading import Reading, problems_told
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from waybill.collector.endpoints.query_params import QueryParams
-    from waybill.collector.http import Bodies
-    from waybill.collector.intake import Acceptor
     from waybill.exporter.query import Dimension, Summarized
     from waybill.facets import ProvenanceRecord
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
+
+    from ..http import Bodies
+    from ..intake import Acceptor
+    from .query_params import QueryParams
 
 PROVENANCE_PATH: Final = "/provenance"
 SUMMARY_PATH: Final = f"{SUMMARIES_PATH}{{number}}"
@@ -136,14 +138,14 @@ class ProvenanceEndpoints:
 
     async def records(self, request: Request) -> Answer:
         """The records that match all conditions, newest first."""
-        from waybill.collector.endpoints.query_params import query_params_of
+        from .query_params import query_params_of
 
         params = query_params_of(request.scope.query_string)
         return await self._ask(partial(_page_of, params=params), params, request)
 
     async def summary(self, request: Request) -> Answer:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
-        from waybill.collector.endpoints.query_params import backend_of
+        from .query_params import backend_of
 
         number = summary_number(request.scope.path.removeprefix(SUMMARIES_PATH))
         backend = backend_of(request.scope.query_string)
@@ -174,13 +176,13 @@ class ProvenanceEndpoints:
 
     async def stats(self, request: Request) -> Answer:
         """The number of records that match all conditions, by kind."""
-        from waybill.collector.endpoints.query_params import filter_of
+        from .query_params import filter_of
 
         return await self._count(filter_of(request.scope.query_string), request, lambda counted: counted)
 
     async def deltafi_query(self, request: Request) -> Answer:
         """The response of `records` in DeltaFi's format."""
-        from waybill.collector.endpoints.query_params import query_params_of
+        from .query_params import query_params_of
 
         params = query_params_of(request.scope.query_string, from_deltafi=True)
 
@@ -192,7 +194,7 @@ class ProvenanceEndpoints:
 
     async def deltafi_stats(self, request: Request) -> Answer:
         """The response of `stats` in DeltaFi's format."""
-        from waybill.collector.endpoints.query_params import filter_of
+        from .query_params import filter_of
 
         params = filter_of(request.scope.query_string, from_deltafi=True)
         return await self._count(params, request, deltafi_sums if params.by else deltafi_stats)
@@ -229,7 +231,7 @@ class ProvenanceEndpoints:
     def _look_up(
         self, make: _Make, params: QueryParams, request: Request, summed_by: Sequence[Dimension] | None
     ) -> Answer:
-        from waybill.collector.endpoints.query_params import next_page
+        from .query_params import next_page
 
         read = Reading(self._journal, self._settings, request.key, is_partial=params.is_partial)
         value, cursor = make(read.tables(params.query, summed_by=summed_by))
@@ -260,9 +262,10 @@ async def _rest(lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | Non
 
 def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[ProvenanceRecord], str | None]:
     """The records of a page, and its cursor if more follow."""
-    from waybill.collector.endpoints.query_params import malformed
     from waybill.exporter.query import cursor_of
     from waybill.facets.arrow import from_table
+
+    from .query_params import malformed
 
     found: list[ProvenanceRecord] = []
     offset, size_bytes, has_more = params.offset, 0, False

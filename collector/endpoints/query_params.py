@@ -7,11 +7,12 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from waybill.collector.http import Problem
 from waybill.exporter import Query
 from waybill.exporter.query import CursorError, Dimension, PatternError
 from waybill.facets import FinalState
 from waybill.transport.config import MARQUEZ
+
+from ..http import Problem
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000

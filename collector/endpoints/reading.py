@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from waybill.collector.http import Problem, busy, wrong_root
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError, RootError, SettingsError
 from waybill.transport.root import check_root
+
+from ..http import Problem, busy, wrong_root
 
 if TYPE_CHECKING:
     from pathlib import Path

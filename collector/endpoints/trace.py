@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.collector.endpoints.reading import Reading, problems_told
-from waybill.collector.http import JSON, Answer, Problem, Request
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
+
+from ..http import JSON, Answer, Problem, Request
+from .reading import Reading, problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from waybill.collector.endpoints.query_params import TraceParams
     from waybill.exporter import Query
     from waybill.lineage import Journey
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
+
+    from .query_params import TraceParams
 
 TRACES_PATH: Final = "/trace/"
 TRACE_PATH: Final = f"{TRACES_PATH}{{did}}"
@@ -61,7 +63,7 @@ class TraceEndpoints:
 
     async def trace(self, request: Request) -> Answer:
         """The journey of the file that the path names, in the format that the request asks for."""
-        from waybill.collector.endpoints.query_params import malformed, trace_params_of
+        from .query_params import malformed, trace_params_of
 
         did = request.scope.path.partition(TRACES_PATH)[2]
         if not did or "\0" in did:

@@ -1,16 +1,16 @@
 """One request and its response: bodies, problems, and access."""
 
-from waybill.collector.http.auth import Auth as Auth
-from waybill.collector.http.bodies import (
+from .auth import Auth as Auth
+from .bodies import (
     BODY_TIMEOUT_S as BODY_TIMEOUT_S,
     Bodies as Bodies,
     count_values as count_values,
 )
-from waybill.collector.http.connections import (
+from .connections import (
     CONNECTIONS_MAX as CONNECTIONS_MAX,
     Connections as Connections,
 )
-from waybill.collector.http.exchange import (
+from .exchange import (
     JSON as JSON,
     NDJSON as NDJSON,
     PROBLEM_JSON as PROBLEM_JSON,

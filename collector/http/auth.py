@@ -5,15 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from waybill.collector.http.exchange import JSON, Problem
-from waybill.collector.keys import ApiKey, Role, match
 from waybill.transport.loopback import host_of, leads_here
+
+from ..keys import ApiKey, Role, match
+from .exchange import JSON, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from waybill.collector.http.exchange import Request
-    from waybill.collector.metrics import Metrics
+    from ..metrics import Metrics
+    from .exchange import Request
 
 
 class Auth:

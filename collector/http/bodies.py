@@ -16,11 +16,12 @@ from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from waybill.collector.http.exchange import JSON, Problem, busy
 from waybill.transport.admission import MAX_BODY_BYTES
 
+from .exchange import JSON, Problem, busy
+
 if TYPE_CHECKING:
-    from waybill.collector.http.exchange import Request
+    from .exchange import Request
 
 HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
 """The maximum total size of the bodies of all open requests."""

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.collector.logs import about
+from ..logs import about
 
 if TYPE_CHECKING:
-    from waybill.collector.http.exchange import Request
+    from .exchange import Request
 
 log = logging.getLogger("waybill.collector")
 

@@ -1,5 +1,5 @@
 """The intake: a request's contents are committed, acknowledged and found again by their receipt."""
 
-from waybill.collector.intake.acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
-from waybill.collector.intake.receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt
-from waybill.collector.intake.rejects import Reject as Reject, Rejects as Rejects
+from .acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
+from .receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt
+from .rejects import Reject as Reject, Rejects as Rejects

@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from waybill.collector.http import Problem, busy
-from waybill.collector.intake.receipt import receipt_headers
 from waybill.transport.errors import JournalError
 
+from ..http import Problem, busy
+from .receipt import receipt_headers
+
 if TYPE_CHECKING:
-    from waybill.collector.intake.rejects import Rejects
-    from waybill.collector.metrics import Metrics
     from waybill.transport.journal import Journal, Kind
+
+    from ..metrics import Metrics
+    from .rejects import Rejects
 
 log = logging.getLogger("waybill.collector")
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.collector.server.server import serve as serve
-    from waybill.collector.server.stopping import stop as stop
+    from .server import serve as serve
+    from .stopping import stop as stop
 
 _PACKAGES = {"waybill.collector.server.server": {"serve"}, "waybill.collector.server.stopping": {"stop"}}
 """Where each name comes from."""

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from waybill.collector.event_logs import Follower
     from waybill.transport.home import Home
+
+    from ..event_logs import Follower
 
 log = logging.getLogger("waybill.collector")
 

@@ -19,20 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
-from waybill.collector.endpoints import (
-    HealthEndpoints,
-    LineageEndpoints,
-    ProvenanceEndpoints,
-    TraceEndpoints,
-)
-from waybill.collector.http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
-from waybill.collector.intake import Acceptor, Rejects
-from waybill.collector.keys import Keys
-from waybill.collector.logs import sum_up
-from waybill.collector.metrics import Metrics, Tallies
-from waybill.collector.server.following import Following
-from waybill.collector.server.reconciling import Reconciling
-from waybill.collector.server.workers import Worker, Workers
 from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
 from waybill.transport.counting import counted
@@ -41,12 +27,28 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
+from ..endpoints import (
+    HealthEndpoints,
+    LineageEndpoints,
+    ProvenanceEndpoints,
+    TraceEndpoints,
+)
+from ..http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
+from ..intake import Acceptor, Rejects
+from ..keys import Keys
+from ..logs import sum_up
+from ..metrics import Metrics, Tallies
+from .following import Following
+from .reconciling import Reconciling
+from .workers import Worker, Workers
+
 if TYPE_CHECKING:
     from granian.server.embed import Server
 
-    from waybill.collector.app import Application
-    from waybill.collector.event_logs import Follower
     from waybill.transport import Settings
+
+    from ..app import Application
+    from ..event_logs import Follower
 
 log = logging.getLogger("waybill.collector")
 
@@ -331,7 +333,7 @@ class _Server:
         on_listening(self._url)
 
     def _application(self) -> Application:
-        from waybill.collector.app import Application, routes_of
+        from ..app import Application, routes_of
 
         journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)

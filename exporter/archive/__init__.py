@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.archive.files import (
+    from .files import (
         EVENTS_SCHEMA as EVENTS_SCHEMA,
         archived_files as archived_files,
         folder_hour as folder_hour,
         read_entries as read_entries,
         read_run_ids as read_run_ids,
     )
-    from waybill.exporter.archive.projection import (
+    from .projection import (
         Archive as Archive,
         filed_ranges as filed_ranges,
         open_archive as open_archive,
     )
-    from waybill.exporter.archive.refiling import Refiled as Refiled, refile as refile
+    from .refiling import Refiled as Refiled, refile as refile
 
 _PACKAGES = {
     "waybill.exporter.archive.files": {

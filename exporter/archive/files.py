@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.directory import names
-from waybill.exporter.names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
-from waybill.exporter.parquet import can_hold, fill_in, seal_in, to_be_sealed
 from waybill.facets import UNREADABLE, parse_instant_us
 from waybill.transport.journal import Entry, Kind
+
+from ..directory import names
+from ..names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
+from ..parquet import can_hold, fill_in, seal_in, to_be_sealed
 
 EVENTS_SCHEMA: Final = pa.schema(
     [

@@ -12,16 +12,17 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from waybill.exporter import parquet
-from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
-from waybill.exporter.ledger import recorded
-from waybill.exporter.names import ARCHIVE, EVENTS, RawName, events_folder, relative
-from waybill.exporter.parquet import Covers
 from waybill.transport import RootError
 from waybill.transport.errors import reason_of
 from waybill.transport.files import Files, publish_new, sweep
 from waybill.transport.root import Filing
 from waybill.transport.runner import Step, left_s
+
+from .. import parquet
+from ..ledger import recorded
+from ..names import ARCHIVE, EVENTS, RawName, events_folder, relative
+from ..parquet import Covers
+from .files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
-from waybill.exporter.ledger import recorded
-from waybill.exporter.names import RawName, events_folder, relative
-from waybill.exporter.quarantine import quarantine
 from waybill.transport.files import publish_alone
+
+from .. import parquet
+from ..ledger import recorded
+from ..names import RawName, events_folder, relative
+from ..quarantine import quarantine
+from .files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files

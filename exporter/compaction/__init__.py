@@ -5,27 +5,27 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.compaction.compactor import (
+    from .compactor import (
         CompactionReport as CompactionReport,
         Compactor as Compactor,
         HourReport as HourReport,
         compact_hour as compact_hour,
         summed as summed,
     )
-    from waybill.exporter.compaction.raw import (
+    from .raw import (
         HELD_BYTES_MAX as HELD_BYTES_MAX,
         RawWriter as RawWriter,
         by_hour as by_hour,
         squash_hour as squash_hour,
     )
-    from waybill.exporter.compaction.remote import (
+    from .remote import (
         as_exported as as_exported,
         compact_remote as compact_remote,
         compact_remote_hour as compact_remote_hour,
         remote_raw_hours as remote_raw_hours,
     )
-    from waybill.exporter.compaction.restartable_hour import Retraction as Retraction
-    from waybill.exporter.compaction.schedule import (
+    from .restartable_hour import Retraction as Retraction
+    from .schedule import (
         GATHER_S as GATHER_S,
         CompactionSchedule as CompactionSchedule,
     )

@@ -8,15 +8,16 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.compaction.restartable_hour import HourCompaction, Retraction
-from waybill.exporter.directory import raw_hours
-from waybill.exporter.ledger import hold_against_ledger, recorded
-from waybill.exporter.memory import give_back
-from waybill.exporter.names import Hour
-from waybill.exporter.parallel import in_parallel, workers_default
-from waybill.exporter.parquet import WINDOW_ROWS
-from waybill.exporter.quarantine import Quarantined
 from waybill.transport.files import Files
+
+from ..directory import raw_hours
+from ..ledger import hold_against_ledger, recorded
+from ..memory import give_back
+from ..names import Hour
+from ..parallel import in_parallel, workers_default
+from ..parquet import WINDOW_ROWS
+from ..quarantine import Quarantined
+from .restartable_hour import HourCompaction, Retraction
 
 _HOURS_AT_ONCE_MAX: Final = 64
 """The maximum number of hours that a compaction holds in memory."""

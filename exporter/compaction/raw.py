@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_in, raw_files
-from waybill.exporter.ledger import root_lock
-from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of, raw_folder
-from waybill.exporter.parallel import in_parallel
-from waybill.exporter.parquet import Covers, Rules
-from waybill.exporter.raw_notes import read_raw_note
 from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
+
+from .. import parquet
+from ..directory import compacted_in, raw_files
+from ..ledger import root_lock
+from ..names import HOUR_MS, Hour, RawName, hour_of, raw_folder
+from ..parallel import in_parallel
+from ..parquet import Covers, Rules
+from ..raw_notes import read_raw_note
 
 if TYPE_CHECKING:
     from waybill.facets import AnnotationRule, ProvenanceRecord

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.compaction.compactor import CompactionReport, HourReport, compact_hour, summed
-from waybill.exporter.exporting import (
+from waybill.transport.files import Files
+
+from ..exporting import (
     Destination,
     DestinationError,
     Exported,
@@ -28,13 +29,13 @@ from waybill.exporter.exporting import (
     open_blob_store,
     open_destination,
 )
-from waybill.exporter.names import RAW, Hour, RawName, parse_hour, raw_folder
-from waybill.exporter.parallel import in_parallel
-from waybill.exporter.sources import MARK, list_objects
-from waybill.transport.files import Files
+from ..names import RAW, Hour, RawName, parse_hour, raw_folder
+from ..parallel import in_parallel
+from ..sources import MARK, list_objects
+from .compactor import CompactionReport, HourReport, compact_hour, summed
 
 if TYPE_CHECKING:
-    from waybill.exporter.quarantine import Quarantined
+    from ..quarantine import Quarantined
 
 _HOURS_AT_ONCE: Final = 4
 _PARTS: Final = 3

@@ -32,9 +32,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import raw_files
-from waybill.exporter.names import (
+from waybill.facets.merge_rule import RecordKey
+from waybill.transport.files import Files, publish_alone, sweep
+
+from .. import parquet
+from ..directory import raw_files
+from ..names import (
     Hour,
     RawName,
     compacted_path,
@@ -43,11 +46,9 @@ from waybill.exporter.names import (
     raw_folder,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, Rules, finish_sealed, in_windows, is_intact, merge_table, without
-from waybill.exporter.quarantine import Quarantined, quarantine
-from waybill.exporter.tombstones import was_removed
-from waybill.facets.merge_rule import RecordKey
-from waybill.transport.files import Files, publish_alone, sweep
+from ..parquet import Covers, Rules, finish_sealed, in_windows, is_intact, merge_table, without
+from ..quarantine import Quarantined, quarantine
+from ..tombstones import was_removed
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
+    from ..names import Hour
 
 _RAW_FILES_MAX: Final = 64
 """An hour with more new raw files than this is squashed."""

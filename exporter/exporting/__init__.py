@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.exporting.destination import (
+    from .destination import (
         BlobStore as BlobStore,
         Destination as Destination,
         DestinationError as DestinationError,
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
         open_blob_store as open_blob_store,
         open_destination as open_destination,
     )
-    from waybill.exporter.exporting.exported import ExportedFiles as ExportedFiles
-    from waybill.exporter.exporting.exporting import Exported as Exported, export as export
-    from waybill.exporter.exporting.fetching import fetch_root as fetch_root
-    from waybill.exporter.exporting.manifest import (
+    from .exported import ExportedFiles as ExportedFiles
+    from .exporting import Exported as Exported, export as export
+    from .fetching import fetch_root as fetch_root
+    from .manifest import (
         MANIFEST as MANIFEST,
         ListedFile as ListedFile,
         decode_manifest as decode_manifest,
     )
-    from waybill.exporter.exporting.state import (
+    from .state import (
         ExportedFile as ExportedFile,
         ExportState as ExportState,
         destinations as destinations,

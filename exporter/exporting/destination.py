@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from waybill.exporter.object_stores import TIMEOUT_S, StoreError, local_or_url, open_store, reason_of
-from waybill.exporter.sources import open_stored
 from waybill.transport import WaybillError
 from waybill.transport.files import TEMPORARY_SUFFIX, Files, publish, sweep
 from waybill.transport.locks import locked
+
+from ..object_stores import TIMEOUT_S, StoreError, local_or_url, open_store, reason_of
+from ..sources import open_stored
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

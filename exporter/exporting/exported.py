@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter.exporting.manifest import MANIFEST, ListedFile, decode_manifest
-from waybill.exporter.names import RAW, RawName, hour_in
-from waybill.exporter.object_stores import local_or_url, open_store
-from waybill.exporter.parquet import ForeignError, Selectable
-from waybill.exporter.sources import (
+from waybill.transport import MissingExtraError, NotFoundError
+
+from ..names import RAW, RawName, hour_in
+from ..object_stores import local_or_url, open_store
+from ..parquet import ForeignError, Selectable
+from ..sources import (
     ObjectFile,
     ObjectGoneError,
     SourceError,
@@ -25,7 +26,7 @@ from waybill.exporter.sources import (
     explained,
     version_of,
 )
-from waybill.transport import MissingExtraError, NotFoundError
+from .manifest import MANIFEST, ListedFile, decode_manifest
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

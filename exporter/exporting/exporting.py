@@ -17,20 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import FileStamp, files_of
-from waybill.exporter.exporting.destination import (
-    Destination,
-    DestinationError,
-    ReplacedError,
-    Version,
-    key_of,
-)
-from waybill.exporter.exporting.manifest import ListedFile, list_files
-from waybill.exporter.exporting.state import ExportedFile, ExportState
-from waybill.exporter.names import COMPACTED, LATE, Hour
-from waybill.exporter.parallel import in_parallel
-from waybill.exporter.parquet import (
+from waybill.facets.arrow import SCHEMA
+from waybill.transport.files import Files
+
+from .. import parquet
+from ..directory import FileStamp, files_of
+from ..names import COMPACTED, LATE, Hour
+from ..parallel import in_parallel
+from ..parquet import (
     WINDOW_ROWS,
     Covers,
     Room,
@@ -42,10 +36,17 @@ from waybill.exporter.parquet import (
     seal_in,
     seal_of,
 )
-from waybill.exporter.removal import remove
-from waybill.exporter.tombstones import was_damaged
-from waybill.facets.arrow import SCHEMA
-from waybill.transport.files import Files
+from ..removal import remove
+from ..tombstones import was_damaged
+from .destination import (
+    Destination,
+    DestinationError,
+    ReplacedError,
+    Version,
+    key_of,
+)
+from .manifest import ListedFile, list_files
+from .state import ExportedFile, ExportState
 
 if TYPE_CHECKING:
     import pyarrow as pa

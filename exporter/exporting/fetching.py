@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from waybill.exporter.exporting.manifest import MANIFEST
-from waybill.exporter.names import COMPACTED
-from waybill.exporter.sources import MARK, SourceError, list_objects, read_object, shown
 from waybill.transport.files import Files
+
+from ..names import COMPACTED
+from ..sources import MARK, SourceError, list_objects, read_object, shown
+from .manifest import MANIFEST
 
 _KINDS: Final = (COMPACTED, MANIFEST)
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waybill.exporter.exporting.destination import Destination, DestinationError, ReplacedError, Version
+from .destination import Destination, DestinationError, ReplacedError, Version
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.directory import FileStamp, names
-from waybill.exporter.exporting.destination import Version
-from waybill.exporter.names import EXPORTS, relative
 from waybill.transport.files import Files, publish_alone
 from waybill.transport.locks import locked
 
+from ..directory import FileStamp, names
+from ..names import EXPORTS, relative
+from .destination import Version
+
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
+    from ..names import Hour
 
 _NAME: Final = "destination.json"
 _LOCK: Final = ".lock"

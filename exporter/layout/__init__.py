@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.layout.projection import (
+    from .projection import (
         Layout as Layout,
         open_layout as open_layout,
         write_again as write_again,
     )
-    from waybill.exporter.layout.stored_runs import (
+    from .stored_runs import (
         DUE as DUE,
         OPEN as OPEN,
         SETTLE_S as SETTLE_S,

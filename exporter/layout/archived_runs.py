@@ -26,16 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, folder_hour, read_entries, read_run_ids
-from waybill.exporter.layout.forgotten_runs import ForgottenRuns
-from waybill.exporter.names import hour_of
-from waybill.exporter.rebuilding import GatheredRuns, StatesByRun
 from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
 from waybill.transport.journal import Entry, Kind, Node
 
+from .. import parquet
+from ..archive import archived_files, folder_hour, read_entries, read_run_ids
+from ..names import hour_of
+from ..rebuilding import GatheredRuns, StatesByRun
+from .forgotten_runs import ForgottenRuns
+
 if TYPE_CHECKING:
-    from waybill.exporter.parquet import Covers
+    from ..parquet import Covers
 
 log = logging.getLogger("waybill.exporter")
 

@@ -15,25 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.archive import filed_ranges
-from waybill.exporter.compaction import (
-    GATHER_S,
-    CompactionReport,
-    CompactionSchedule,
-    Compactor,
-    RawWriter,
-    Retraction,
-    squash_hour,
-)
-from waybill.exporter.directory import raw_files, raw_hours
-from waybill.exporter.layout.archived_runs import ArchivedRuns
-from waybill.exporter.layout.forgotten_runs import ForgottenRuns
-from waybill.exporter.layout.runs import UnsettledRuns, unpublish
-from waybill.exporter.layout.stored_runs import PLAIN_SPARK, RUN, SETTLE_S, rests_on_listener
-from waybill.exporter.names import LAYOUT, PROVENANCE, Hour, RawName
-from waybill.exporter.parallel import workers_default
-from waybill.exporter.raw_notes import forget_raws, note_raws
-from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_tables
 from waybill.facets.sizes import made_chars
@@ -42,6 +23,26 @@ from waybill.transport.errors import reason_of
 from waybill.transport.files import Files
 from waybill.transport.root import Filing
 from waybill.transport.runner import Step, left_s, note_published
+
+from ..archive import filed_ranges
+from ..compaction import (
+    GATHER_S,
+    CompactionReport,
+    CompactionSchedule,
+    Compactor,
+    RawWriter,
+    Retraction,
+    squash_hour,
+)
+from ..directory import raw_files, raw_hours
+from ..names import LAYOUT, PROVENANCE, Hour, RawName
+from ..parallel import workers_default
+from ..raw_notes import forget_raws, note_raws
+from ..stored_records import decode_entries
+from .archived_runs import ArchivedRuns
+from .forgotten_runs import ForgottenRuns
+from .runs import UnsettledRuns, unpublish
+from .stored_runs import PLAIN_SPARK, RUN, SETTLE_S, rests_on_listener
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,20 +22,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.exporter.layout.archived_runs import begun_ms
-from waybill.exporter.layout.stored_runs import (
-    DUE,
-    KEY_CHARS_MAX,
-    OPEN,
-    PIECE,
-    ROW_BYTES,
-    RUN,
-    RUN_DECODER,
-    Piece,
-    RunProgress,
-    key_of,
-    read_piece,
-)
 from waybill.facets import (
     AnnotationRule,
     ProvenanceRecord,
@@ -51,10 +37,26 @@ from waybill.facets import (
 )
 from waybill.facets.folding import Gathered
 
+from .archived_runs import begun_ms
+from .stored_runs import (
+    DUE,
+    KEY_CHARS_MAX,
+    OPEN,
+    PIECE,
+    ROW_BYTES,
+    RUN,
+    RUN_DECODER,
+    Piece,
+    RunProgress,
+    key_of,
+    read_piece,
+)
+
 if TYPE_CHECKING:
-    from waybill.exporter.layout.archived_runs import ArchivedRuns
-    from waybill.exporter.layout.forgotten_runs import ForgottenRuns
     from waybill.facets.merge_rule import RecordKey
+
+    from .archived_runs import ArchivedRuns
+    from .forgotten_runs import ForgottenRuns
 
 
 # More state keys, besides those of `stored_runs`.

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.exporter.names import LAYOUT
 from waybill.facets import EVIDENCE, ProvenanceRecord, RunState, merge_states
 from waybill.facets.folding import ParentSeen
 from waybill.facets.spark_writes import LISTENER_ONLY
 from waybill.transport.runner import read_head
+
+from ..names import LAYOUT
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waybill.exporter.names import RAW
+from ..names import RAW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from waybill.exporter.quarantine import Quarantined
+    from ..quarantine import Quarantined
 
 
 class Changes(dict[str, str | None]):

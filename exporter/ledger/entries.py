@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.exporter.directory import names
-from waybill.exporter.names import LEDGER
 from waybill.transport.files import Files, publish, sweep
+
+from ..directory import names
+from ..names import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

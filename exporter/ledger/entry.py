@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.names import Hour
+from ..names import Hour
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):

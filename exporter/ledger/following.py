@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from waybill.exporter.directory import names
-from waybill.exporter.ledger.entries import last_entry, read_entries
-from waybill.exporter.ledger.entry import LedgerEntry, decode, hash_of
-from waybill.exporter.ledger.state import is_archived
-from waybill.exporter.names import LEDGER, Hour, hour_in
+from ..directory import names
+from ..names import LEDGER, Hour, hour_in
+from .entries import last_entry, read_entries
+from .entry import LedgerEntry, decode, hash_of
+from .state import is_archived
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow.parquet as pq
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_files
-from waybill.exporter.ledger.state import LedgerState, is_archived, read_ledger
-from waybill.exporter.names import SEALS, Hour, hour_in, relative
-from waybill.exporter.parquet import seal_in
-from waybill.exporter.quarantine import Quarantined, quarantine
+from .. import parquet
+from ..directory import compacted_files
+from ..names import SEALS, Hour, hour_in, relative
+from ..parquet import seal_in
+from ..quarantine import Quarantined, quarantine
+from .state import LedgerState, is_archived, read_ledger
 
 if TYPE_CHECKING:
-    from waybill.exporter.ledger.changes import Changes
     from waybill.transport.files import Files
+
+    from .changes import Changes
 
 
 def hold_against_ledger(

@@ -21,18 +21,19 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_files, compacted_folders, names
-from waybill.exporter.ledger.changes import Changes
-from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path
-from waybill.exporter.ledger.entry import LedgerEntry, decode, encode, hash_of
-from waybill.exporter.ledger.holding import note_seals
-from waybill.exporter.ledger.state import LedgerState, is_archived, read_ledger
-from waybill.exporter.names import EVENTS, RAW, Hour, RawName, events_folder, parse_hour, relative
-from waybill.exporter.parquet import before_in, seal_in
-from waybill.exporter.quarantine import list_quarantined
 from waybill.transport.files import Files, publish, sweep
 from waybill.transport.locks import locked
+
+from .. import parquet
+from ..directory import compacted_files, compacted_folders, names
+from ..names import EVENTS, RAW, Hour, RawName, events_folder, parse_hour, relative
+from ..parquet import before_in, seal_in
+from ..quarantine import list_quarantined
+from .changes import Changes
+from .entries import EntryFile, fold_days, last_entry, next_path
+from .entry import LedgerEntry, decode, encode, hash_of
+from .holding import note_seals
+from .state import LedgerState, is_archived, read_ledger
 
 
 @contextlib.contextmanager

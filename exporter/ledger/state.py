@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.ledger.entries import read_entries
-from waybill.exporter.ledger.entry import LedgerEntry, decode, hash_of
-from waybill.exporter.names import EVENTS, LEDGER, Hour, hour_in
+from ..names import EVENTS, LEDGER, Hour, hour_in
+from .entries import read_entries
+from .entry import LedgerEntry, decode, hash_of
 
 _ID_DIGITS: Final = 12
 _UNKNOWN: Final = (None, None)

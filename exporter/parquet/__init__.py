@@ -1,9 +1,9 @@
 """Parquet files as the layout has them: encoded, sealed, merged, and read in parts."""
 
-from waybill.exporter.parquet.bloom import can_hold as can_hold
-from waybill.exporter.parquet.covers import Covers as Covers
-from waybill.exporter.parquet.decoded import in_pieces as in_pieces, row_bytes as row_bytes
-from waybill.exporter.parquet.encoding import (
+from .bloom import can_hold as can_hold
+from .covers import Covers as Covers
+from .decoded import in_pieces as in_pieces, row_bytes as row_bytes
+from .encoding import (
     CODED_SCHEMA as CODED_SCHEMA,
     COMPACTED_FILTERS as COMPACTED_FILTERS,
     LARGE_ROW_BYTES as LARGE_ROW_BYTES,
@@ -15,16 +15,16 @@ from waybill.exporter.parquet.encoding import (
     join as join,
     sort as sort,
 )
-from waybill.exporter.parquet.kept import KeptFiles as KeptFiles
-from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
-from waybill.exporter.parquet.picking import (
+from .kept import KeptFiles as KeptFiles
+from .merge import merge_table as merge_table, without as without
+from .picking import (
     Group as Group,
     Key as Key,
     TooManyRowsError as TooManyRowsError,
     pick as pick,
     pick_from as pick_from,
 )
-from waybill.exporter.parquet.reading import (
+from .reading import (
     ALWAYS as ALWAYS,
     DAMAGED as DAMAGED,
     WINDOW_ROWS as WINDOW_ROWS,
@@ -45,8 +45,8 @@ from waybill.exporter.parquet.reading import (
     unreachable as unreachable,
     unreadable as unreadable,
 )
-from waybill.exporter.parquet.rules import Rules as Rules, keys_apart as keys_apart
-from waybill.exporter.parquet.seal import (
+from .rules import Rules as Rules, keys_apart as keys_apart
+from .seal import (
     before_in as before_in,
     check_seal as check_seal,
     fill_in as fill_in,
@@ -56,7 +56,7 @@ from waybill.exporter.parquet.seal import (
     seal_of as seal_of,
     to_be_sealed as to_be_sealed,
 )
-from waybill.exporter.parquet.selection import (
+from .selection import (
     SELECTED_SCHEMA as SELECTED_SCHEMA,
     Selectable as Selectable,
     matching_row_groups as matching_row_groups,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from waybill.exporter.names import RawName
+    from ..names import RawName
 
 KEY: Final = b"waybill.covers"
 

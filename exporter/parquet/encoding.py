@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.decoded import DICTIONARY_BYTES, in_pieces
 from waybill.facets.arrow import SCHEMA
+
+from .decoded import DICTIONARY_BYTES, in_pieces
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
 """Columns that are dictionaries in memory too."""

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow.compute as pc
 
-from waybill.exporter.directory import FileStamp
-from waybill.exporter.parquet.decoded import row_bytes
-from waybill.exporter.parquet.picking import Group, can_have, decode
-from waybill.exporter.parquet.selection import open_selectable
 from waybill.facets.arrow import SCHEMA
+
+from ..directory import FileStamp
+from .decoded import row_bytes
+from .picking import Group, can_have, decode
+from .selection import open_selectable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.exporter.parquet.picking import Key
+    from .picking import Key
 
 _FILE_SHARE: Final = 4
 """A file that takes more than this part of the memory is not kept."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet.decoded import in_pieces, row_bytes, same_as_before
-from waybill.exporter.parquet.encoding import CODED_SCHEMA, code, join, sort
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import PIECE_BYTES, from_table, to_table, to_tables
+
+from .decoded import in_pieces, row_bytes, same_as_before
+from .encoding import CODED_SCHEMA, code, join, sort
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey

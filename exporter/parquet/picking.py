@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet.bloom import can_hold
-from waybill.exporter.parquet.decoded import row_bytes
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
+from .bloom import can_hold
+from .decoded import row_bytes
+
 if TYPE_CHECKING:
-    from waybill.exporter.parquet.selection import Selectable
+    from .selection import Selectable
 
 _ANNOTATIONS: Final = "annotations"
 _SLICED_MAX: Final = 4

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.decoded import trimmed
-from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
-from waybill.exporter.remedies import repair_command
 from waybill.facets.record import AFTER_LAST_MS
+
+from ..remedies import repair_command
+from .decoded import trimmed
+from .encoding import CODED, CODED_SCHEMA
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

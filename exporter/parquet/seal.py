@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.reading import DAMAGED, ForeignError
+from .reading import DAMAGED, ForeignError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from waybill.exporter.parquet.encoding import Encoder
+    from .encoding import Encoder
 
 KEY: Final = b"waybill.seal"
 BEFORE: Final = b"waybill.before"

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from waybill.exporter.parquet.bloom import can_hold
-from waybill.exporter.parquet.decoded import trimmed
-from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, join
-from waybill.exporter.parquet.reading import ForeignError
 from waybill.facets.arrow import SCHEMA
+
+from .bloom import can_hold
+from .decoded import trimmed
+from .encoding import CODED, CODED_SCHEMA, join
+from .reading import ForeignError
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    from waybill.exporter.parquet.reading import Room
+    from .reading import Room
 
 _FEW_ROWS: Final = 1_000
 

@@ -5,37 +5,37 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.incomplete import IncompleteError as IncompleteError
-    from waybill.exporter.query.access import (
+    from ..incomplete import IncompleteError as IncompleteError
+    from .access import (
         FOLDERS as FOLDERS,
         Access as Access,
         Listing as Listing,
     )
-    from waybill.exporter.query.answer_file import write_answer as write_answer
-    from waybill.exporter.query.answering import (
+    from .answer_file import write_answer as write_answer
+    from .answering import (
         answer as answer,
         find as find,
         find_tables as find_tables,
         stats as stats,
     )
-    from waybill.exporter.query.as_of import (
+    from .as_of import (
         EntriesGoneError as EntriesGoneError,
         read_as_of as read_as_of,
     )
-    from waybill.exporter.query.backlog import (
+    from .backlog import (
         Backlog as Backlog,
         BacklogError as BacklogError,
         poison_note as poison_note,
         read_backlog as read_backlog,
     )
-    from waybill.exporter.query.comparison import Difference as Difference, compare as compare
-    from waybill.exporter.query.locate import Located as Located, locate_entry as locate_entry
-    from waybill.exporter.query.not_ended import (
+    from .comparison import Difference as Difference, compare as compare
+    from .locate import Located as Located, locate_entry as locate_entry
+    from .not_ended import (
         OpenRunSeen as OpenRunSeen,
         open_runs as open_runs,
     )
-    from waybill.exporter.query.position import CursorError as CursorError, cursor_of as cursor_of
-    from waybill.exporter.query.query import (
+    from .position import CursorError as CursorError, cursor_of as cursor_of
+    from .query import (
         PatternError as PatternError,
         Query as Query,
         TooManyError as TooManyError,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
         other_spellings as other_spellings,
         spellings_of as spellings_of,
     )
-    from waybill.exporter.query.reader import scan as scan
-    from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
-    from waybill.exporter.query.sums import (
+    from .reader import scan as scan
+    from .summarized import Summarized as Summarized, read_summarized as read_summarized
+    from .sums import (
         KIND_COLUMNS as KIND_COLUMNS,
         STATS_BY as STATS_BY,
         SUMMED_COLUMNS as SUMMED_COLUMNS,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         sums_of as sums_of,
         told_sums as told_sums,
     )
-    from waybill.exporter.query.unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
+    from .unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
 
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},

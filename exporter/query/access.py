@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from waybill.exporter.hour_files import HourFiles
-from waybill.exporter.parquet import Selectable, open_selectable, unreadable
+from ..hour_files import HourFiles
+from ..parquet import Selectable, open_selectable, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from waybill.exporter.names import Hour, RawName
-    from waybill.exporter.parquet import Group, Key
-    from waybill.exporter.query.query import Query
-    from waybill.exporter.query.sums import Dimension
+    from ..names import Hour, RawName
+    from ..parquet import Group, Key
+    from .query import Query
+    from .sums import Dimension
 
 
 class Listing(Protocol):

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter.parquet import COMPACTED_FILTERS, Encoder
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files, publish, publish_new
+
+from ..parquet import COMPACTED_FILTERS, Encoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,36 +12,38 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter import reading
-from waybill.exporter.incomplete import IncompleteError
-from waybill.exporter.parquet import ALWAYS, WINDOW_ROWS
-from waybill.exporter.query.access import FOLDERS
-from waybill.exporter.query.backlog import (
-    TOO_FAR_BEHIND,
-    UNFILED_BYTES_MAX,
-    BacklogError,
-    poison_note,
-    read_backlog,
-)
-from waybill.exporter.query.joined import children_of
-from waybill.exporter.query.missing import missing
-from waybill.exporter.query.query import Query
-from waybill.exporter.query.reader import scan
-from waybill.exporter.query.sums import STATS_BY, Dimension, Stats, stats_of, summed
-from waybill.exporter.query.unsettled import read_unsettled
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 from waybill.transport.config import obey
 from waybill.transport.errors import NotFoundError
 from waybill.transport.journal import Journal
 from waybill.transport.root import check_root
 
+from .. import reading
+from ..incomplete import IncompleteError
+from ..parquet import ALWAYS, WINDOW_ROWS
+from .access import FOLDERS
+from .backlog import (
+    TOO_FAR_BEHIND,
+    UNFILED_BYTES_MAX,
+    BacklogError,
+    poison_note,
+    read_backlog,
+)
+from .joined import children_of
+from .missing import missing
+from .query import Query
+from .reader import scan
+from .sums import STATS_BY, Dimension, Stats, stats_of, summed
+from .unsettled import read_unsettled
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from waybill.exporter.query.access import Access
-    from waybill.exporter.reading import Asker
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
+
+    from ..reading import Asker
+    from .access import Access
 
 log = logging.getLogger("waybill.exporter")
 

@@ -17,13 +17,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, read_entries
-from waybill.exporter.directory import raw_files
-from waybill.exporter.incomplete import IncompleteError
-from waybill.exporter.names import LAYOUT, RawName, compacted_path, hour_of, late_path
-from waybill.exporter.parquet import Covers
-from waybill.exporter.stored_records import decode_entries
 from waybill.facets import (
     UNREADABLE,
     AnnotationRule,
@@ -42,6 +35,14 @@ from waybill.facets.event import RunEvent
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
 from waybill.transport.journal import Kind
+
+from .. import parquet
+from ..archive import archived_files, read_entries
+from ..directory import raw_files
+from ..incomplete import IncompleteError
+from ..names import LAYOUT, RawName, compacted_path, hour_of, late_path
+from ..parquet import Covers
+from ..stored_records import decode_entries
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, filed_ranges, read_entries
-from waybill.exporter.names import LAYOUT, Hour, hour_of
-from waybill.exporter.parquet import ALWAYS, TimeWindow
-from waybill.exporter.query.query import Query, spellings_of
-from waybill.exporter.stored_records import decode_entries
 from waybill.facets import AnnotationRule
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
+
+from .. import parquet
+from ..archive import archived_files, filed_ranges, read_entries
+from ..names import LAYOUT, Hour, hour_of
+from ..parquet import ALWAYS, TimeWindow
+from ..stored_records import decode_entries
+from .query import Query, spellings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

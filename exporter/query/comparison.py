@@ -15,10 +15,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.query.reader import scan_hours
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
+
+from .. import parquet
+from .reader import scan_hours
 
 _STRETCH_BYTES: Final = 2 * 2**20
 

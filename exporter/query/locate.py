@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.directory import FileStamp, raw_files
-from waybill.exporter.exporting import ExportedFile, ExportState, destinations
-from waybill.exporter.names import Hour, RawName, compacted_path, late_path, safe_name
-from waybill.exporter.parquet import Covers
-from waybill.exporter.quarantine import is_quarantined
-from waybill.exporter.query.backlog import hours_of
-from waybill.exporter.tombstones import tombstones
+from .. import parquet
+from ..directory import FileStamp, raw_files
+from ..exporting import ExportedFile, ExportState, destinations
+from ..names import Hour, RawName, compacted_path, late_path, safe_name
+from ..parquet import Covers
+from ..quarantine import is_quarantined
+from ..tombstones import tombstones
+from .backlog import hours_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,11 +18,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet import in_pieces
-from waybill.exporter.query.position import beyond, in_order, read_cursor
-from waybill.exporter.query.query import Query, TooManyError
 from waybill.facets import FinalState
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
+
+from ..parquet import in_pieces
+from .position import beyond, in_order, read_cursor
+from .query import Query, TooManyError
 
 if TYPE_CHECKING:
     from typing import Any

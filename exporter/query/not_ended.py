@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, read_entries
-from waybill.exporter.layout import OPEN, is_stored, key_of, read_run
-from waybill.exporter.names import LAYOUT, hour_of
-from waybill.exporter.query.backlog import damaged, unfiled_entries
 from waybill.transport.runner import OpenRun, read_head
+
+from .. import parquet
+from ..archive import archived_files, read_entries
+from ..layout import OPEN, is_stored, key_of, read_run
+from ..names import LAYOUT, hour_of
+from .backlog import damaged, unfiled_entries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from waybill.exporter.names import Hour
     from waybill.facets import RunState
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
     from waybill.transport.runner import EventHead
+
+    from ..names import Hour
 
 
 class _File(msgspec.Struct, rename="camel"):

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from waybill.exporter import parquet
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.errors import WaybillError
+
+from .. import parquet
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord

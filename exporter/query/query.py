@@ -14,13 +14,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet import ALWAYS, Key, TimeWindow
-from waybill.exporter.query.position import read_cursor
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
 
+from ..parquet import ALWAYS, Key, TimeWindow
+from .position import read_cursor
+
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
+    from ..names import Hour
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")

@@ -22,12 +22,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.compaction import by_hour
-from waybill.exporter.hour_files import HourFiles
-from waybill.exporter.incomplete import Unread
-from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, hour_of, safe_name
-from waybill.exporter.parquet import (
+from waybill.facets.arrow import PIECE_BYTES, SCHEMA
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
+from waybill.transport.errors import NotFoundError
+
+from .. import parquet
+from ..compaction import by_hour
+from ..hour_files import HourFiles
+from ..incomplete import Unread
+from ..names import COMPACTED, RAW, Hour, RawName, hour_of, safe_name
+from ..parquet import (
     SELECTED_SCHEMA,
     WINDOW_ROWS,
     Covers,
@@ -39,21 +43,18 @@ from waybill.exporter.parquet import (
     merge_table,
     select,
 )
-from waybill.exporter.query.access import FOLDERS
-from waybill.exporter.query.missing import missing
-from waybill.exporter.query.position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
-from waybill.exporter.query.query import Query
-from waybill.exporter.query.sums import SUMMED_COLUMNS, Dimension, summed
-from waybill.facets.arrow import PIECE_BYTES, SCHEMA
-from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
-from waybill.transport.errors import NotFoundError
+from .access import FOLDERS
+from .missing import missing
+from .position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
+from .query import Query
+from .sums import SUMMED_COLUMNS, Dimension, summed
 
 if TYPE_CHECKING:
-    from waybill.exporter.parquet import Key
-    from waybill.exporter.quarantine import Quarantined
-    from waybill.exporter.query.access import Access, Listing
-    from waybill.exporter.query.backlog import Backlog
-    from waybill.exporter.query.position import Position
+    from ..parquet import Key
+    from ..quarantine import Quarantined
+    from .access import Access, Listing
+    from .backlog import Backlog
+    from .position import Position
 
 _FEW_ROWS: Final = 10_000
 """So many rows are filtered faster in one piece."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.exporter.incomplete import IncompleteError
-from waybill.exporter.query.backlog import archived_entries, damaged
-from waybill.exporter.stored_records import decode_entries
 from waybill.marquez.summaries import Members
 from waybill.transport.counting import counted
+
+from ..incomplete import IncompleteError
+from ..stored_records import decode_entries
+from .backlog import archived_entries, damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

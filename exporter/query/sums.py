@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.query.query import TooManyError
+from .query import TooManyError
 
 
 class Dimension(StrEnum):

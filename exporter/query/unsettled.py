@@ -10,11 +10,6 @@ import functools
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.exporter import parquet
-from waybill.exporter.layout import DUE, SETTLE_S, StoredRun, key_of, read_run
-from waybill.exporter.names import LAYOUT
-from waybill.exporter.query.backlog import UNFILED_BYTES_MAX, unfiled_entries
-from waybill.exporter.query.query import Query
 from waybill.facets import (
     UNREADABLE,
     ProvenanceRecord,
@@ -30,6 +25,12 @@ from waybill.facets import (
 )
 from waybill.facets.arrow import from_table, to_table
 from waybill.transport.journal import Kind
+
+from .. import parquet
+from ..layout import DUE, SETTLE_S, StoredRun, key_of, read_run
+from ..names import LAYOUT
+from .backlog import UNFILED_BYTES_MAX, unfiled_entries
+from .query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,30 +1,30 @@
 """Rebuilds the layout's files from stored entries."""
 
-from waybill.exporter.rebuilding.coalesced import (
+from .coalesced import (
     CoalescedCounts as CoalescedCounts,
     CoalescedFlow as CoalescedFlow,
 )
-from waybill.exporter.rebuilding.part import (
+from .part import (
     Limits as Limits,
     PartReport as PartReport,
     read_folded as read_folded,
 )
-from waybill.exporter.rebuilding.rebuilding import (
+from .rebuilding import (
     RebuildReport as RebuildReport,
     rebuild as rebuild,
     rebuild_remote as rebuild_remote,
 )
-from waybill.exporter.rebuilding.resumable_job import (
+from .resumable_job import (
     WORK as WORK,
     RebuildError as RebuildError,
     begin_job as begin_job,
     key_of_order as key_of_order,
     place_below as place_below,
 )
-from waybill.exporter.rebuilding.spill import (
+from .spill import (
     GatheredRuns as GatheredRuns,
     StatesByRun as StatesByRun,
     decode_state as decode_state,
     encode_state as encode_state,
 )
-from waybill.exporter.rebuilding.wanted import Wanted as Wanted, rule_for as rule_for
+from .wanted import Wanted as Wanted, rule_for as rule_for

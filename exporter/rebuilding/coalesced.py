@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from waybill.exporter.rebuilding.wanted import Wanted
     from waybill.facets import RunState
+
+    from .wanted import Wanted
 
 
 _ELSEWHERE: Final = "the archive has the files themselves: `waybill rebuild --from events ROOT`"

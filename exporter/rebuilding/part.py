@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.compaction import HELD_BYTES_MAX, RawWriter
-from waybill.exporter.exporting import BlobStore
-from waybill.exporter.names import Hour, RawName
-from waybill.exporter.rebuilding.coalesced import CoalescedCounts, CoalescedFlow
-from waybill.exporter.rebuilding.spill import GatheredRuns, Spill, StatesByRun, read_bucket
-from waybill.exporter.rebuilding.wanted import Wanted
-from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored
-from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 from waybill.transport.journal import Kind
+
+from ..compaction import HELD_BYTES_MAX, RawWriter
+from ..exporting import BlobStore
+from ..names import Hour, RawName
+from ..sources import Source, SourceError, SourceUnreachableError, Stored
+from ..stored_records import decode_entries
+from .coalesced import CoalescedCounts, CoalescedFlow
+from .spill import GatheredRuns, Spill, StatesByRun, read_bucket
+from .wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

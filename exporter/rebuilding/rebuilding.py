@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.compaction import CompactionReport, Compactor
-from waybill.exporter.exporting import export
-from waybill.exporter.quarantine import Quarantined
-from waybill.exporter.rebuilding.coalesced import CoalescedCounts, CoalescedFlow
-from waybill.exporter.rebuilding.part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
-from waybill.exporter.rebuilding.resumable_job import RebuildJob, begin_job, key_of_order, place_below
-from waybill.exporter.rebuilding.spill import BUCKETS, read_report
 from waybill.transport.files import Files
 
+from ..compaction import CompactionReport, Compactor
+from ..exporting import export
+from ..quarantine import Quarantined
+from .coalesced import CoalescedCounts, CoalescedFlow
+from .part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
+from .resumable_job import RebuildJob, begin_job, key_of_order, place_below
+from .spill import BUCKETS, read_report
+
 if TYPE_CHECKING:
-    from waybill.exporter.exporting import Destination
-    from waybill.exporter.rebuilding.wanted import Wanted
-    from waybill.exporter.sources import Source
+    from ..exporting import Destination
+    from ..sources import Source
+    from .wanted import Wanted
 
 _ALLOCATIONS_PER_COLLECTION: Final = 100_000
 _STAGED: Final = "staged"

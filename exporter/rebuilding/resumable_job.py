@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.exporting import ReplacedError, open_blob_store
 from waybill.transport.errors import WaybillError
 
+from ..exporting import ReplacedError, open_blob_store
+
 if TYPE_CHECKING:
-    from waybill.exporter.rebuilding.wanted import Wanted
-    from waybill.exporter.sources import Source
     from waybill.transport.files import Files
+
+    from ..sources import Source
+    from .wanted import Wanted
 
 WORK: Final = ".rebuild"
 """The folder of unfinished jobs, below the root."""

@@ -11,12 +11,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.hour_files import HourFiles
-from waybill.exporter.names import HOUR_MS, Hour
-from waybill.exporter.parquet import Rules
 from waybill.facets import AnnotationRule, ProvenanceRecord, keep_annotations
 from waybill.facets.arrow import to_tables
+
+from .. import parquet
+from ..hour_files import HourFiles
+from ..names import HOUR_MS, Hour
+from ..parquet import Rules
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

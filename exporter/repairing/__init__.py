@@ -1,3 +1,3 @@
 """Restoring the rows that a root has lost."""
 
-from waybill.exporter.repairing.repairing import RepairReport as RepairReport, repair as repair
+from .repairing import RepairReport as RepairReport, repair as repair

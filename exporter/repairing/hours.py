@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from waybill.exporter.names import Hour, hour_of
-from waybill.exporter.rebuilding import GatheredRuns, PartReport, StatesByRun, read_folded
-from waybill.exporter.sources import EventsSource
 from waybill.facets import records_of
 
+from ..names import Hour, hour_of
+from ..rebuilding import GatheredRuns, PartReport, StatesByRun, read_folded
+from ..sources import EventsSource
+
 if TYPE_CHECKING:
-    from waybill.exporter.rebuilding import Wanted
+    from ..rebuilding import Wanted
 
 
 def hours_of_archived(root: Path, files: Iterable[str], wanted: Wanted) -> set[Hour]:

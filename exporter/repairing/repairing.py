@@ -17,18 +17,19 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.archive import archived_files, refile
-from waybill.exporter.directory import names
-from waybill.exporter.ledger import is_archived, read_ledger, recorded
-from waybill.exporter.names import AGED, ARCHIVE, EVENTS, RAW, Hour, RawName, hour_in, hour_of
-from waybill.exporter.quarantine import list_quarantined, note_restored
-from waybill.exporter.rebuilding import Wanted, rebuild
-from waybill.exporter.repairing.hours import hours_of_archived
-from waybill.exporter.sources import EventsSource, JournalSource, Source
-from waybill.exporter.tombstones import was_removed
-from waybill.exporter.verification import Finding, check, claims
 from waybill.transport.files import Files
 from waybill.transport.journal import Journal
+
+from ..archive import archived_files, refile
+from ..directory import names
+from ..ledger import is_archived, read_ledger, recorded
+from ..names import AGED, ARCHIVE, EVENTS, RAW, Hour, RawName, hour_in, hour_of
+from ..quarantine import list_quarantined, note_restored
+from ..rebuilding import Wanted, rebuild
+from ..sources import EventsSource, JournalSource, Source
+from ..tombstones import was_removed
+from ..verification import Finding, check, claims
+from .hours import hours_of_archived
 
 _NOTHING_STORED: Final = "there is neither an archive nor a journal to rebuild it from"
 _LOST: Final = frozenset({"removed", "damaged", "unrecorded", "unreadable", "altered"})

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.exporter.sources.events import EventsSource as EventsSource, open_events as open_events
-    from waybill.exporter.sources.journal import JournalSource as JournalSource, open_journal as open_journal
-    from waybill.exporter.sources.lines import LinesSource as LinesSource, open_lines as open_lines
-    from waybill.exporter.sources.objects import (
+    from .events import EventsSource as EventsSource, open_events as open_events
+    from .journal import JournalSource as JournalSource, open_journal as open_journal
+    from .lines import LinesSource as LinesSource, open_lines as open_lines
+    from .objects import (
         MARK as MARK,
         ObjectFile as ObjectFile,
         ObjectGoneError as ObjectGoneError,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         shown as shown,
         version_of as version_of,
     )
-    from waybill.exporter.sources.postgres import MarquezDatabaseSource as MarquezDatabaseSource
-    from waybill.exporter.sources.source import (
+    from .postgres import MarquezDatabaseSource as MarquezDatabaseSource
+    from .source import (
         SOURCES_GROUP as SOURCES_GROUP,
         OpenSource as OpenSource,
         Source as Source,

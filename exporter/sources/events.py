@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, read_entries
-from waybill.exporter.names import EVENTS, RawName, hour_in, hour_of
-from waybill.exporter.object_stores import local_or_url
-from waybill.exporter.sources.objects import MARK, list_objects, read_object, shown
-from waybill.exporter.sources.source import SourceError, SourceNotFoundError, Stored
+from .. import parquet
+from ..archive import archived_files, read_entries
+from ..names import EVENTS, RawName, hour_in, hour_of
+from ..object_stores import local_or_url
+from .objects import MARK, list_objects, read_object, shown
+from .source import SourceError, SourceNotFoundError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

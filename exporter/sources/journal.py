@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.sources.source import SourceNotFoundError, Stored
 from waybill.transport.journal import Journal
+
+from .source import SourceNotFoundError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter.object_stores import is_url, local_or_url
-from waybill.exporter.sources.objects import list_objects, open_object, shown
-from waybill.exporter.sources.source import SourceError, SourceNotFoundError, Stored
 from waybill.transport.journal import Kind
+
+from ..object_stores import is_url, local_or_url
+from .objects import list_objects, open_object, shown
+from .source import SourceError, SourceNotFoundError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

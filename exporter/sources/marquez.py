@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.sources.source import SourceNotFoundError, SourceUnreachableError, Stored
 from waybill.marquez import EventReader, MarquezReadError
 from waybill.transport.config import check_url
 from waybill.transport.journal import Kind
+
+from .source import SourceNotFoundError, SourceUnreachableError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

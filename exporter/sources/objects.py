@@ -11,8 +11,8 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.exporter.object_stores import StoreError, open_store, reason_of
-from waybill.exporter.sources.source import SourceError, SourceUnreachableError
+from ..object_stores import StoreError, open_store, reason_of
+from .source import SourceError, SourceUnreachableError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -13,10 +13,11 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 
-from waybill.exporter.sources.marquez import cut_window
-from waybill.exporter.sources.source import SourceError, SourceNotFoundError, SourceUnreachableError, Stored
 from waybill.transport.errors import MissingExtraError
 from waybill.transport.journal import Kind
+
+from .marquez import cut_window
+from .source import SourceError, SourceNotFoundError, SourceUnreachableError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings

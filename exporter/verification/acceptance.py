@@ -6,14 +6,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter.ledger import finding_id, read_ledger, recorded, seal_there
-from waybill.exporter.quarantine import settle
-from waybill.exporter.verification.verification import hash_of
 from waybill.transport.errors import WaybillError
 from waybill.transport.files import Files
 
+from ..ledger import finding_id, read_ledger, recorded, seal_there
+from ..quarantine import settle
+from .verification import hash_of
+
 if TYPE_CHECKING:
-    from waybill.exporter.verification.verification import Finding
+    from .verification import Finding
 
 
 class NoLedgerError(WaybillError):

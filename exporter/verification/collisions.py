@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from waybill.exporter.verification.explanation import mentioning, run_event
 from waybill.facets import (
     UNREADABLE,
     ProvenanceRecord,
@@ -19,9 +18,12 @@ from waybill.facets import (
 )
 from waybill.transport.journal import Kind
 
+from .explanation import mentioning, run_event
+
 if TYPE_CHECKING:
-    from waybill.exporter.sources import Source, Stored
     from waybill.facets.merge_rule import RecordKey
+
+    from ..sources import Source, Stored
 
 
 class Collision(msgspec.Struct, frozen=True):

@@ -16,18 +16,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files
-from waybill.exporter.directory import names
-from waybill.exporter.ledger import is_archived
-from waybill.exporter.names import ARCHIVE, Hour, RawName, hour_in, relative
-from waybill.exporter.parquet import Covers
-from waybill.exporter.raw_notes import not_there
 from waybill.transport import RootError
 from waybill.transport.root import CLAIMS, Claim, read_claims
 
+from .. import parquet
+from ..archive import archived_files
+from ..directory import names
+from ..ledger import is_archived
+from ..names import ARCHIVE, Hour, RawName, hour_in, relative
+from ..parquet import Covers
+from ..raw_notes import not_there
+
 if TYPE_CHECKING:
-    from waybill.exporter.ledger import LedgerState
+    from ..ledger import LedgerState
 
 
 class Link(NamedTuple):

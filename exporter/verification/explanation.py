@@ -12,12 +12,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.hour_files import HourFiles
-from waybill.exporter.incomplete import Unread
-from waybill.exporter.names import relative
-from waybill.exporter.parquet import Rules, matching_row_groups, open_selectable
-from waybill.exporter.verification.folded import Folded
 from waybill.facets import (
     UNREADABLE,
     AnnotationRule,
@@ -40,12 +34,20 @@ from waybill.facets.arrow import from_table
 from waybill.facets.event import EventType
 from waybill.transport.journal import Kind
 
+from .. import parquet
+from ..hour_files import HourFiles
+from ..incomplete import Unread
+from ..names import relative
+from ..parquet import Rules, matching_row_groups, open_selectable
+from .folded import Folded
+
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
-    from waybill.exporter.rebuilding import Wanted
-    from waybill.exporter.sources import Source, Stored
     from waybill.facets.folding import Said
     from waybill.facets.merge_rule import RecordKey
+
+    from ..names import Hour
+    from ..rebuilding import Wanted
+    from ..sources import Source, Stored
 
 _Numbered = tuple[int, ProvenanceRecord]
 _Found = tuple[Rules, list[_Numbered]]

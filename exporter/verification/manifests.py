@@ -8,10 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from waybill.exporter.directory import files_of, names
-from waybill.exporter.exporting import MANIFEST, decode_manifest
-from waybill.exporter.names import COMPACTED, relative
 from waybill.transport.files import is_temporary
+
+from ..directory import files_of, names
+from ..exporting import MANIFEST, decode_manifest
+from ..names import COMPACTED, relative
 
 
 def contradictions(root: Path) -> Iterator[tuple[str, str]]:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import parquet
-from waybill.exporter.parquet import WINDOW_ROWS, in_windows, merge_table
 from waybill.facets import FinalState
+
+from .. import parquet
+from ..parquet import WINDOW_ROWS, in_windows, merge_table
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from waybill.exporter.names import Hour
+    from ..names import Hour
 
 
 class Rows:

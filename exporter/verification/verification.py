@@ -18,11 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter import parquet
-from waybill.exporter.archive import EVENTS_SCHEMA
-from waybill.exporter.directory import files_below
-from waybill.exporter.ledger import LedgerState, finding_id, read_ledger
-from waybill.exporter.names import (
+from waybill.transport.root import FOLDER_MARK
+
+from .. import parquet
+from ..archive import EVENTS_SCHEMA
+from ..directory import files_below
+from ..ledger import LedgerState, finding_id, read_ledger
+from ..names import (
     COMPACTED,
     EVENTS,
     LATE,
@@ -37,14 +39,13 @@ from waybill.exporter.names import (
     relative,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, Rules, before_in, is_intact, seal_in
-from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.raw_notes import read_raw_notes
-from waybill.exporter.remedies import FROM_A_COPY, accept_command, repair_command
-from waybill.exporter.verification.continuity import Link, claims, gaps, lost_raws, unchained
-from waybill.exporter.verification.manifests import contradictions
-from waybill.exporter.verification.soundness import Rows
-from waybill.transport.root import FOLDER_MARK
+from ..parquet import Covers, Rules, before_in, is_intact, seal_in
+from ..quarantine import list_quarantined
+from ..raw_notes import read_raw_notes
+from ..remedies import FROM_A_COPY, accept_command, repair_command
+from .continuity import Link, claims, gaps, lost_raws, unchained
+from .manifests import contradictions
+from .soundness import Rows
 
 if TYPE_CHECKING:
     from waybill.transport.root import Claim

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.lineage.catalog.exported import (
+    from .exported import (
         ExportedCatalog as ExportedCatalog,
         open_exported as open_exported,
     )
-    from waybill.lineage.catalog.listing import Catalog as Catalog
-    from waybill.lineage.catalog.making import (
+    from .listing import Catalog as Catalog
+    from .making import (
         CatalogReport as CatalogReport,
         forget_catalog as forget_catalog,
         keep_catalog as keep_catalog,
         keep_step as keep_step,
     )
-    from waybill.lineage.catalog.projection import CATALOG as CATALOG, open_catalog as open_catalog
+    from .projection import CATALOG as CATALOG, open_catalog as open_catalog
 
 _PACKAGES = {
     "waybill.lineage.catalog.exported": {"ExportedCatalog", "open_exported"},

@@ -18,8 +18,9 @@ import msgspec
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.ledger import Position
 from waybill.exporter.names import CATALOG, Hour
-from waybill.lineage.catalog.kinds import StoredSums
-from waybill.lineage.catalog.sealing import unsealed
+
+from .kinds import StoredSums
+from .sealing import unsealed
 
 CONTENTS: Final = CATALOG / "catalog"
 

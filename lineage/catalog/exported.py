@@ -39,10 +39,14 @@ from waybill.exporter.exporting import ExportedFiles, ListedFile
 from waybill.exporter.ledger import Position
 from waybill.exporter.names import CATALOG, COMPACTED, RAW, Hour, RawName, hour_in, relative, safe_name
 from waybill.exporter.parallel import in_parallel
-from waybill.lineage.catalog.contents import CataloguedFile, Contents, read_contents
-from waybill.lineage.catalog.keys import in_order, wanted_hashes
-from waybill.lineage.catalog.listing import Catalog
-from waybill.lineage.catalog.making import (
+from waybill.transport.errors import NotFoundError, reason_of
+from waybill.transport.files import Files, publish
+from waybill.transport.locks import locked
+
+from .contents import CataloguedFile, Contents, read_contents
+from .keys import in_order, wanted_hashes
+from .listing import Catalog
+from .making import (
     LOCK,
     STEP_FILES,
     STEP_KEYS,
@@ -52,10 +56,7 @@ from waybill.lineage.catalog.making import (
     catalogued,
     report_of,
 )
-from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside, unsealed
-from waybill.transport.errors import NotFoundError, reason_of
-from waybill.transport.files import Files, publish
-from waybill.transport.locks import locked
+from .sealing import DamagedError, sealed, set_aside, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,9 +65,10 @@ if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.exporter.parquet import Selectable
     from waybill.exporter.query import Dimension, Listing
-    from waybill.lineage.catalog.kinds import Kind, Sum
-    from waybill.lineage.catalog.listing import OpenCatalog
-    from waybill.lineage.catalog.making import OnProgress
+
+    from .kinds import Kind, Sum
+    from .listing import OpenCatalog
+    from .making import OnProgress
 
 _EXPORTED: Final = "exported"
 """The folder, in a home or in a user's cache, with a folder for each destination that was asked."""

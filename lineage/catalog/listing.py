@@ -32,7 +32,9 @@ from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
 from waybill.exporter.parquet import KeptFiles, TimeWindow, open_selectable, unreadable
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS
-from waybill.lineage.catalog.contents import (
+from waybill.transport.errors import reason_of
+
+from .contents import (
     CONTENTS,
     CataloguedFile,
     Contents,
@@ -41,11 +43,10 @@ from waybill.lineage.catalog.contents import (
     read_contents,
     read_files,
 )
-from waybill.lineage.catalog.keys import wanted_hashes
-from waybill.lineage.catalog.kinds import SegmentSums, numbers_of
-from waybill.lineage.catalog.runs import Run
-from waybill.lineage.catalog.sealing import DamagedError, set_aside
-from waybill.transport.errors import reason_of
+from .keys import wanted_hashes
+from .kinds import SegmentSums, numbers_of
+from .runs import Run
+from .sealing import DamagedError, set_aside
 
 if TYPE_CHECKING:
     from waybill.exporter import Query

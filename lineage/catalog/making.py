@@ -29,7 +29,10 @@ from waybill.exporter.directory import FileStamp, compacted_file, compacted_file
 from waybill.exporter.ledger import Position, follow_ledger
 from waybill.exporter.names import CATALOG, Hour, relative
 from waybill.exporter.query import SUMMED_COLUMNS
-from waybill.lineage.catalog.contents import (
+from waybill.transport.files import Files, publish
+from waybill.transport.locks import locked
+
+from .contents import (
     CONTENTS,
     CataloguedFile,
     Contents,
@@ -38,12 +41,10 @@ from waybill.lineage.catalog.contents import (
     read_contents,
     read_files,
 )
-from waybill.lineage.catalog.keys import COLUMNS, NUMBERS, in_order, keys_of
-from waybill.lineage.catalog.kinds import Kind, Sum, numbers_of, restore, store, sums_with
-from waybill.lineage.catalog.runs import Run, encode_run
-from waybill.lineage.catalog.sealing import DamagedError, sealed, set_aside
-from waybill.transport.files import Files, publish
-from waybill.transport.locks import locked
+from .keys import COLUMNS, NUMBERS, in_order, keys_of
+from .kinds import Kind, Sum, numbers_of, restore, store, sums_with
+from .runs import Run, encode_run
+from .sealing import DamagedError, sealed, set_aside
 
 log = logging.getLogger("waybill.lineage")
 

@@ -90,7 +90,8 @@ class CatalogKeeper:
         """Do one step; return whether there are more."""
         # These load pyarrow, which a command that only names the projection does not need.
         from waybill.exporter.ledger import follow_ledger
-        from waybill.lineage.catalog.making import keep_step
+
+        from .making import keep_step
 
         if self._position is not None:
             followed = follow_ledger(self._root, self._position)

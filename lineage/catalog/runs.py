@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 import xxhash
 
-from waybill.lineage.catalog.keys import NUMBERS
-from waybill.lineage.catalog.sealing import DamagedError
+from .keys import NUMBERS
+from .sealing import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,28 +5,29 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.lineage.correlation.forgetting import DAY_MS as DAY_MS
-    from waybill.lineage.correlation.index import (
+    from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
+
+    from .forgetting import DAY_MS as DAY_MS
+    from .index import (
         CORRELATION as CORRELATION,
         CorrelationIndex as CorrelationIndex,
         Kin as Kin,
     )
-    from waybill.lineage.correlation.projection import (
+    from .projection import (
         Correlation as Correlation,
         open_correlation as open_correlation,
     )
-    from waybill.lineage.correlation.relations import (
+    from .relations import (
         Relations as Relations,
         sightings_after as sightings_after,
     )
-    from waybill.lineage.correlation.sightings import (
+    from .sightings import (
         Content as Content,
         Details as Details,
         Sighting as Sighting,
         sightings_in as sightings_in,
     )
-    from waybill.lineage.correlation.writing import IndexWriter as IndexWriter
-    from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
+    from .writing import IndexWriter as IndexWriter
 
 _PACKAGES = {
     "waybill.lineage.correlation.forgetting": {"DAY_MS"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from waybill.lineage.correlation import sql
+from . import sql
 
 if TYPE_CHECKING:
     import apsw

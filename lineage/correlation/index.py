@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, Self, cast
 
 import apsw
 
-from waybill.lineage.correlation import sql
 from waybill.transport.known_contents import open_index
+
+from . import sql
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal

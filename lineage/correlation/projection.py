@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 import apsw
 
-from waybill.lineage.correlation.forgetting import DAY_MS
-from waybill.lineage.correlation.index import CORRELATION, place_in_journal
-from waybill.lineage.correlation.sightings import sightings_in
-from waybill.lineage.correlation.writing import IndexWriter
 from waybill.transport.errors import RootError, reason_of
 from waybill.transport.known_contents import INDEX_NAME
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
+
+from .forgetting import DAY_MS
+from .index import CORRELATION, place_in_journal
+from .sightings import sightings_in
+from .writing import IndexWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

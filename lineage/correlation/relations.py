@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from waybill.lineage.correlation.index import CorrelationIndex, place_in_journal
-from waybill.lineage.correlation.sightings import sightings_in
 from waybill.transport.journal import Journal
+
+from .index import CorrelationIndex, place_in_journal
+from .sightings import sightings_in
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from waybill.lineage.correlation.sightings import Sighting
+    from .sightings import Sighting
 
 _READ_AT_ONCE: Final = 5_000
 

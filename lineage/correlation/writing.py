@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import apsw
 import msgspec
 
-from waybill.lineage.correlation import sql
-from waybill.lineage.correlation.closure import Closure, Depths
-from waybill.lineage.correlation.forgetting import DAY_MS, Forgetting
-from waybill.lineage.correlation.index import place_in
-from waybill.lineage.correlation.sightings import Details
 from waybill.transport.permissions import file_mode
 
+from . import sql
+from .closure import Closure, Depths
+from .forgetting import DAY_MS, Forgetting
+from .index import place_in
+from .sightings import Details
+
 if TYPE_CHECKING:
-    from waybill.lineage.correlation.sightings import Content, Sighting
+    from .sightings import Content, Sighting
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _DETAILS_REMEMBERED: Final = 10_000

@@ -1,15 +1,15 @@
 """Pictures of a journey: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
 
-from waybill.lineage.drawing.graphs import dot as dot, graphml as graphml, mermaid as mermaid
-from waybill.lineage.drawing.lines import (
+from .graphs import dot as dot, graphml as graphml, mermaid as mermaid
+from .lines import (
     FOLDED_FROM as FOLDED_FROM,
     End as End,
     Fold as Fold,
     Line as Line,
     outline as outline,
 )
-from waybill.lineage.drawing.picture import svg as svg
-from waybill.lineage.drawing.wording import (
+from .picture import svg as svg
+from .wording import (
     duration_of as duration_of,
     said_of as said_of,
     state_of as state_of,

@@ -9,12 +9,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from waybill.lineage.drawing.lines import Fold, Line
-from waybill.lineage.drawing.wording import state_of, words_of
-from waybill.lineage.file_table import JourneyFile
+from ..file_table import JourneyFile
+from .lines import Fold, Line
+from .wording import state_of, words_of
 
 if TYPE_CHECKING:
-    from waybill.lineage.files import JourneyFiles
+    from ..files import JourneyFiles
 
 COLOURS: Final = {
     "COMPLETE": ("#e6f4ea", "#1e7e34"),

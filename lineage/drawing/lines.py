@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import FinalState
-from waybill.lineage.file_table import JourneyFile
+
+from ..file_table import JourneyFile
 
 if TYPE_CHECKING:
-    from waybill.lineage.files import JourneyFiles
+    from ..files import JourneyFiles
 
 FOLDED_FROM: Final = 13
 """A file with this many children or more has them folded."""

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from waybill.facets import FinalState
 from waybill.facets.record import passage_of
-from waybill.lineage.drawing.lines import Fold
+
+from .lines import Fold
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
-    from waybill.lineage.file_table import JourneyFile
+
+    from ..file_table import JourneyFile
 
 _SECOND_MS = 1_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))

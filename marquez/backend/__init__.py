@@ -1,6 +1,6 @@
 """Backends: sending events over HTTP or to Kafka, and the meaning of the responses."""
 
-from waybill.marquez.backend.answers import (
+from .answers import (
     Answer as Answer,
     Correction as Correction,
     Verdict as Verdict,
@@ -8,7 +8,7 @@ from waybill.marquez.backend.answers import (
     marquez_settings as marquez_settings,
     setting_of as setting_of,
 )
-from waybill.marquez.backend.client import (
+from .client import (
     LINEAGE_PATH as LINEAGE_PATH,
     Backend as Backend,
     ProbeResult as ProbeResult,
@@ -18,4 +18,4 @@ from waybill.marquez.backend.client import (
     probe as probe,
     shown as shown,
 )
-from waybill.marquez.backend.kafka import KafkaTarget as KafkaTarget
+from .kafka import KafkaTarget as KafkaTarget

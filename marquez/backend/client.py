@@ -17,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
-from waybill.marquez.backend.answers import (
+from .answers import (
     WEB_PAGE,
     Answer,
     Correction,

@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from waybill.marquez.backend.answers import Answer, Correction, Verdict, one_line
-from waybill.marquez.backend.client import Target
-from waybill.marquez.envelope import envelope_of
 from waybill.transport.config import kafka_address
+
+from ..envelope import envelope_of
+from .answers import Answer, Correction, Verdict, one_line
+from .client import Target
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer

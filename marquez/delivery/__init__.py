@@ -1,6 +1,6 @@
 """Delivery: the projection that sends events to one backend, and the events that the backend refuses."""
 
-from waybill.marquez.delivery.dead_letter_box import (
+from .dead_letter_box import (
     OWED_PREFIX as OWED_PREFIX,
     DeadLetter as DeadLetter,
     dead_letter_body as dead_letter_body,
@@ -8,7 +8,7 @@ from waybill.marquez.delivery.dead_letter_box import (
     drop_dead_letters as drop_dead_letters,
     replay_dead_letters as replay_dead_letters,
 )
-from waybill.marquez.delivery.delivery import (
+from .delivery import (
     CONNECTIONS as CONNECTIONS,
     Counters as Counters,
     Delivery as Delivery,

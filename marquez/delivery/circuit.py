@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from waybill.marquez.backend import Answer, Verdict
+from ..backend import Answer, Verdict
 
 if TYPE_CHECKING:
     from random import Random

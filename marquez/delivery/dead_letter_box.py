@@ -17,8 +17,9 @@ from waybill.transport.config import MARQUEZ
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Journal
+
+    from ..state_batch import StateBatch
 
 OWED_PREFIX: Final = "owed:"
 """Rows that name the entries to send again, by sequence number, and jobs of the graph, by the key of their

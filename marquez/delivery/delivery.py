@@ -16,21 +16,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import SEVERITY, EventType
-from waybill.marquez.acks import ROW_PREFIX, Acks
-from waybill.marquez.backend import Answer, Backend, Verdict, explain, setting_of
-from waybill.marquez.delivery.dead_letter_box import (
-    OWED_PREFIX,
-    DeadLetter,
-    DeadLetterBox,
-    dead_letter_body,
-    dead_letters,
-)
-from waybill.marquez.delivery.pending import PendingEvents
-from waybill.marquez.delivery.run_states import End, RunStates, note_end, note_open
-from waybill.marquez.delivery.schedule import Schedule, SendOutcome
-from waybill.marquez.delivery.tagging import TAGS_PREFIX, Tagging
-from waybill.marquez.envelope import Envelope, Subject, envelope_of
-from waybill.marquez.graph import (
+from waybill.transport.config import MARQUEZ
+from waybill.transport.journal import SYNC_EVERY_S, Entry, Kind
+from waybill.transport.runner import Progress, Step
+
+from ..acks import ROW_PREFIX, Acks
+from ..backend import Answer, Backend, Verdict, explain, setting_of
+from ..envelope import Envelope, Subject, envelope_of
+from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
     JobGraph,
@@ -40,19 +33,28 @@ from waybill.marquez.graph import (
     present,
     start_of,
 )
-from waybill.marquez.links import CollectorLinks
-from waybill.marquez.state_batch import StateBatch
-from waybill.marquez.summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
-from waybill.transport.config import MARQUEZ
-from waybill.transport.journal import SYNC_EVERY_S, Entry, Kind
-from waybill.transport.runner import Progress, Step
+from ..links import CollectorLinks
+from ..state_batch import StateBatch
+from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
+from .dead_letter_box import (
+    OWED_PREFIX,
+    DeadLetter,
+    DeadLetterBox,
+    dead_letter_body,
+    dead_letters,
+)
+from .pending import PendingEvents
+from .run_states import End, RunStates, note_end, note_open
+from .schedule import Schedule, SendOutcome
+from .tagging import TAGS_PREFIX, Tagging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from waybill.marquez.backend import Target
-    from waybill.marquez.graph import FileEvent, Node
     from waybill.transport.journal import Journal
+
+    from ..backend import Target
+    from ..graph import FileEvent, Node
 
 log = logging.getLogger("waybill.marquez")
 

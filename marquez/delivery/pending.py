@@ -18,8 +18,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from waybill.marquez.acks import Acks
-    from waybill.marquez.envelope import Subject
+    from ..acks import Acks
+    from ..envelope import Subject
 
 HELD_MAX: Final = 16_384
 READ_MAX: Final = 256

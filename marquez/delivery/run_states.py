@@ -14,13 +14,15 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.facets import SEVERITY
-from waybill.marquez.envelope import Subject
+
+from ..envelope import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Journal
+
+    from ..state_batch import StateBatch
 
 _PREFIX: Final = "end:"
 _OPEN: Final = b"~"

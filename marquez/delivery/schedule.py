@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.marquez.backend import Answer, Verdict
-from waybill.marquez.delivery.circuit import PROBE_EVERY_MAX_S, Circuit, full_jitter
+from ..backend import Answer, Verdict
+from .circuit import PROBE_EVERY_MAX_S, Circuit, full_jitter
 
 if TYPE_CHECKING:
     from random import Random
 
-    from waybill.marquez.delivery.pending import PendingEvents
+    from .pending import PendingEvents
 
 POISON_TRIES: Final = 8
 POISON_AFTER_S: Final = 120.0

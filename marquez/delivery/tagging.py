@@ -15,15 +15,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from waybill.marquez.backend import Verdict
-from waybill.marquez.graph import Node, row_key
-from waybill.marquez.links import namespace_in_marquez
+from ..backend import Verdict
+from ..graph import Node, row_key
+from ..links import namespace_in_marquez
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from waybill.marquez.backend import Answer, Backend
-    from waybill.marquez.graph import JobFacets
+    from ..backend import Answer, Backend
+    from ..graph import JobFacets
 
 log = logging.getLogger("waybill.marquez")
 

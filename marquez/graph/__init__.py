@@ -1,14 +1,14 @@
 """The graph of jobs and datasets that Marquez draws for the flows that files pass through."""
 
-from waybill.marquez.graph.datasets import DATASET_PREFIX as DATASET_PREFIX
-from waybill.marquez.graph.event_facets import (
+from .datasets import DATASET_PREFIX as DATASET_PREFIX
+from .event_facets import (
     FileEvent as FileEvent,
     Flow as Flow,
     JobFacets as JobFacets,
     Named as Named,
     file_event_of as file_event_of,
 )
-from waybill.marquez.graph.job_graph import (
+from .job_graph import (
     JOURNEY_PREFIX as JOURNEY_PREFIX,
     Job as Job,
     JobGraph as JobGraph,
@@ -16,13 +16,13 @@ from waybill.marquez.graph.job_graph import (
     paths_of_records as paths_of_records,
     row_key as row_key,
 )
-from waybill.marquez.graph.names import Kind as Kind, Node as Node, Step as Step, full_name as full_name
-from waybill.marquez.graph.presenting import present as present
-from waybill.marquez.graph.run_events import (
+from .names import Kind as Kind, Node as Node, Step as Step, full_name as full_name
+from .presenting import present as present
+from .run_events import (
     counts as counts,
     run_event as run_event,
     standard_facet as standard_facet,
     start_of as start_of,
     window_of as window_of,
 )
-from waybill.marquez.graph.windows import CAUSE_CHARS_MAX as CAUSE_CHARS_MAX, WINDOW_MS as WINDOW_MS
+from .windows import CAUSE_CHARS_MAX as CAUSE_CHARS_MAX, WINDOW_MS as WINDOW_MS

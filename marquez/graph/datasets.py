@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import DATA_SINK
-from waybill.marquez.graph.names import Node
+
+from .names import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

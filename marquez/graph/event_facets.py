@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, PRESENTED_FACET, FinalState, parse_instant_us
-from waybill.marquez.graph.names import Node, full_name
+
+from .names import Node, full_name
 
 if TYPE_CHECKING:
-    from waybill.marquez.envelope import Envelope
+    from ..envelope import Envelope
 
 _FACET: Final = DELTA_FILE_FACET.encode()
 _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}

@@ -24,19 +24,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
-from waybill.marquez.graph.datasets import Datasets
-from waybill.marquez.graph.event_facets import JobFacets, described, job_facets_of
-from waybill.marquez.graph.names import Kind, Node, Step, sink_says, source_says, step_of_old
-from waybill.marquez.graph.run_events import counts, run_event, standard_facet, window_of
-from waybill.marquez.graph.windows import WINDOW_MS, Window
 from waybill.transport.journal import Kind as EntryKind
+
+from .datasets import Datasets
+from .event_facets import JobFacets, described, job_facets_of
+from .names import Kind, Node, Step, sink_says, source_says, step_of_old
+from .run_events import counts, run_event, standard_facet, window_of
+from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from waybill.marquez.envelope import Envelope
-    from waybill.marquez.graph.event_facets import FileEvent
     from waybill.transport.journal import Entry
+
+    from ..envelope import Envelope
+    from .event_facets import FileEvent
 
 JOURNEY_PREFIX: Final = "job:"
 

@@ -32,16 +32,17 @@ from waybill.facets import (
     EventType,
 )
 from waybill.facets.event import facet_schema_url
-from waybill.marquez.envelope import envelope_of
-from waybill.marquez.graph.event_facets import Named, described, job_facets_of
-from waybill.marquez.graph.names import Node, full_name, source_says
-from waybill.marquez.graph.run_events import standard_facet
-from waybill.marquez.links import records_url
+
+from ..envelope import envelope_of
+from ..links import records_url
+from .event_facets import Named, described, job_facets_of
+from .names import Node, full_name, source_says
+from .run_events import standard_facet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from waybill.marquez.graph.job_graph import JobGraph
+    from .job_graph import JobGraph
 
 _SCHEMA_URL: Final = facet_schema_url("WaybillPresentedRunFacet")
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)

@@ -14,7 +14,7 @@ import msgspec
 from waybill.facets import PRODUCER, FinalState
 
 if TYPE_CHECKING:
-    from waybill.marquez.graph.names import Node
+    from .names import Node
 
 WINDOW_MS: Final = 60_000
 """The most time that a run covers, while the backend keeps up."""

@@ -23,13 +23,14 @@ import msgspec
 import requests
 
 from waybill.facets import parse_instant_us
-from waybill.marquez.backend import base_url, open_session, shown
-from waybill.marquez.envelope import envelope_of
-from waybill.marquez.graph import Named
 from waybill.transport.errors import WaybillError
 
+from ..backend import base_url, open_session, shown
+from ..envelope import envelope_of
+from ..graph import Named
+
 if TYPE_CHECKING:
-    from waybill.marquez.graph import Node
+    from ..graph import Node
 
 PAGE_EVENTS: Final = 500
 PAGE_RUNS: Final = 2_000

@@ -22,21 +22,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import parse_instant_us
-from waybill.marquez.acks import ROW_PREFIX, Acks
-from waybill.marquez.delivery import OWED_PREFIX, dead_letters
-from waybill.marquez.envelope import envelope_of
-from waybill.marquez.graph import JOURNEY_PREFIX, Job, Node, row_key
-from waybill.marquez.readback.run_comparison import KnownRuns, is_lesser
-from waybill.marquez.summaries import CoalescedEntries, summary_event
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Kind
+
+from ..acks import ROW_PREFIX, Acks
+from ..delivery import OWED_PREFIX, dead_letters
+from ..envelope import envelope_of
+from ..graph import JOURNEY_PREFIX, Job, Node, row_key
+from ..summaries import CoalescedEntries, summary_event
+from .run_comparison import KnownRuns, is_lesser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from waybill.marquez.envelope import Envelope
-    from waybill.marquez.readback.event_reader import EventReader
     from waybill.transport.journal import Journal
+
+    from ..envelope import Envelope
+    from .event_reader import EventReader
 
 _RECONCILED: Final = "reconciled"
 _RECONCILED_RUNS: Final = "reconciled-runs"

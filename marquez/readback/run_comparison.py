@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import SEVERITY, EventType
-from waybill.marquez.graph import Node, full_name
-from waybill.marquez.links import namespace_in_marquez
+
+from ..graph import Node, full_name
+from ..links import namespace_in_marquez
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from waybill.marquez.envelope import Envelope
-    from waybill.marquez.readback.event_reader import EventReader
+    from ..envelope import Envelope
+    from .event_reader import EventReader
 
 _STATES: Final = {EventType.COMPLETE: "COMPLETED", EventType.ABORT: "ABORTED", EventType.FAIL: "FAILED"}
 _RANKS: Final = {state: max(SEVERITY.values()) - SEVERITY[kind] for kind, state in _STATES.items()}

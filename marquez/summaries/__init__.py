@@ -1,10 +1,10 @@
 """Summaries: one run that stands for many files, where a backend cannot take an event for each."""
 
-from waybill.marquez.summaries.coalescing import (
+from .coalescing import (
     CoalescedEntries as CoalescedEntries,
     Coalescing as Coalescing,
     SummaryRules as SummaryRules,
     now_ms as now_ms,
     summary_event as summary_event,
 )
-from waybill.marquez.summaries.members import Members as Members
+from .members import Members as Members

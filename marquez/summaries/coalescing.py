@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.marquez.acks import PAGE_ENTRIES
-from waybill.marquez.graph import WINDOW_MS
-from waybill.marquez.summaries.summary import Summary
 from waybill.transport.config import DETAIL_BACKLOG, Detail
+
+from ..acks import PAGE_ENTRIES
+from ..graph import WINDOW_MS
+from .summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from waybill.marquez.graph import FileEvent, Flow
-    from waybill.marquez.links import CollectorLinks
-    from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Entry, Journal
+
+    from ..graph import FileEvent, Flow
+    from ..links import CollectorLinks
+    from ..state_batch import StateBatch
 
 BEHIND_MS: Final = 60_000
 """The backend is behind if the next event to read is older than this and more events wait than it accepts in

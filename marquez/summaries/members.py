@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from waybill.facets import SUMMARY_FACET
-from waybill.marquez.envelope import envelope_of
-from waybill.marquez.graph import WINDOW_MS, file_event_of
-from waybill.marquez.summaries.coalescing import CoalescedEntries, summary_event, waiting_summary
 from waybill.transport.journal import Kind
+
+from ..envelope import envelope_of
+from ..graph import WINDOW_MS, file_event_of
+from .coalescing import CoalescedEntries, summary_event, waiting_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from waybill.marquez.graph import FileEvent, Flow
     from waybill.transport.journal import Entry, Journal
+
+    from ..graph import FileEvent, Flow
 
 
 class _Summary(msgspec.Struct):

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from waybill.facets import PRODUCER, FinalState
-from waybill.marquez.graph import CAUSE_CHARS_MAX, Flow, Node, counts, run_event, standard_facet, window_of
+
+from ..graph import CAUSE_CHARS_MAX, Flow, Node, counts, run_event, standard_facet, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.marquez.graph import FileEvent
+    from ..graph import FileEvent
 
 NAMES_MAX: Final = 100
 """How many data sinks, inputs and outputs a summary names."""

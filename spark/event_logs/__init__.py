@@ -1,17 +1,17 @@
 """Spark's event logs: the failed writes in them, for applications that no session tracked."""
 
-from waybill.spark.event_logs.applications import LoggedApplication as LoggedApplication
-from waybill.spark.event_logs.catching_up import (
+from .applications import LoggedApplication as LoggedApplication
+from .catching_up import (
     CaughtUp as CaughtUp,
     Correction as Correction,
     catch_up as catch_up,
     stored_events as stored_events,
 )
-from waybill.spark.event_logs.files import (
+from .files import (
     EventLog as EventLog,
     EventLogError as EventLogError,
     find_logs as find_logs,
 )
-from waybill.spark.event_logs.following import EventLogFollower as EventLogFollower
-from waybill.spark.event_logs.history_server import logs_of_server as logs_of_server
-from waybill.spark.event_logs.submitting import submit as submit
+from .following import EventLogFollower as EventLogFollower
+from .history_server import logs_of_server as logs_of_server
+from .submitting import submit as submit

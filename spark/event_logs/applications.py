@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.spark.event_logs.files import EventLogError
-from waybill.spark.tracking import Execution
+from ..tracking import Execution
+from .files import EventLogError
 
 if TYPE_CHECKING:
-    from waybill.spark.event_logs.files import EventLog
+    from .files import EventLog
 
 _EVENT: Final = re.compile(rb'\{"Event":"(?:[\w.]*\.)?(SparkListener\w+)"')
 

@@ -16,7 +16,9 @@ from waybill.exporter.names import EVENTS
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, inferred_reason, parse_instant_us
 from waybill.facets.event import JobFacets
-from waybill.spark.tracking import (
+from waybill.transport import Kind
+
+from ..tracking import (
     Execution,
     FailedExecution,
     ObservedRun,
@@ -30,11 +32,11 @@ from waybill.spark.tracking import (
     success_event,
     unknown_run,
 )
-from waybill.transport import Kind
 
 if TYPE_CHECKING:
     from waybill.exporter.sources import Source
-    from waybill.spark.event_logs.applications import LoggedApplication
+
+    from .applications import LoggedApplication
 
 _CLOCKS_APART_MS: Final = 3_600_000
 """How far the clocks of Spark's host and of ours may be apart."""

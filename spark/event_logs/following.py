@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.collector.event_logs import STATE, STATUS, EventLogStatus
-from waybill.spark.event_logs.applications import LoggedApplication
-from waybill.spark.event_logs.catching_up import catch_up, stored_events
-from waybill.spark.event_logs.files import EventLog, EventLogError, look_up_logs
 from waybill.transport import AdmissionError, JournalError, WaybillError
 from waybill.transport.root import check_root
 
+from .applications import LoggedApplication
+from .catching_up import catch_up, stored_events
+from .files import EventLog, EventLogError, look_up_logs
+
 if TYPE_CHECKING:
-    from waybill.spark.event_logs.catching_up import CaughtUp
     from waybill.transport import Journal
     from waybill.transport.home import Home
+
+    from .catching_up import CaughtUp
 
 log = logging.getLogger("waybill.spark")
 

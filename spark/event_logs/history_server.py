@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 import requests
 
-from waybill.spark.event_logs.files import EventLog, EventLogError, find_logs
+from .files import EventLog, EventLogError, find_logs
 
 _TIMEOUT_S: Final = 60.0
 _CHUNK_BYTES: Final = 2**20

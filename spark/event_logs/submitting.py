@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from waybill.spark.runtime import find_java, spark_defaults, spark_home
+from ..runtime import find_java, spark_defaults, spark_home
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from waybill.exporter.sources import Stored
-from waybill.spark.runtime import fetch_driver
 from waybill.transport import Kind
+
+from ..runtime import fetch_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from waybill.exporter.sources import MarquezDatabaseSource
-    from waybill.spark.rebuilding.stage_rows import Batches
+
+    from .stage_rows import Batches
 
 _BATCH_ROWS: Final = 500
 _BATCH_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

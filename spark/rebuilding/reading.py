@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from waybill.exporter.names import HOUR_MS, Hour, hour_of
 from waybill.exporter.rebuilding import PartReport, read_folded
 from waybill.exporter.sources import MarquezDatabaseSource, Stored
-from waybill.spark.rebuilding.jdbc import fetch, small_batches, stored_events
-from waybill.spark.rebuilding.stage_rows import PASSING, ROWS, Batches, record_rows, report_row, run_rows
+
+from .jdbc import fetch, small_batches, stored_events
+from .stage_rows import PASSING, ROWS, Batches, record_rows, report_row, run_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

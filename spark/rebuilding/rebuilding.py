@@ -34,11 +34,12 @@ from waybill.exporter.rebuilding import (
 )
 from waybill.facets import ProvenanceRecord, RunState, records_of
 from waybill.facets.arrow import SCHEMA
-from waybill.spark.engine import explained, need_pandas
-from waybill.spark.rebuilding.hours import HourTarget, decode_written, write_hour
-from waybill.spark.rebuilding.reading import parts_read, read_parts, reports_in
-from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows, report_row
 from waybill.transport.files import Files
+
+from ..engine import explained, need_pandas
+from .hours import HourTarget, decode_written, write_hour
+from .reading import parts_read, read_parts, reports_in
+from .stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows, report_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """Spark's requirements on this machine: Java and JARs."""
 
-from waybill.spark.runtime.jars import (
+from .jars import (
     LISTENER_CLASS as LISTENER_CLASS,
     LISTENER_VERSION as LISTENER_VERSION,
     fetch_driver as fetch_driver,
@@ -10,4 +10,4 @@ from waybill.spark.runtime.jars import (
     spark_defaults as spark_defaults,
     spark_home as spark_home,
 )
-from waybill.spark.runtime.java import Java as Java, find_java as find_java
+from .java import Java as Java, find_java as find_java

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime.java import Java, cache_folder
 from waybill.transport.errors import MissingExtraError
 from waybill.transport.files import TEMPORARY_SUFFIX, Files, sweep
 from waybill.transport.locks import locked
+
+from ..errors import SparkSetupError
+from .java import Java, cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
-from waybill.spark.errors import SparkSetupError
 from waybill.transport.files import Files, publish
+
+from ..errors import SparkSetupError
 
 JAVA_MAJOR_MIN: Final = 17
 """PySpark 4 needs this Java or a newer one."""

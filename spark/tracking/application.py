@@ -10,14 +10,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from waybill.spark.tracking import exit_status, termination
-from waybill.spark.tracking.corrections import failure_event, success_event
-from waybill.spark.tracking.executions import Executions
-from waybill.spark.tracking.exit_status import ProgramFailure
-from waybill.spark.tracking.failure_watch import FailureWatch
-from waybill.spark.tracking.observed_runs import ObservedRun
 from waybill.transport.home import Home
 from waybill.transport.receiver import Receiver
+
+from . import exit_status, termination
+from .corrections import failure_event, success_event
+from .executions import Executions
+from .exit_status import ProgramFailure
+from .failure_watch import FailureWatch
+from .observed_runs import ObservedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable

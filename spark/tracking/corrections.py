@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
-from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun
-from waybill.spark.tracking.plans import command_of, target_of
+
+from .observed_runs import FailedExecution, ObservedRun
+from .plans import command_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from openlineage.client.facet_v2 import RunFacet
 
-    from waybill.spark.tracking.executions import Execution
-    from waybill.spark.tracking.exit_status import ProgramFailure
+    from .executions import Execution
+    from .exit_status import ProgramFailure
 
 RUN_NOT_KNOWN: Final = "not known"
 """The annotation `run` of a failure that matches none of the listener's runs."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from waybill.spark.tracking.exit_status import ProgramFailure
-from waybill.spark.tracking.plans import may_ignore
+from .exit_status import ProgramFailure
+from .plans import may_ignore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets.causes import telling
-from waybill.spark.tracking.corrections import failure_event, success_event, unknown_run
-from waybill.spark.tracking.executions import Execution, Executions
-from waybill.spark.tracking.exit_status import ProgramFailure
-from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match
-from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun, ObservedRuns
+
+from .corrections import failure_event, success_event, unknown_run
+from .executions import Execution, Executions
+from .exit_status import ProgramFailure
+from .match_failures import SLACK_MS, Matched, lost_writes, match
+from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from waybill.facets.overrides import OVERRIDABLE, PROPERTY_PREFIX
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime import LISTENER_CLASS
+
+from ..errors import SparkSetupError
+from ..runtime import LISTENER_CLASS
 
 LISTENERS: Final = "spark.extraListeners"
 CLASS_PATH: Final = "spark.driver.extraClassPath"

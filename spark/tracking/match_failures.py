@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.spark.tracking.plans import command_of, names_path, target_of
+from .plans import command_of, names_path, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from waybill.spark.tracking.executions import Execution
-    from waybill.spark.tracking.observed_runs import ObservedRun
+    from .executions import Execution
+    from .observed_runs import ObservedRun
 
 SLACK_MS: Final = 5
 """How far the times of a run and of its execution may be apart."""

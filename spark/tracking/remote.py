@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from waybill.facets.overrides import job_tag
-from waybill.spark.errors import SparkSetupError
+
+from ..errors import SparkSetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime import spark_home
+from ..errors import SparkSetupError
+from ..runtime import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def session(
     if remote is not None:
         if master is not None:
             raise SparkSetupError("master and remote exclude each other: a server has its own master")
-        from waybill.spark.tracking.remote import remote_session
+        from .remote import remote_session
 
         return remote_session(app_name, remote, conf=conf or {}, tags=tags or {}, settings=settings)
     from pyspark.sql import SparkSession
@@ -81,6 +81,6 @@ def configure(
         SparkSetupError: the builder creates Spark Connect sessions; use `session` for these.
         SettingsError: a setting is unknown or invalid.
     """
-    from waybill.spark.tracking.tracked import track
+    from .tracked import track
 
     return track(builder, tags=tags or {}, endpoint=endpoint, given=settings)

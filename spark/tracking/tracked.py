@@ -17,12 +17,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from waybill.facets.overrides import PROPERTY_PREFIX
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime import LISTENER_CLASS, fetch_listener, find_java, spark_defaults, spark_home
-from waybill.spark.tracking import listener_options
-from waybill.spark.tracking.application import Application, begin
-from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.transport import Settings
+
+from ..errors import SparkSetupError
+from ..runtime import LISTENER_CLASS, fetch_listener, find_java, spark_defaults, spark_home
+from . import listener_options
+from .application import Application, begin
+from .exit_status import ProgramFailure
 
 log = logging.getLogger("waybill.spark")
 

@@ -235,12 +235,8 @@ def test_the_guide_to_operation_says_when_a_runner_ends() -> None:
 
 
 def test_every_path_of_the_architecture_is_there() -> None:
-    """Files of a room are named without the two folders that make it a portion of the namespace."""
-    named = re.findall(r"`([a-z]+)/([\w/.]+)`", text_of("architecture.md"))
-    paths = [
-        REPOSITORY / first / rest if first == "tests" else REPOSITORY / first / "waybill" / first / rest
-        for first, rest in named
-    ]
+    named = re.findall(r"`([a-z]+/[\w/.]+)`", text_of("architecture.md"))
+    paths = [REPOSITORY / path for path in named]
     assert len(paths) > 40
     assert [str(path) for path in paths if not path.exists()] == []
 
@@ -249,5 +245,5 @@ def test_the_architecture_names_each_room_and_package() -> None:
     page = text_of("architecture.md")
     for room in ROOMS:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{room}` |"))
-        folders = [path.parent.name for path in (REPOSITORY / room / "waybill" / room).glob("*/__init__.py")]
+        folders = [path.parent.name for path in (REPOSITORY / room).glob("*/__init__.py")]
         assert [name for name in folders if f"`{name}/`" not in row] == []

@@ -1,6 +1,6 @@
 """Admission: decides which events and records are kept, explains refusals, and redacts what is kept."""
 
-from waybill.transport.admission.admission import (
+from .admission import (
     DEPTH_MAX as DEPTH_MAX,
     MAX_BODY_BYTES as MAX_BODY_BYTES,
     admit_event as admit_event,
@@ -8,9 +8,9 @@ from waybill.transport.admission.admission import (
     depth_error as depth_error,
     without_indices as without_indices,
 )
-from waybill.transport.admission.bounds import DEFAULT_BOUNDS as DEFAULT_BOUNDS, Bounds as Bounds
-from waybill.transport.admission.redaction import Redaction as Redaction, parse_rules as parse_rules
-from waybill.transport.admission.validation_errors import (
+from .bounds import DEFAULT_BOUNDS as DEFAULT_BOUNDS, Bounds as Bounds
+from .redaction import Redaction as Redaction, parse_rules as parse_rules
+from .validation_errors import (
     EXPLAINED_BYTES_MAX as EXPLAINED_BYTES_MAX,
     event_errors as event_errors,
     record_errors as record_errors,

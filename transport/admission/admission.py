@@ -15,15 +15,17 @@ import msgspec
 
 from waybill.facets import RunEvent, decode_event, parse_instant_us
 from waybill.facets.record import decode_plain, decode_sent, with_plain_keys
-from waybill.transport.admission.bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
-from waybill.transport.errors import AdmissionError, Reason
+
+from ..errors import AdmissionError, Reason
+from .bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from waybill.facets import Event
     from waybill.facets.record import SentRecord
-    from waybill.transport.admission.bounds import Bounds
+
+    from .bounds import Bounds
 
 MAX_BODY_BYTES: Final = 64 << 20
 """The largest body admitted, in bytes."""

@@ -15,7 +15,8 @@ import msgspec
 
 from waybill.facets import DatasetEvent, RunEvent
 from waybill.facets.sizes import made_chars
-from waybill.transport.errors import AdmissionError
+
+from ..errors import AdmissionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

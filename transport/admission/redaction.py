@@ -18,9 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from waybill.facets import PRESENTED_FACET
-from waybill.transport.admission.admission import admit_event, depth_error
-from waybill.transport.admission.bounds import DEFAULT_BOUNDS, Bounds
-from waybill.transport.errors import AdmissionError
+
+from ..errors import AdmissionError
+from .admission import admit_event, depth_error
+from .bounds import DEFAULT_BOUNDS, Bounds
 
 MASK: Final = "[redacted]"
 

@@ -18,7 +18,9 @@ import msgspec
 from waybill.facets import RunEvent
 from waybill.facets.event import model_of
 from waybill.facets.record import UNREADABLE, WIRE_RECORDS, with_plain_keys
-from waybill.transport.admission.admission import (
+
+from ..errors import AdmissionError
+from .admission import (
     EVENT_FORM,
     INSTANTS,
     RECORDS_FORM,
@@ -30,7 +32,6 @@ from waybill.transport.admission.admission import (
     places_of_nul,
     without_indices,
 )
-from waybill.transport.errors import AdmissionError
 
 ERRORS_MAX: Final = 100
 """The maximum number of errors reported for one body."""

@@ -1,6 +1,6 @@
 """The settings: the valid values of each, where its value came from, and which ones a home's runner uses."""
 
-from waybill.transport.config.agreement import (
+from .agreement import (
     AGREED as AGREED,
     agree as agree,
     agreed as agreed,
@@ -14,7 +14,7 @@ from waybill.transport.config.agreement import (
     taking_over as taking_over,
     warn_of_conflicts as warn_of_conflicts,
 )
-from waybill.transport.config.backends import (
+from .backends import (
     DETAIL_BACKLOG as DETAIL_BACKLOG,
     MARQUEZ as MARQUEZ,
     BackendSetting as BackendSetting,
@@ -23,7 +23,7 @@ from waybill.transport.config.backends import (
     kafka_address as kafka_address,
     without_users as without_users,
 )
-from waybill.transport.config.settings import (
+from .settings import (
     API_KEY_VARIABLES as API_KEY_VARIABLES,
     HOME as HOME,
     SETTINGS as SETTINGS,
@@ -31,4 +31,4 @@ from waybill.transport.config.settings import (
     Settings as Settings,
     settings_files as settings_files,
 )
-from waybill.transport.config.validators import days as days
+from .validators import days as days

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from waybill.transport import locks
-from waybill.transport.config.backends import freed_of_users, without_users
-from waybill.transport.config.settings import HOME, SETTINGS, Settings
-from waybill.transport.errors import JournalError, RootError, SettingsConflictError, reason_of
-from waybill.transport.fork_safety import without_forks
-from waybill.transport.permissions import set_home_mode
-from waybill.transport.root import check_root, known_root, where_filed
+from .. import locks
+from ..errors import JournalError, RootError, SettingsConflictError, reason_of
+from ..fork_safety import without_forks
+from ..permissions import set_home_mode
+from ..root import check_root, known_root, where_filed
+from .backends import freed_of_users, without_users
+from .settings import HOME, SETTINGS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from waybill.transport.journal import Journal
+    from ..journal import Journal
 
 log = logging.getLogger("waybill.transport")
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.transport.decoding import in_plain_words
+from ..decoding import in_plain_words
 
 MARQUEZ: Final = "marquez"
 """The name of the backend that ``marquez_url`` stands for."""

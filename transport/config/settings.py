@@ -18,9 +18,13 @@ from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 import msgspec
 
 from waybill.facets import AnnotationRule
-from waybill.transport.admission import DEFAULT_BOUNDS, Bounds, parse_rules
-from waybill.transport.config import validators as check
-from waybill.transport.config.backends import (
+
+from ..admission import DEFAULT_BOUNDS, Bounds, parse_rules
+from ..errors import SettingsError, SettingsFileError, reason_of
+from ..fingerprints import CONTENT_BYTES_MAX
+from ..permissions import HomeMode
+from . import validators as check
+from .backends import (
     DETAIL_BACKLOG,
     MARQUEZ,
     OVER_HTTP,
@@ -34,9 +38,6 @@ from waybill.transport.config.backends import (
     without_keys,
     without_users,
 )
-from waybill.transport.errors import SettingsError, SettingsFileError, reason_of
-from waybill.transport.fingerprints import CONTENT_BYTES_MAX
-from waybill.transport.permissions import HomeMode
 
 _DEFAULT: Final = "default"
 HOME: Final = "home"

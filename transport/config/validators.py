@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Final
 
-from waybill.transport.config.backends import check_url
+from .backends import check_url
 
 _DAYS_MAX: Final = 3_650_000
 _NAME_CHARS_MAX: Final = 1_000

@@ -1,6 +1,6 @@
 """Fingerprints: which files have the same content, however it is compressed."""
 
-from waybill.transport.fingerprints.hashing import (
+from .hashing import (
     ALGORITHM as ALGORITHM,
     CONTENT_BYTES_MAX as CONTENT_BYTES_MAX,
     Fingerprint as Fingerprint,

@@ -20,7 +20,7 @@ import zlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from waybill.transport.errors import FingerprintError
+from ..errors import FingerprintError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.errors import FingerprintError
+from ..errors import FingerprintError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from waybill.transport.fingerprints.contents import Readable
+    from .contents import Readable
 
 ALGORITHM: Final = "xxh3-128"
 
@@ -87,7 +87,7 @@ def fingerprint_of_stream(
     # Here, so that a pipeline that asks for no fingerprint loads neither the hash nor the decompressors.
     import xxhash
 
-    from waybill.transport.fingerprints.contents import Source, compression_of, pieces_of
+    from .contents import Source, compression_of, pieces_of
 
     source = Source(stream, name, on_read)
     compression = compression_of(source)

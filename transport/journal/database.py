@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from waybill.transport.errors import JournalError, JournalFullError, JournalTooLargeError, reason_of
-from waybill.transport.files import sync
-from waybill.transport.fork_safety import survive_forks
-from waybill.transport.journal.nodes import new_node
-from waybill.transport.journal.rescue import begin_anew, check_without_log, note_made, save, take_back
-from waybill.transport.journal.schema import migrate
-from waybill.transport.journal.watch import Watch, log_of
-from waybill.transport.permissions import file_mode, open_private
+from ..errors import JournalError, JournalFullError, JournalTooLargeError, reason_of
+from ..files import sync
+from ..fork_safety import survive_forks
+from ..permissions import file_mode, open_private
+from .nodes import new_node
+from .rescue import begin_anew, check_without_log, note_made, save, take_back
+from .schema import migrate
+from .watch import Watch, log_of
 
 if TYPE_CHECKING:
     from pathlib import Path

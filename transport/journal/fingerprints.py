@@ -21,7 +21,8 @@ from waybill.facets import (
     fingerprints_of,
     parse_instant_us,
 )
-from waybill.transport.journal.entry import Kind
+
+from .entry import Kind
 
 if TYPE_CHECKING:
     import apsw

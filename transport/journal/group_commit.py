@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from waybill.transport.journal.rows import Item, Row
+from .rows import Item, Row
 
 if TYPE_CHECKING:
     import apsw
 
-    from waybill.transport.journal.database import Database
+    from .database import Database
 
 _COMMIT_BYTES_MAX: Final = 16 * 2**20
 """A transaction takes no further entries once its entries are larger than this together."""

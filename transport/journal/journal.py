@@ -20,20 +20,22 @@ from typing import Any, Final, Literal, cast
 import apsw
 import msgspec
 
-from waybill.transport.errors import JournalError, JournalFullError, reason_of
-from waybill.transport.journal.database import Database
-from waybill.transport.journal.entry import Entry, Kind
-from waybill.transport.journal.fingerprints import (
+from ..errors import JournalError, JournalFullError, reason_of
+from ..mounts import refuse_network_file_system
+from ..permissions import make_private
+from .database import Database
+from .entry import Entry, Kind
+from .fingerprints import (
     FileContent,
     contents_after,
     first_with,
     note_contents,
 )
-from waybill.transport.journal.group_commit import GroupCommit, OnDone
-from waybill.transport.journal.nodes import Node, current_node, nodes_of, renew
-from waybill.transport.journal.poison import PoisonBox
-from waybill.transport.journal.rescue import exists
-from waybill.transport.journal.rows import (
+from .group_commit import GroupCommit, OnDone
+from .nodes import Node, current_node, nodes_of, renew
+from .poison import PoisonBox
+from .rescue import exists
+from .rows import (
     AFTER_GONE,
     GONE_UPTO,
     Item,
@@ -47,10 +49,8 @@ from waybill.transport.journal.rows import (
     stored_rows,
     unpack,
 )
-from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
-from waybill.transport.journal.watch import log_of
-from waybill.transport.mounts import refuse_network_file_system
-from waybill.transport.permissions import make_private
+from .schema import OLD_DIGESTS_UPTO
+from .watch import log_of
 
 NEARLY_FULL: Final = 0.8
 """From this share of `Journal.max_bytes`, entries that every projection has are removed at any age."""

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from waybill.transport.journal.entry import Entry, Kind
-from waybill.transport.journal.rows import Row, insert, stored_row, unpack
+from .entry import Entry, Kind
+from .rows import Row, insert, stored_row, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import apsw
 
-    from waybill.transport.journal.database import Database
+    from .database import Database
 
 _POISON_MARK: Final = b"poison"
 _REASON_CHARS_MAX: Final = 1_000

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import apsw
 
-from waybill.transport import locks
-from waybill.transport.errors import JournalError, reason_of
-from waybill.transport.files import Files
-from waybill.transport.journal.watch import log_of
-from waybill.transport.permissions import open_private
+from .. import locks
+from ..errors import JournalError, reason_of
+from ..files import Files
+from ..permissions import open_private
+from .watch import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

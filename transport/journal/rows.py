@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import apsw
 
-from waybill.transport.journal.entry import Kind
-from waybill.transport.journal.fingerprints import FileContent, contents_in
+from .entry import Kind
+from .fingerprints import FileContent, contents_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from waybill.transport.errors import JournalError, JournalVersionError
+from ..errors import JournalError, JournalVersionError
 
 if TYPE_CHECKING:
     import apsw

@@ -31,16 +31,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, cast
 from zlib import crc32
 
-from waybill.transport.errors import JournalError, JournalFullError, reason_of
-from waybill.transport.files import Files, sync
-from waybill.transport.fork_safety import survive_forks
-from waybill.transport.journal.entry import Kind
-from waybill.transport.permissions import make_private, open_private
-from waybill.transport.programs import this_program
+from ..errors import JournalError, JournalFullError, reason_of
+from ..files import Files, sync
+from ..fork_safety import survive_forks
+from ..permissions import make_private, open_private
+from ..programs import this_program
+from .entry import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.journal.journal import Journal
-    from waybill.transport.journal.rows import Item
+    from .journal import Journal
+    from .rows import Item
 
 SYNC_WITHIN_S: Final = 0.1
 """How long an entry may wait for its fsync."""

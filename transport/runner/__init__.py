@@ -1,12 +1,12 @@
 """The runner: the one process of a home that runs its projections, and the supervisor that starts it."""
 
-from waybill.transport.runner.flushing import FlushReport as FlushReport, flush as flush
-from waybill.transport.runner.open_runs import (
+from .flushing import FlushReport as FlushReport, flush as flush
+from .open_runs import (
     EventHead as EventHead,
     OpenRun as OpenRun,
     read_head as read_head,
 )
-from waybill.transport.runner.projection import (
+from .projection import (
     PROJECTIONS_GROUP as PROJECTIONS_GROUP,
     Progress as Progress,
     Projection as Projection,
@@ -16,11 +16,11 @@ from waybill.transport.runner.projection import (
     progress_of as progress_of,
     unsettled as unsettled,
 )
-from waybill.transport.runner.runner import (
+from .runner import (
     IDLE_S as IDLE_S,
     Runner as Runner,
     forget_problems as forget_problems,
     statuses as statuses,
 )
-from waybill.transport.runner.supervisor import LOG_NAME as LOG_NAME, Supervisor as Supervisor
-from waybill.transport.runner.unended import note_program as note_program
+from .supervisor import LOG_NAME as LOG_NAME, Supervisor as Supervisor
+from .unended import note_program as note_program

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport import locks
-from waybill.transport.config import agree
-from waybill.transport.fallback import adopt_fallback
-from waybill.transport.journal import Journal, adopt
-from waybill.transport.runner.projection import published
-from waybill.transport.runner.runner import Runner, has_live_statuses, statuses
+from .. import locks
+from ..config import agree
+from ..fallback import adopt_fallback
+from ..journal import Journal, adopt
+from .projection import published
+from .runner import Runner, has_live_statuses, statuses
 
 if TYPE_CHECKING:
-    from waybill.transport.config import Settings
+    from ..config import Settings
 
 _POLL_S: Final = 0.05
 _RUNNER: Final = "runner"

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 
 import msgspec
 
-from waybill.transport import process
-from waybill.transport.config import obey
-from waybill.transport.errors import JournalError, JournalTooLargeError
-from waybill.transport.journal import Entry, Journal, Kind
-from waybill.transport.runner.projection import Projection, open_projections
-from waybill.transport.runner.supervisor import LOG_NAME
+from .. import process
+from ..config import obey
+from ..errors import JournalError, JournalTooLargeError
+from ..journal import Entry, Journal, Kind
+from .projection import Projection, open_projections
+from .supervisor import LOG_NAME
 
 if TYPE_CHECKING:
-    from waybill.transport.config import Settings
+    from ..config import Settings
 
 log = logging.getLogger("waybill.runner")
 

@@ -9,10 +9,11 @@ import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER
 from waybill.facets.event import JobFacets, JobType, facet_schema_url
-from waybill.transport.journal import Kind
+
+from ..journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.journal import Entry
+    from ..journal import Entry
 
 _ENDS: Final = frozenset({"COMPLETE", "ABORT", "FAIL"})
 _SCHEDULERS: Final = frozenset({"AIRFLOW", "DAGSTER"})

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
+    from ..config import Settings
+    from ..journal import Journal
 
 log = logging.getLogger("waybill.runner")
 

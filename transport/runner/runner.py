@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport import locks
-from waybill.transport.errors import JournalError, RootError, WaybillError, sentence_of
-from waybill.transport.journal import NEARLY_FULL, adopt, waiting
-from waybill.transport.root import check_root
-from waybill.transport.runner.isolation import TRIES, is_held_up, isolate
-from waybill.transport.runner.projection import Projection, Step, open_projections
-from waybill.transport.runner.unended import UnendedRuns
+from .. import locks
+from ..errors import JournalError, RootError, WaybillError, sentence_of
+from ..journal import NEARLY_FULL, adopt, waiting
+from ..root import check_root
+from .isolation import TRIES, is_held_up, isolate
+from .projection import Projection, Step, open_projections
+from .unended import UnendedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
+    from ..config import Settings
+    from ..journal import Journal
 
 log = logging.getLogger("waybill.runner")
 

@@ -10,17 +10,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from waybill.transport import locks
-from waybill.transport.config import API_KEY_VARIABLES, agreeing, apply_command, warn_of_conflicts
-from waybill.transport.errors import JournalError
-from waybill.transport.fork_safety import without_forks
-from waybill.transport.permissions import open_private
+from .. import locks
+from ..config import API_KEY_VARIABLES, agreeing, apply_command, warn_of_conflicts
+from ..errors import JournalError
+from ..fork_safety import without_forks
+from ..permissions import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
+    from ..config import Settings
+    from ..journal import Journal
 
 log = logging.getLogger("waybill.transport")
 

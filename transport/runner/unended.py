@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.journal import Kind, adopt
-from waybill.transport.programs import Program
-from waybill.transport.runner.open_runs import OpenRun, read_head
+from ..journal import Kind, adopt
+from ..programs import Program
+from .open_runs import OpenRun, read_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from waybill.transport.journal import Entry, Journal
-    from waybill.transport.runner.open_runs import EventHead
+    from ..journal import Entry, Journal
+    from .open_runs import EventHead
 
 PROGRAM_GONE: Final = "the program that ran it is gone"
 APPLICATION_ENDED: Final = "its application has ended"

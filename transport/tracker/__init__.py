@@ -1,3 +1,3 @@
 """The Tracker: a Python program reports each file's progress as it happens."""
 
-from waybill.transport.tracker.tracker import TrackedFile as TrackedFile, Tracker as Tracker
+from .tracker import TrackedFile as TrackedFile, Tracker as Tracker

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from waybill.transport.errors import AdmissionError
+from ..errors import AdmissionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

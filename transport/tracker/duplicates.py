@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
-from waybill.transport.errors import AdmissionError, DuplicateFileError
+from ..errors import AdmissionError, DuplicateFileError
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.file_run import FileIdentity
-    from waybill.transport.transport import WaybillTransport
+    from ..transport import WaybillTransport
+    from .file_run import FileIdentity
 
 OnDuplicate = Literal["record", "warn", "raise"]
 """What to do with a file whose content is known: record it as any other, warn as well, or raise an error."""
@@ -40,7 +40,7 @@ class KnownContents:
         Raises:
             AdmissionError: there is none, and something is to be done about a content that is known.
         """
-        from waybill.transport.transport import WaybillTransport
+        from ..transport import WaybillTransport
 
         several = getattr(client.transport, "transports", ())
         homes = (one for one in (client.transport, *several) if isinstance(one, WaybillTransport))

@@ -31,9 +31,10 @@ from waybill.facets import (
     FinalState,
     parse_instant_us,
 )
-from waybill.transport.errors import AdmissionError
-from waybill.transport.fingerprints import ALGORITHM, Fingerprint
-from waybill.transport.tracker.datasets import Dataset, dataset_of
+
+from ..errors import AdmissionError
+from ..fingerprints import ALGORITHM, Fingerprint
+from .datasets import Dataset, dataset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
 
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
-    from waybill.transport.tracker.datasets import DatasetName
+
+    from .datasets import DatasetName
 
     DataSinks = Iterable[str] | Mapping[str, DatasetName | None]
     """The names of sinks; or, by their names, the datasets that they write, where they are known."""

@@ -39,12 +39,13 @@ from msgspec.structs import replace
 
 from waybill.facets import FinalState, parents_of
 from waybill.facets.event import DeltaFile
-from waybill.transport.config import Settings
-from waybill.transport.errors import AdmissionError, FingerprintError, SettingsError, TrackerStateError
-from waybill.transport.fingerprints import fingerprint_of
-from waybill.transport.tracker.datasets import columns_of
-from waybill.transport.tracker.duplicates import KnownContents, OnDuplicate, check_options, tell_duplicate
-from waybill.transport.tracker.file_run import (
+
+from ..config import Settings
+from ..errors import AdmissionError, FingerprintError, SettingsError, TrackerStateError
+from ..fingerprints import fingerprint_of
+from .datasets import columns_of
+from .duplicates import KnownContents, OnDuplicate, check_options, tell_duplicate
+from .file_run import (
     JOINED_MAX,
     Content,
     FileIdentity,
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.datasets import Dataset, DatasetName, DatasetSchema
-    from waybill.transport.tracker.file_run import DataSinks, Failure
+    from .datasets import Dataset, DatasetName, DatasetSchema
+    from .file_run import DataSinks, Failure
 
 
 _ORIGIN: Final = "Tracker"
@@ -124,7 +125,7 @@ class Tracker(OfOneProcess):
         if client is None:
             from openlineage.client import OpenLineageClient
 
-            from waybill.transport.transport import WaybillConfig, WaybillTransport
+            from ..transport import WaybillConfig, WaybillTransport
 
             client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
         self._client: Final = client
@@ -335,7 +336,7 @@ class Tracker(OfOneProcess):
 
     def _begun(self, did: str) -> _Begun | None:
         """What the Tracker's own home knows of a file that another process has begun."""
-        from waybill.transport.transport import WaybillTransport
+        from ..transport import WaybillTransport
 
         transport = self._client.transport
         event = transport.last_said_of(did) if isinstance(transport, WaybillTransport) else None
