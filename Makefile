@@ -30,7 +30,7 @@ ENDINGS := tests/spark/truth tests/spark/test_class_loaders.py tests/spark/test_
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench docs clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench bench-guard docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,9 @@ format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 
 bench: .venv/dev.stamp ## Measure each figure and its comparison (see docs/benchmarks.md)
 	$(PY) -m benchmarks $(ARGS)
+
+bench-guard: .venv/dev.stamp ## Check that nothing became dearer in CPU time, in about a minute
+	$(PY) -m benchmarks.guard $(ARGS)
 
 docs: .venv/docs.stamp ## Build the documentation as a site in dist/site; warnings are errors
 	@rm -rf .venv/docs/wheel

@@ -44,7 +44,14 @@ def main() -> None:
 def _flush(arguments: argparse.Namespace, folder: Path) -> Results:
     lines = record_lines(arguments.records, hours=arguments.hours)
     bodies = [b"[" + b",".join(lines[at : at + BATCH]) + b"]" for at in range(0, len(lines), BATCH)]
-    results = [_round(bodies, arguments, folder / str(round_)) for round_ in range(arguments.rounds)]
+    results = []
+    for round_ in range(arguments.rounds):
+        home = folder / str(round_)
+        figures = flush_bodies(bodies, home, archive=not arguments.no_archive)
+        shutil.rmtree(home)
+        if figures["rows"] != arguments.records:
+            raise SystemExit("not every record is in the files")
+        results.append(figures)
     print(f"{arguments.records:,} records in the journal, {arguments.hours:,} hours, 5 systems\n")
     print(f"{'wall s':>8} {'CPU s':>8} {'peak MB':>8} {'files':>8} {'MB':>8}")
     row = median(results, FIGURES)
@@ -56,18 +63,15 @@ def _flush(arguments: argparse.Namespace, folder: Path) -> Results:
     return results
 
 
-def _round(bodies: list[bytes], arguments: argparse.Namespace, home: Path) -> dict[str, Any]:
+def flush_bodies(bodies: list[bytes], home: Path, *, archive: bool) -> dict[str, Any]:
+    """The figures of a flush of these batches of records, in a fresh process with a new home."""
     from waybill.transport import Journal, Kind
 
     journal = Journal(home)
     for body in bodies:
         journal.append(Kind.PROVENANCE, body, "")
     journal.close()
-    figures = measured("benchmarks.flush", home, not arguments.no_archive)
-    shutil.rmtree(home)
-    if figures.pop("rows") != arguments.records:
-        raise SystemExit("not every record is in the files")
-    return figures
+    return measured("benchmarks.flush", home, archive)
 
 
 def _flushed(home: Path, *, archive: bool) -> dict[str, Any]:

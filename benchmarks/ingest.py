@@ -43,12 +43,14 @@ class Case(NamedTuple):
     connections: int
 
 
+RECORDS: Final = "/provenance"
+EVENTS: Final = "/api/v1/lineage"
 CASES: Final[tuple[Case, ...]] = (
-    Case("records", "/provenance", 100, 8),
-    Case("records", "/provenance", 10_000, 1),
-    Case("records", "/provenance", 10_000, 8),
-    Case("records", "/provenance", 1, 8),
-    Case("events", "/api/v1/lineage", 1, 8),
+    Case("records", RECORDS, 100, 8),
+    Case("records", RECORDS, 10_000, 1),
+    Case("records", RECORDS, 10_000, 8),
+    Case("records", RECORDS, 1, 8),
+    Case("events", EVENTS, 1, 8),
     Case("events", "/api/v1/lineage/batch", 100, 8),
 )
 EVENT_BYTES: Final = 1_500
@@ -87,8 +89,8 @@ def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     for at, case in enumerate(cases):
         # One at a time, a client in Python sends at most about ten thousand a second.
         count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
-        elements = lines[:count] if case.what == "records" else _event_lines(count)
-        result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
+        elements = lines[:count] if case.what == "records" else event_lines(count)
+        result = _measured(case, bodies_of(case, elements), folder / str(at), arguments)
         results.append(case._asdict() | result)
         print(
             f"| {case.what} | {case.batch:,} | {case.connections} | {result['per_s']:,.0f} "
@@ -100,9 +102,9 @@ def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
-    case = Case("events", "/api/v1/lineage", 1, 8)
+    case = Case("events", EVENTS, 1, 8)
     results: Results = []
-    bodies = _event_lines(min(arguments.count, 100_000))
+    bodies = event_lines(min(arguments.count, 100_000))
     arguments.runner = "child"
     for round_ in range(arguments.rounds):
         for state in STATES:
@@ -216,8 +218,9 @@ def _drive(connections: list[_Connection], until_s: float) -> None:
                     selector.modify(connection.socket, connection.waits_for, connection)
 
 
-def _bodies(case: Case, elements: list[bytes]) -> list[bytes]:
-    if case.path == "/api/v1/lineage":
+def bodies_of(case: Case, elements: list[bytes]) -> list[bytes]:
+    """The bodies in which a case sends these records or events."""
+    if case.path == EVENTS:
         return elements
     starts = range(0, len(elements) - case.batch + 1, case.batch)
     return [b"[" + b",".join(elements[at : at + case.batch]) + b"]" for at in starts]
@@ -240,7 +243,7 @@ def record_lines(count: int, *, hours: int = 1) -> list[bytes]:
     ]
 
 
-def _event_lines(count: int) -> list[bytes]:
+def event_lines(count: int) -> list[bytes]:
     """Events as large as those of a real job, a millisecond apart: two inputs, one output, schemas."""
     event: dict[str, Any] = {
         "eventType": "COMPLETE",
