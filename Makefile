@@ -4,9 +4,9 @@
 UV_VERSION := 0.13.8
 PYTHON ?=
 ARGS ?=
-SEED ?=
 FAULTS_BOUND_S := 2700
 STORM_S ?= 3600
+MINUTES ?= 60
 
 PY := .venv/bin/python
 # uv changes only this .venv, and never downloads a Python.
@@ -30,7 +30,7 @@ ENDINGS := tests/spark/truth tests/spark/test_class_loaders.py tests/spark/test_
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench bench-guard docs clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults explore storm lint format bench bench-guard docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -59,11 +59,14 @@ test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Ma
 test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients (dbt, Airflow and, with Maven, Java's), and the quick start in a fresh environment
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
-faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 45 minutes (SEED=n repeats a run)
-	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults tests/collector
+faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 45 minutes
+	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) $(ARGS) tests/faults tests/collector
 
-storm: .venv/dev.stamp ## Mix every fault for an hour (STORM_S=seconds, SEED=n)
-	STORM_S=$(STORM_S) $(PY) -m pytest -m exhaustive $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults/test_storm.py
+explore: .venv/dev.stamp ## Run the random tests with new seeds for an hour (MINUTES=n), and show those that fail
+	$(PY) tests/explore.py $(MINUTES)
+
+storm: .venv/dev.stamp ## Mix every fault for an hour (STORM_S=seconds)
+	STORM_S=$(STORM_S) $(PY) -m pytest -m exhaustive $(ARGS) tests/faults/test_storm.py
 
 lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dependencies
 	$(PY) -m ruff check .

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import re
+import shlex
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -16,29 +17,75 @@ from waybill.transport import locks
 from waybill.transport.config import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
 # A busy machine is not the code's fault, so no example has a time limit of its own; pytest's still holds.
-hypothesis.settings.register_profile("waybill", deadline=None, print_blob=True)
+# No database of examples: an earlier run must not change what this one tries.
+hypothesis.settings.register_profile(
+    "waybill",
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("waybill")
 
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 RUNNER_ENDS_WITHIN_S = 20.0
+SEED = 352_369_312
+"""Every run makes the same random choices, except those of `make explore`, which chooses new seeds."""
+REPEAT = "repeat"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
+    parser.addoption("--seed", type=int, default=SEED, help="what all random choices start from")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Several test processes get the options of the first.
-    if config.option.seed is None:
-        config.option.seed = secrets.randbits(32)
+    # Hypothesis reads this after us.
+    config.option.hypothesis_seed = str(config.option.seed)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.option.seed} (repeat with --seed={config.option.seed})"
+    return f"seed: {config.option.seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the short tests that depend on the seed, so that `make explore` can select them."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("exhaustive"):
+            continue
+        if "seed" in item.fixturenames or hypothesis.is_hypothesis_test(item.obj):
+            item.add_marker(pytest.mark.random)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note how a random test that failed is repeated; the report may have to travel to another process."""
+    report = yield
+    if report.failed and item.get_closest_marker("random"):
+        command = (
+            f".venv/bin/python -m pytest -m '' --seed={item.config.option.seed} {shlex.quote(item.nodeid)}"
+        )
+        report.user_properties.append((REPEAT, command))
+        notes = getattr(call.excinfo and call.excinfo.value, "__notes__", [])
+        blobs = [blob for note in notes for blob in re.findall(r"@reproduce_failure\(.*\)", note)]
+        report.user_properties += [(REPEAT, blob) for blob in blobs]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show a command for each random test that failed, and Hypothesis's own way to repeat it."""
+    reports = terminalreporter.getreports("failed") + terminalreporter.getreports("error")
+    lines = [str(text) for report in reports for name, text in report.user_properties if name == REPEAT]
+    if lines:
+        terminalreporter.section("to repeat a failure")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

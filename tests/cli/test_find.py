@@ -389,9 +389,7 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
     journal.close()
 
 
-@hypothesis.settings(
-    deadline=None, max_examples=8, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
-)
+@hypothesis.settings(max_examples=8, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(odd=ODD_TEXTS)
 def test_any_text_is_only_data_in_every_filter(called: Run, settings: Settings, odd: str) -> None:
     def sent(text: str) -> dict[str, object]:

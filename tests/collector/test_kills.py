@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 4
 RECORDS = 20
+ROUNDS = 3
 LIFE_S_MAX = 1.5
 HOUR_MS = 3_600_000
 
@@ -63,14 +64,16 @@ def batches_of(client: int) -> Iterator[list[str]]:
         yield [f"{client}-{number}-{at}" for at in range(RECORDS)]
 
 
-def kill_at_random(folder: Path, chance: Random, rounds: int) -> None:
-    home, root = folder / "home", folder / "root"
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)  # noqa: S311 - chance, not secrets
+    home, root = tmp_path / "home", tmp_path / "root"
     options = ("--provenance-enabled", "--root", str(root), "--drain-timeout", "30", "--log-level", "error")
     batches = [batches_of(client) for client in range(CLIENTS)]
     unsure: list[list[list[str]]] = [[] for _ in range(CLIENTS)]
     acknowledged: list[str] = []
-    for at in range(rounds):
-        last = at == rounds - 1
+    for at in range(ROUNDS):
+        last = at == ROUNDS - 1
         collector = Collector(home, *options)
         clients = [Client(collector.address, *one) for one in zip(batches, unsure, strict=True)]
         for client in clients:
@@ -89,9 +92,9 @@ def kill_at_random(folder: Path, chance: Random, rounds: int) -> None:
             assert not client.is_alive()
         acknowledged += [did for client in clients for did in client.acknowledged]
         unsure = [client.unsure for client in clients]
-    assert len(acknowledged) > rounds * RECORDS
+    assert len(acknowledged) > ROUNDS * RECORDS
     settings = Settings.load(
-        {"home": home, "root": root, "provenance_enabled": True}, origin="tests", env={}, cwd=folder
+        {"home": home, "root": root, "provenance_enabled": True}, origin="tests", env={}, cwd=tmp_path
     )
     report = flush(settings, timeout_s=120)
     assert (report.left, report.problems) == ({}, {})
@@ -101,14 +104,3 @@ def kill_at_random(folder: Path, chance: Random, rounds: int) -> None:
     assert [did for did, count in rows.items() if count > 1] == []
     assert set(acknowledged) - rows.keys() == set()
     assert rows.keys() - offered == set()
-
-
-@pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost_or_doubled_by_kills(tmp_path: Path, seed: int) -> None:
-    kill_at_random(tmp_path, Random(seed), rounds=3)  # noqa: S311 - chance, not secrets
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(600)
-def test_nothing_acknowledged_is_lost_or_doubled_in_a_long_run(tmp_path: Path, seed: int) -> None:
-    kill_at_random(tmp_path, Random(seed), rounds=15)  # noqa: S311

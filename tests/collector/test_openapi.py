@@ -74,13 +74,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     collector.process.communicate()
 
 
+@pytest.mark.random
 @pytest.mark.parametrize(("operation", "mode"), CASES)
 def test_every_answer_is_as_described(
     shared: Collector,
     operation: schemathesis.APIOperation[Any, Any, Any, Any],
     mode: schemathesis.GenerationMode,
 ) -> None:
-    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=10, suppress_health_check=list(HealthCheck))
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case[Any]) -> None:
         case.call_and_validate(base_url=shared.url, checks=CHECKS)

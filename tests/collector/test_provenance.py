@@ -199,7 +199,7 @@ def test_the_doors_for_records_and_for_statistics_have_the_same_filters(
         assert shared.get(f"{door}?data_source=filters&{text}").json["total_records"] == len(dids)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(odd=ODD_TEXTS)
 def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> None:
     def of(text: str) -> dict[str, object]:

@@ -536,9 +536,7 @@ BODIES = [
 ]
 
 
-@hypothesis_settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bodies=st.lists(st.sampled_from(BODIES), max_size=8, unique=True), data=st.data())
 def test_any_order_and_any_batches_give_what_the_fold_of_all_events_gives(
     bodies: list[bytes], data: st.DataObject, settings: Settings, tmp_path_factory: pytest.TempPathFactory

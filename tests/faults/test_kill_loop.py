@@ -10,7 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
 from seam.chance import chance_from
 from seam.homes import kill_runner, settings_in
 from seam.ledger import Ledger
@@ -19,8 +18,7 @@ from seam.oracle import recover_and_check
 EMITTER = Path(__file__).parent / "seam" / "emitter.py"
 APART = 10_000
 """The distance between the first numbers of two emitters; none lives long enough to emit as many."""
-ROUNDS_QUICK = 4
-ROUNDS_EXHAUSTIVE = 40
+ROUNDS = 4
 LIFE_S_MAX = 1.0
 
 
@@ -57,8 +55,8 @@ class Emitter:
                 self.born.set()
 
 
-def kill_at_random(folder: Path, seed: int, rounds: int) -> None:
-    settings = settings_in(folder)
+def test_nothing_acknowledged_is_lost_when_processes_are_killed_at_random(tmp_path: Path, seed: int) -> None:
+    settings = settings_in(tmp_path)
     chance = chance_from(seed)
     ledger, emitters, firsts = Ledger(), [], itertools.count(1, APART)
 
@@ -73,7 +71,7 @@ def kill_at_random(folder: Path, seed: int, rounds: int) -> None:
 
     begin()
     try:
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             begin()
             assert emitters[-1].born.wait(30), "the emitter says nothing"
             time.sleep(chance.random() * LIFE_S_MAX)
@@ -84,16 +82,6 @@ def kill_at_random(folder: Path, seed: int, rounds: int) -> None:
         while emitters:
             end(emitters.pop())
         kill_runner(settings.home)
-    assert len(ledger.acknowledged) > rounds
+    assert len(ledger.acknowledged) > ROUNDS
     recover_and_check(settings, ledger, fresh_number=next(firsts))
     kill_runner(settings.home)
-
-
-def test_nothing_acknowledged_is_lost_when_processes_are_killed_at_random(tmp_path: Path, seed: int) -> None:
-    kill_at_random(tmp_path, seed, ROUNDS_QUICK)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(900)
-def test_nothing_acknowledged_is_lost_in_a_long_massacre(tmp_path: Path, seed: int) -> None:
-    kill_at_random(tmp_path, seed, ROUNDS_EXHAUSTIVE)

@@ -25,8 +25,8 @@ from waybill.transport import WaybillError
 OUTAGES = 4
 CALLS_MAX = 260
 """Roughly how many calls the program makes between two outages."""
-QUICK_RUNS = 4
-EXHAUSTIVE_RUNS = 60
+RUNS = 4
+RUNS_UNTIL_NOTICED = 60
 
 
 MISSING: dict[str, Callable[[Path], bool]] = {
@@ -65,7 +65,7 @@ def simulate(folder: Path, seed: int, run: int, deaf: Callable[[Path], bool] = l
 
 
 def test_what_was_acknowledged_survives_the_power(folder: Path, seed: int) -> None:
-    for run in range(QUICK_RUNS):
+    for run in range(RUNS):
         simulate(folder, seed, run)
 
 
@@ -73,12 +73,5 @@ def test_what_was_acknowledged_survives_the_power(folder: Path, seed: int) -> No
 @pytest.mark.parametrize("where", MISSING)
 def test_a_missing_fsync_is_noticed(folder: Path, seed: int, where: str) -> None:
     with pytest.raises((AssertionError, WaybillError)):
-        for run in range(EXHAUSTIVE_RUNS):
+        for run in range(RUNS_UNTIL_NOTICED):
             simulate(folder, seed, run, MISSING[where])
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(900)
-def test_what_was_acknowledged_survives_the_power_for_long(folder: Path, seed: int) -> None:
-    for run in range(QUICK_RUNS, EXHAUSTIVE_RUNS):
-        simulate(folder, seed, run)

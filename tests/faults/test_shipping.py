@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from seam.cases import Hit, cases_of, check_case, check_many
+from seam.cases import Hit, cases_of, check_case
 from seam.chance import chance_from
 from seam.shipping import run_shipping, ship_and_check, there_of
 
@@ -13,18 +12,10 @@ SHIPPING = Hit(
     run_shipping,
     ship_and_check,
     lambda settings: [settings.home, settings.root, there_of(settings)],
-    one="SHIPPING",
 )
 SAMPLE = 16
-SAMPLE_EXHAUSTIVE = 120
 
 
 def test_an_export_or_age_off_hit_anywhere_and_run_again_is_right(folder: Path, seed: int) -> None:
     for at, act in chance_from(seed).sample(cases_of(SHIPPING, folder), SAMPLE):
         check_case(SHIPPING, folder, at, act, seed)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(3_600)
-def test_many_more_faults_of_an_export_and_an_age_off(folder: Path, seed: int) -> None:
-    check_many(SHIPPING, folder, SAMPLE_EXHAUSTIVE, seed)

@@ -82,7 +82,7 @@ def model_of(records: list[ProvenanceRecord], did: str) -> set[str]:
     return journey
 
 
-@given_settings(deadline=None, max_examples=4)
+@given_settings(max_examples=4)
 @given(
     batches=st.lists(st.lists(RECORD, min_size=1, max_size=4), min_size=1, max_size=4),
     filed=st.integers(0, 4),

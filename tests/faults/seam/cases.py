@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +16,6 @@ from seam.plan import Act, Plan
 if TYPE_CHECKING:
     from waybill.transport import Settings
 
-ALL = "all"
-"""Stands for every case, where one case is given."""
-
 
 class Hit(NamedTuple):
     """A program, and the check of its result.
@@ -28,13 +24,11 @@ class Hit(NamedTuple):
         run: the program; its spans say which of its calls count.
         check: checks the state after a fault, repeats everything and checks again.
         folders: the folders that the program writes to, where the disk forgets.
-        one: the environment variable that selects a case, for example ``kill:170``, or `ALL`.
     """
 
     run: Callable[[Settings, Plan, Teller], None]
     check: Callable[[Settings, Ledger], None]
     folders: Callable[[Settings], list[Path]]
-    one: str
 
 
 def cases_of(hit: Hit, folder: Path) -> list[tuple[int, Act]]:
@@ -62,24 +56,6 @@ def check_case(hit: Hit, folder: Path, at: int, act: Act, seed: int) -> None:
         assert status == (-9 if act.is_death else 0) or ledger.faults, f"ended with {status}"
         hit.check(settings, ledger)
     except BaseException as error:
-        error.add_note(f"{act} at call {at}, {ledger.struck}; repeat with {hit.one}={act}:{at} --seed={seed}")
+        error.add_note(f"{act} at call {at}, {ledger.struck}; seed {seed}")
         raise
     shutil.rmtree(settings.home.parent)
-
-
-def check_many(hit: Hit, folder: Path, count: int, seed: int) -> None:
-    """Try many random cases, or those that the environment selects, and report each failure."""
-    cases = cases_of(hit, folder)
-    wanted = os.environ.get(hit.one)
-    chosen: Iterable[tuple[int, Act]] = (
-        chance_from(seed, 1).sample(cases, min(count, len(cases)))
-        if wanted is None
-        else [(at, act) for at, act in cases if wanted in {f"{act}:{at}", ALL}]
-    )
-    failures = []
-    for at, act in chosen:
-        try:
-            check_case(hit, folder, at, act, seed)
-        except Exception as error:  # noqa: BLE001 - all cases are tried, and each that fails is told of
-            failures.append(f"{error!r} {error.__notes__}")
-    assert not failures, f"{len(failures)} failed:\n" + "\n".join(failures)
