@@ -10,7 +10,9 @@ import msgspec
 import pyarrow as pa
 
 from benchmarks.records import HOUR_MS, records
+from waybill.facets import PRODUCER
 from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.event import facet_schema_url
 
 ANNOTATIONS: Final = ("batchId", "customer", "priority", "region", "resent")
 """All annotation keys of the records."""
@@ -54,8 +56,8 @@ def _later(table: pa.Table, by_ms: int) -> pa.Table:
 def _line(record: Any) -> bytes:  # noqa: ANN401 - a provenance record
     completed = _instant(record.completed)
     facet = {
-        "_producer": "https://github.com/waybill/waybill",
-        "_schemaURL": "https://example.org/WaybillDeltaFileRunFacet.json",
+        "_producer": PRODUCER,
+        "_schemaURL": facet_schema_url("WaybillDeltaFileRunFacet"),
         "did": record.did,
         "systemName": record.system_name,
         "dataSource": record.data_source,
@@ -73,7 +75,7 @@ def _line(record: Any) -> bytes:  # noqa: ANN401 - a provenance record
     event = {
         "eventTime": completed,
         "eventType": _EVENT_TYPES.get(record.final_state, "COMPLETE"),
-        "producer": "https://github.com/waybill/waybill",
+        "producer": PRODUCER,
         "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
         "run": {"runId": record.did, "facets": {"waybill_deltaFile": facet}},
         "job": {"namespace": record.system_name, "name": record.data_source, "facets": {}},

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "doctor": "Check this machine and these settings.",
     "serve": "Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.",
     "drain": "Stop the home's collector, flush everything, and report what is left.",
+    "schema": "Print the JSON Schema of one of Waybill's facets, or list them.",
     "where": "Show where an acknowledged entry is: in the journal, in which file, exported, delivered.",
     "settings": "Show each setting, its value, and where the value came from.",
     "dead-letters": "List, resend or drop the events that a backend refuses permanently.",

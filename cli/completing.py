@@ -37,6 +37,13 @@ def sources(incomplete: str) -> list[str]:
     return _starting((point.name for point in entry_points(group=SOURCES_GROUP)), incomplete)
 
 
+def facet_schemas(incomplete: str) -> list[str]:
+    """The schemas of the facets."""
+    from waybill.facets.schema_files import read_facet_schemas
+
+    return _starting(read_facet_schemas(), incomplete)
+
+
 def backends(context: typer.Context, incomplete: str) -> list[str]:
     """The backends that the settings name."""
     found = {MARQUEZ}

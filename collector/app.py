@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
+from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.marquez.links import RECORDS_PATH
 
 from .endpoints import (
@@ -27,7 +28,7 @@ from .endpoints import (
 from .http import Answer, Handler, Problem, Request, json_answer
 from .keys import Role
 from .logs import about
-from .openapi import HTML, SCHEMA_JSON, SCHEMAS_PATH, description, facet_schemas, page
+from .openapi import HTML, SCHEMA_JSON, SCHEMA_PATH, description, page
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
@@ -71,11 +72,11 @@ def routes_of(
         "/where": {"GET": Route(Role.READ, health.where)},
         "/openapi.json": {"GET": Route(None, _openapi)},
         "/docs": {"GET": Route(None, _docs)},
-        **{f"{SCHEMAS_PATH}/{name}.json": {"GET": Route(None, _schema)} for name in facet_schemas()},
+        SCHEMA_PATH: {"GET": Route(None, _schema)},
     }
 
 
-_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, VERSIONED_TRACE_PATH)
+_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, VERSIONED_TRACE_PATH, SCHEMA_PATH)
 """The paths of routes that end with what the request is about."""
 
 
@@ -95,8 +96,11 @@ async def _docs(_: Request) -> Answer:
 
 
 async def _schema(request: Request) -> Answer:
-    name = request.scope.path.removeprefix(f"{SCHEMAS_PATH}/").removesuffix(".json")
-    return Answer(HTTPStatus.OK, [("content-type", SCHEMA_JSON)], facet_schemas()[name])
+    schema = find_facet_schema(request.scope.path.removeprefix(SCHEMA_PATH.partition("{")[0]))
+    if schema is None:
+        detail = f"there is no such schema; the schemas are {', '.join(read_facet_schemas())}"
+        raise Problem(HTTPStatus.NOT_FOUND, detail)
+    return Answer(HTTPStatus.OK, [("content-type", SCHEMA_JSON)], schema)
 
 
 class Application:

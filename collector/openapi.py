@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Iterator
 from html import escape
 from http import HTTPStatus
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.schema_files import read_facet_schemas
 from waybill.marquez.links import RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
@@ -33,7 +32,7 @@ from .intake import RECEIPT_PATTERN
 
 HTML: Final = "text/html; charset=utf-8"
 SCHEMA_JSON: Final = "application/schema+json"
-SCHEMAS_PATH: Final = "/schemas"
+SCHEMA_PATH: Final = "/schemas/{name}"
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
@@ -137,7 +136,7 @@ def description() -> _Json:
             },
             "/openapi.json": {"get": _asking("This description", {"type": "object"}, [], ())},
             "/docs": {"get": _asking("This description as a web page", _TEXT, [], (), media="text/html")},
-            **{f"{SCHEMAS_PATH}/{name}.json": {"get": _schema_of(name)} for name in facet_schemas()},
+            SCHEMA_PATH: {"get": _facet_schema()},
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -150,13 +149,6 @@ def description() -> _Json:
             },
         },
     }
-
-
-@functools.cache
-def facet_schemas() -> dict[str, bytes]:
-    """The JSON Schema of each of Waybill's own facets, by the name of its class."""
-    found = files("waybill.facets").joinpath("schemas", "facets").iterdir()
-    return {one.name.removesuffix(".json"): one.read_bytes() for one in sorted(found, key=str)}
 
 
 def _answers() -> _Json:
@@ -265,8 +257,11 @@ def _ready() -> _Json:
     return ready
 
 
-def _schema_of(facet: str) -> _Json:
-    return _asking(f"The JSON Schema of the facet {facet}", {"type": "object"}, [], (), media=SCHEMA_JSON)
+def _facet_schema() -> _Json:
+    summary = "The JSON Schema of one of Waybill's facets, by its name or by a `_schemaURL`"
+    name = {"type": "string", "enum": list(read_facet_schemas())}
+    parameters: list[_Json] = [{"name": "name", "in": "path", "required": True, "schema": name}]
+    return _asking(summary, {"type": "object"}, parameters, (HTTPStatus.NOT_FOUND,), media=SCHEMA_JSON)
 
 
 def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:

@@ -1,8 +1,7 @@
 # ruff: noqa: N815 - the client serialises attributes by their name, which in a facet is camelCase.
 """The run facet that carries a file's provenance through OpenLineage.
 
-Its JSON Schema is beside this module in `schemas/`, laid out like a folder of OpenLineage's registry
-(https://github.com/OpenLineage/OpenLineage/tree/main/spec/registry), under the URL given here.
+Its JSON Schema is in the folder `schemas` beside this module.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .event import facet_schema_url, parse_instant_us
 from .record import FinalState
 
 SCHEMA_URL = facet_schema_url("WaybillDeltaFileRunFacet")
-"""The URL of the facet's schema."""
+"""The identifier of the facet's schema."""
 
 # RFC 3339, which JSON Schema calls date-time. Reading may be more lenient, writing is not.
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")

@@ -41,16 +41,22 @@ Its schema is `WaybillPresentedRunFacet`. `decode_event` gives the event both ba
 FINGERPRINT_FACET: Final = "waybill_fingerprint"
 """The key of `waybill.facets.fingerprint.WaybillFingerprintInputDatasetFacet` among an input's facets."""
 
-PRODUCER: Final = "ol:waybill"
-"""The producer's URI, short as OpenLineage's registry has it."""
+_URN: Final = "urn:waybill"
+"""The start of our own identifiers: names, not addresses, so that none depends on a domain or a site."""
+
+PRODUCER: Final = f"{_URN}:producer"
+"""The URI of Waybill as the producer of an event or a facet."""
+
+FACET_URN: Final = f"{_URN}:facet:"
+"""The start of the identifier of a facet's schema; the name follows that `read_facet_schemas` has for it."""
 
 
 def facet_schema_url(name: str, version: str = "1-0-0") -> str:
-    """The URL of the schema of one of our facets, by the name of its class.
+    """The `_schemaURL` of one of our facets, by the name of its class.
 
-    The version in it is a SchemaVer, and a published version never changes.
+    The version in it is a SchemaVer, and a released version never changes.
     """
-    return f"https://openlineage.io/spec/facets/{version}/{name}.json#/$defs/{name}"
+    return f"{FACET_URN}{name}-{version}#/$defs/{name}"
 
 
 class EventType(StrEnum):

@@ -14,8 +14,8 @@ from openlineage.client.generated.base import RunFacet
 
 from .event import facet_schema_url
 
-SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet", "1-0-1")
-"""The URL of the facet's schema."""
+SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet")
+"""The identifier of the facet's schema."""
 
 
 @attrs.define(kw_only=True)

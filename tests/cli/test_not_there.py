@@ -40,7 +40,7 @@ WORDS: Final = {
 """The arguments that a command needs."""
 
 MAKE_A_HOME: Final = {"demo", "init", "serve", "spark submit"}
-WITHOUT_A_HOME: Final = {"fingerprint", "dev up", "dev down", "dev logs"}
+WITHOUT_A_HOME: Final = {"fingerprint", "schema", "dev up", "dev down", "dev logs"}
 SHOW_WITHOUT_A_HOME: Final = {"doctor", "settings", "dev status"}
 """They tell of the machine and the settings, for which nobody needs a home yet."""
 

@@ -82,7 +82,7 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/schemas/WaybillDeltaFileRunFacet.json", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/schemas/WaybillDeltaFileRunFacet-1-0-0", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/where", {"read", "admin"}),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -22,8 +23,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import Collector
 
-from waybill import facets
 from waybill.collector.openapi import description
+from waybill.facets.event import FACET_URN
+from waybill.facets.schema_files import read_facet_schemas
 
 CHECKS = [
     not_a_server_error,
@@ -90,12 +92,18 @@ def test_every_answer_is_as_described(
 
 
 def test_the_schemas_of_the_facets_are_served_to_anybody(shared: Collector) -> None:
-    names = [name for name in facets.__all__ if name.endswith("Facet")]
-    assert len(names) == 5
-    for name in names:
-        reply = shared.get(f"/schemas/{name}.json")
-        assert (reply.status, reply.headers["content-type"]) == (200, "application/schema+json")
-        assert name in reply.json["$defs"]
+    assert len(read_facet_schemas()) == 6
+    for name, schema in read_facet_schemas().items():
+        for asked in (name, f"{FACET_URN}{name}"):
+            reply = shared.get(f"/schemas/{asked}")
+            assert (reply.status, reply.headers["content-type"]) == (200, "application/schema+json")
+            assert reply.json == json.loads(schema)
+
+
+def test_a_schema_that_is_not_there_is_404_with_the_names_of_those_that_are(shared: Collector) -> None:
+    reply = shared.get("/schemas/WaybillDeltaFileRunFacet-9-0-0")
+    assert reply.status == 404
+    assert "WaybillDeltaFileRunFacet-1-0-0" in reply.json["detail"]
 
 
 class Links(HTMLParser):

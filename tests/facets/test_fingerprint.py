@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import referencing
 from openlineage.client.serde import Serde
 
-from waybill import facets
 from waybill.facets import (
     FINGERPRINT_FACET,
     PRODUCER,
@@ -21,9 +19,10 @@ from waybill.facets import (
     decode_event,
     fingerprints_of,
 )
+from waybill.facets.schema_files import read_facet_schemas
 
 NAME = "WaybillFingerprintInputDatasetFacet"
-SCHEMA = json.loads((importlib.resources.files(facets) / "schemas" / "facets" / f"{NAME}.json").read_text())
+SCHEMA = json.loads(read_facet_schemas()[f"{NAME}-1-0-0"])
 # What OpenLineage's own schema asks of every facet.
 OPENLINEAGE = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

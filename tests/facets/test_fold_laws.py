@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from waybill.facets import (
     EVIDENCE,
+    PRODUCER,
     ProvenanceRecord,
     RunEvent,
     RunState,
@@ -135,7 +136,7 @@ INFERRED_ENDS = st.lists(
                     "eventType": kind,
                     "run": {"runId": run, "facets": {**facets, "waybill_inferred": {"reason": reason}}},
                     "job": {"namespace": "ns", "name": "inferred"},
-                    "producer": "ol:waybill",
+                    "producer": PRODUCER,
                 }
             )
         ),

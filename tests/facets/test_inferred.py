@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,13 @@ import pytest
 import referencing
 from openlineage.client.serde import Serde
 
-from waybill import facets
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER
 from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
+from waybill.facets.schema_files import read_facet_schemas
 
 if TYPE_CHECKING:
     from openlineage.client.generated.base import RunFacet
 
-SCHEMAS = importlib.resources.files(facets) / "schemas" / "facets"
 # What OpenLineage's own schema asks of every run facet.
 OPENLINEAGE = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -35,7 +33,7 @@ FACETS = [
 @pytest.mark.parametrize(("key", "facet"), FACETS)
 def test_class_and_schema_say_the_same(key: str, facet: RunFacet) -> None:
     name = type(facet).__name__
-    schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+    schema = json.loads(read_facet_schemas()[f"{name}-1-0-0"])
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"] == {key: {"$ref": f"#/$defs/{name}"}}
     definition = schema["$defs"][name]["allOf"][1]
@@ -45,7 +43,7 @@ def test_class_and_schema_say_the_same(key: str, facet: RunFacet) -> None:
 
 @pytest.mark.parametrize(("key", "facet"), FACETS)
 def test_the_facet_is_valid_against_its_schema_as_the_client_writes_it(key: str, facet: RunFacet) -> None:
-    schema = json.loads((SCHEMAS / f"{type(facet).__name__}.json").read_text())
+    schema = json.loads(read_facet_schemas()[f"{type(facet).__name__}-1-0-0"])
     resources: referencing.Registry[Any] = referencing.Registry().with_resources(
         (str(one["$id"]), referencing.Resource.from_contents(one)) for one in (OPENLINEAGE, schema)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 from typing import Any
 
@@ -12,13 +11,11 @@ import pytest
 import referencing
 from openlineage.client.serde import Serde
 
-from waybill import facets
 from waybill.facets import PRODUCER, SUMMARY_FACET, FinalState
+from waybill.facets.schema_files import read_facet_schemas
 from waybill.facets.summary import SCHEMA_URL, WaybillSummaryRunFacet
 
-SCHEMA = json.loads(
-    (importlib.resources.files(facets) / "schemas" / "facets" / "WaybillSummaryRunFacet.json").read_text()
-)
+SCHEMA = json.loads(read_facet_schemas()["WaybillSummaryRunFacet-1-0-0"])
 DEFINITION = SCHEMA["$defs"]["WaybillSummaryRunFacet"]["allOf"][1]
 # What OpenLineage's own schema asks of every run facet.
 OPENLINEAGE = {

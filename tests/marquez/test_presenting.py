@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 import uuid
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 import requests
 from hypothesis import example, given, strategies as st
 
-from waybill import facets
 from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
+from waybill.facets.schema_files import read_facet_schemas
 from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JobGraph, Node, file_event_of, present
 from waybill.marquez.graph.event_facets import JobFacets, Owner
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from waybill.transport.config import Detail
 
-SCHEMAS = importlib.resources.files(facets) / "schemas" / "facets"
 DATASETS = st.lists(
     st.fixed_dictionaries(
         {"namespace": st.just("s"), "name": st.sampled_from(["in", "lake", "clean · in", "other"])},
@@ -180,7 +178,7 @@ def test_the_original_parent_is_kept_whole() -> None:
     event = an_end()
     root = {"run": {"runId": "o"}, "job": {"namespace": "s", "name": "top"}}
     event["run"]["facets"]["parent"] |= {"root": root, "_producer": "x"}
-    schema = json.loads((SCHEMAS / "WaybillPresentedRunFacet.json").read_text())
+    schema = json.loads(read_facet_schemas()["WaybillPresentedRunFacet-1-0-0"])
     facet = presented(event, a_graph())["run"]["facets"]["waybill_presented"]
     assert facet["_schemaURL"] == schema["$id"] + "#/$defs/WaybillPresentedRunFacet"
     assert schema["properties"] == {PRESENTED_FACET: {"$ref": "#/$defs/WaybillPresentedRunFacet"}}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.facets import EventType, FinalState
+from waybill.facets import PRODUCER, EventType, FinalState
 from waybill.transport import locks
 
 if TYPE_CHECKING:
@@ -113,13 +113,13 @@ def test_a_property_set_for_one_write_names_its_file(writes: Ran) -> None:
 
 
 def test_a_failure_is_told_once_and_after_the_listener(writes: Ran) -> None:
-    ours = [event for event in writes.events if event.producer == "ol:waybill"]
+    ours = [event for event in writes.events if event.producer == PRODUCER]
     assert len({event.run.runId for event in ours}) == len(ours)
     failed = [event.run.runId for event in ours if event.eventType is EventType.FAIL]
     assert len(failed) == 9
     for run_id in failed:
         said = [event for event in writes.events if event.run.runId == run_id]
-        assert said[-1].producer == "ol:waybill"
+        assert said[-1].producer == PRODUCER
         assert said[-1].eventType is EventType.FAIL
         assert said[-1].run.facets is not None
         assert said[0].run.facets is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.facets import FinalState
+from waybill.facets import PRODUCER, FinalState
 from waybill.spark import fetch_listener, find_java, spark_home
 from waybill.spark.runtime import LISTENER_CLASS
 from waybill.transport import Settings, flush
@@ -98,7 +98,7 @@ def elsewhere(plain: Ran, run: Run, endpoint: Endpoint) -> Ran:
 def test_a_program_configured_for_an_endpoint_leaves_the_same_trail(elsewhere: Ran) -> None:
     (record,) = elsewhere.written("b")
     assert (record.system_name, record.data_source) == ("tests", f"file/{elsewhere.out}/a")
-    assert not [event for event in elsewhere.events if event.producer == "ol:waybill"]
+    assert not [event for event in elsewhere.events if event.producer == PRODUCER]
 
 
 def test_the_files_made_of_it_read_in_spark_with_the_right_types(plain: Ran, elsewhere: Ran) -> None:

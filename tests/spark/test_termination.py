@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from stage import CTRL_C_BREAKS_PYSPARK
 
-from waybill.facets import EventType, FinalState
+from waybill.facets import PRODUCER, EventType, FinalState
 from waybill.spark.tracking import termination
 from waybill.spark.tracking.observed_runs import ObservedRuns
 
@@ -66,7 +66,7 @@ def state(ran: Ran, name: str) -> list[FinalState]:
 
 def ends(ran: Ran) -> list[EventType]:
     """The types of the terminal events of ours, but for those that confirm a success."""
-    ours = [event.eventType for event in ran.events if event.producer == "ol:waybill"]
+    ours = [event.eventType for event in ran.events if event.producer == PRODUCER]
     return [kind for kind in ours if kind is not EventType.COMPLETE]
 
 

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, 
 
 from waybill.facets import RunEvent, decode_event, fold
 from waybill.facets.causes import telling
+from waybill.facets.schema_files import read_facet_schemas
 from waybill.transport import (
     AdmissionError,
     Journal,
@@ -31,11 +31,7 @@ from waybill.transport import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEMA = json.loads(
-    files("waybill.facets")
-    .joinpath("schemas/facets/WaybillDeltaFileRunFacet.json")
-    .read_text(encoding="utf-8")
-)
+SCHEMA = json.loads(read_facet_schemas()["WaybillDeltaFileRunFacet-1-0-0"])
 # The other half of the schema's allOf is OpenLineage's own RunFacet, referenced by URL.
 FACET = jsonschema.Draft202012Validator(
     SCHEMA["$defs"]["WaybillDeltaFileRunFacet"]["allOf"][1],

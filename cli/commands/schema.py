@@ -1,0 +1,50 @@
+"""`waybill schema`: the JSON Schemas of Waybill's own facets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
+from waybill.transport import NotFoundError
+
+from .. import completing, console
+from ..arguments import JsonLines
+
+
+def schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.facet_schemas,
+            help="A name from the list, or a facet's _schemaURL.",
+            show_default="list all",
+        ),
+    ] = None,
+    *,
+    as_json: JsonLines = False,
+) -> None:
+    """Print the JSON Schema of one of Waybill's facets, or list them.
+
+    A facet's _schemaURL in events is urn:waybill:facet: and this name. The list has every version of each.
+
+    Examples:
+
+    \b
+      waybill schema
+      waybill schema WaybillDeltaFileRunFacet-1-0-0
+    """
+    if name is None:
+        for known in read_facet_schemas():
+            console.json({"name": known}) if as_json else console.line(known)
+        return
+    body = find_facet_schema(name)
+    if body is None:
+        raise NotFoundError(f"there is no schema {name}; `waybill schema` lists them")
+    if as_json:
+        console.json(msgspec.json.decode(body))
+    else:
+        console.body(body.rstrip())
