@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -10,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport import AsyncTracker, Journal, Settings, TrackerStateError
+from waybill.transport import (
+    AsyncTrackedFile,
+    AsyncTracker,
+    Journal,
+    Settings,
+    TrackedFile,
+    Tracker,
+    TrackerStateError,
+)
 
 ON_A_SLOW_DISK = """
 import asyncio, sys
@@ -137,3 +146,21 @@ def test_files_are_joined_as_the_tracker_joins_them(home: Path) -> None:
         ("2.csv", None, "COMPLETE"),
         ("day.csv", "lake", "COMPLETE"),
     ]
+
+
+@pytest.mark.parametrize(("kind", "awaited"), [(Tracker, AsyncTracker), (TrackedFile, AsyncTrackedFile)])
+def test_it_has_the_calls_and_the_facts_of_the_tracker_with_the_same_parameters(
+    kind: type, awaited: type
+) -> None:
+    def members(of: type) -> dict[str, object]:
+        public = {name: one for name, one in inspect.getmembers(of) if not name.startswith("_")}
+        return {
+            name: tuple(inspect.signature(one).parameters.values()) if callable(one) else "a fact"
+            for name, one in public.items()
+        }
+
+    closed_by_its_block = {"close"}
+    assert members(awaited) == {
+        name: one for name, one in members(kind).items() if name not in closed_by_its_block
+    }
+    assert inspect.signature(AsyncTracker) == inspect.signature(Tracker)

@@ -210,7 +210,7 @@ class Tracker(OfOneProcess):
         *,
         data_source: str | None = None,
         data_sinks: DataSinks = (),
-        parents: Iterable[TrackedFile | str] | None = None,
+        parents: Iterable[TrackedPath | str] | None = None,
         transforms: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
@@ -265,7 +265,7 @@ class Tracker(OfOneProcess):
 
     def join(
         self,
-        files: Iterable[TrackedFile | str],
+        files: Iterable[TrackedPath | str],
         filename: str | os.PathLike[str],
         *,
         data_source: str,
@@ -305,11 +305,11 @@ class Tracker(OfOneProcess):
         )
         file = self._begin(identity, sinks, known)
         for parent in parents:
-            if isinstance(parent, TrackedFile):
-                parent._end_joined()  # noqa: SLF001 - a join is a call on each file, too
+            if not isinstance(parent, str):
+                parent._blocking._end_joined()  # noqa: SLF001 - a join is a call on each file, too
         return file
 
-    def _parents(self, what: str, files: list[TrackedFile | str]) -> tuple[FileIdentity, ...]:
+    def _parents(self, what: str, files: list[TrackedPath | str]) -> tuple[FileIdentity, ...]:
         """Check the files that another came from, and return their identities without their own parents."""
         if not files:
             raise AdmissionError(what, "is empty", "give at least one file, or begin one with file()")
@@ -324,7 +324,7 @@ class Tracker(OfOneProcess):
             if isinstance(file, str):
                 known[did] = self._identity_of(did)
             else:
-                file._require_joinable()  # noqa: SLF001 - as above
+                file._blocking._require_joinable()  # noqa: SLF001 - as above
                 known[did] = replace(file._run.identity, parent=None, joined=())  # noqa: SLF001 - as above
         return tuple(known.values())
 
@@ -408,27 +408,16 @@ class _Block:
             warnings.warn(what, RuntimeWarning, stacklevel=2)
 
 
-class TrackedFile(OfOneProcess):
-    """One file on one path; made by `Tracker.file`, `Tracker.join`, `split` and `branch`.
+class TrackedPath(OfOneProcess):
+    """What is known of a file on one path, whether its calls wait for the disk or are awaited."""
 
-    Use it in a `with`, which makes sure that the path ends. Calls after the path has ended raise
-    `TrackerStateError`; the rules are at the top of this module.
-
-    Every call that ends a path raises `JournalError` if the end could not be kept. Then the path has not
-    ended, and the call may be repeated.
-    """
-
-    def __init__(
-        self, run: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
-    ) -> None:
-        # Only a branch is given transforms, even if the list is empty.
+    def __init__(self, run: FileRun) -> None:
         self._run: Final = run
-        self._annotations: Final = dict(annotations)
-        self._transforms: Final = list(transforms or ())
-        self._is_branch: Final = transforms is not None
-        self._ended: str | None = None
-        self._egressed = False
-        self._branched = False
+
+    @property
+    def _blocking(self) -> TrackedFile:
+        """The path, with the calls that wait for the disk."""
+        raise NotImplementedError
 
     @property
     def did(self) -> str:
@@ -471,6 +460,36 @@ class TrackedFile(OfOneProcess):
         """The fingerprint of its content; None if that was not asked for."""
         content = self._run.identity.content
         return None if content is None else str(content.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"<file {self.filename!r} {self.did}>"
+
+
+class TrackedFile(TrackedPath):
+    """One file on one path; made by `Tracker.file`, `Tracker.join`, `split` and `branch`.
+
+    Use it in a `with`, which makes sure that the path ends. Calls after the path has ended raise
+    `TrackerStateError`; the rules are at the top of this module.
+
+    Every call that ends a path raises `JournalError` if the end could not be kept. Then the path has not
+    ended, and the call may be repeated.
+    """
+
+    def __init__(
+        self, run: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
+    ) -> None:
+        super().__init__(run)
+        # Only a branch is given transforms, even if the list is empty.
+        self._annotations: Final = dict(annotations)
+        self._transforms: Final = list(transforms or ())
+        self._is_branch: Final = transforms is not None
+        self._ended: str | None = None
+        self._egressed = False
+        self._branched = False
+
+    @property
+    def _blocking(self) -> TrackedFile:
+        return self
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Add annotations to the file on this path; a later value replaces an earlier one.
@@ -623,9 +642,6 @@ class TrackedFile(OfOneProcess):
                 self._run.recorded.clear()
             elif raised is not None:
                 self._run.recorded.append(raised)
-
-    def __repr__(self) -> str:
-        return f"<file {self.filename!r} {self.did}>"
 
     def _require_joinable(self) -> None:
         if self._ended not in (None, _JOINED, _LEFT):
