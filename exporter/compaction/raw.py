@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waybill.facets import AnnotationRule
 from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
 
@@ -35,7 +36,7 @@ from ..parquet import Covers, Rules
 from ..raw_notes import read_raw_note
 
 if TYPE_CHECKING:
-    from waybill.facets import AnnotationRule, ProvenanceRecord
+    from waybill.facets import ProvenanceRecord
 
 LARGE_BYTES: Final = 16 * 2**20
 """A raw file of at least this size is not made larger."""
@@ -43,6 +44,7 @@ LARGE_BYTES: Final = 16 * 2**20
 HELD_BYTES_MAX: Final = 64 * 2**20
 """If a range has more rows than this in memory, they are spilled to disk."""
 
+_DEFAULT_RULE: Final = AnnotationRule()
 _SPILL_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -58,7 +60,7 @@ class RawWriter:
         self,
         root: Path,
         *,
-        rule: AnnotationRule | None = None,
+        rule: AnnotationRule = _DEFAULT_RULE,
         files: Files | None = None,
         workers: int = 1,
         replaces: bool = True,

@@ -9,11 +9,10 @@ every file is searched for every run. There are two kinds of archive files:
 
 - For most files, the projection has folded every entry, and has noted since then which runs it forgot. A run
   with an entry in such a file is stored, or its id is in `ForgottenRuns`.
-- The stored state says nothing about the other files: they are from before it noted forgotten runs, or the
-  projection was off when their entries came, or they were filed by a journal that has since lost them, or
-  that this one is a copy of. They are searched for every run that may be in them. After a few searches, the
-  ids of a file's runs are cached for the life of the process, so that the file is not opened again for every
-  batch of a long backfill.
+- The stored state says nothing about the other files: the projection was off when their entries came, or they
+  were filed by a journal that has since lost them, or that this one is a copy of. They are searched for every
+  run that may be in them. After a few searches, the ids of a file's runs are cached for the life of the
+  process, so that the file is not opened again for every batch of a long backfill.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Layout:
         self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
         self._runs: UnsettledRuns | None = None
         self._folded_from = 0
-        """From this entry on, every entry was folded by a version that notes forgotten runs."""
+        """From this entry on, every entry was folded and the forgotten runs were noted."""
         self._damaged: dict[Hour, str] = {}
         self._next_ms: int | None = None
         """When the next run settles, in received time."""
@@ -248,8 +248,7 @@ class Layout:
     def _folded_without_gap_from(self, first_seq: int) -> int:
         """The first of the entries that are all folded, up to the batch that begins with the given entry.
 
-        There is a gap if an earlier version ran in between, or if the projection was off for so long that the
-        journal has removed entries.
+        There is a gap if the projection was off for so long that the journal has removed entries.
         """
         stored = self._journal.state_get(LAYOUT, _FOLDED)
         if stored is None:

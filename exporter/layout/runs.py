@@ -40,7 +40,6 @@ from waybill.facets.folding import Gathered
 from .archived_runs import begun_ms
 from .stored_runs import (
     DUE,
-    KEY_CHARS_MAX,
     OPEN,
     PIECE,
     ROW_BYTES,
@@ -81,16 +80,15 @@ class Due(msgspec.Struct, frozen=True, array_like=True):
 class _Written(NamedTuple):
     """The state that a run's written records follow from."""
 
-    published: tuple[ProvenanceRecord, ...] = ()
     pieces: tuple[Piece, ...] = ()
     state: RunState | None = None
 
     @classmethod
     def of(cls, run: RunProgress) -> _Written:
-        if not run.written and not run.published:
+        if not run.written:
             return _NOTHING
         with_state = run.written > len(run.pieces)
-        return cls(run.published, tuple(run.pieces[: run.written]), run.state if with_state else None)
+        return cls(tuple(run.pieces[: run.written]), run.state if with_state else None)
 
 
 _NOTHING: Final = _Written()
@@ -156,8 +154,6 @@ class UnsettledRuns:
         for key, due in sorted(stored.items(), key=lambda item: item[1].settles_ms):
             self._add_due(key, due)
         self._due_changed.clear()
-        for key in [key for key in self._due if len(key) > KEY_CHARS_MAX]:
-            self._rename(key)
 
     def _begin(self) -> None:
         self._touched: dict[str, None] = {}
@@ -190,7 +186,7 @@ class UnsettledRuns:
         run_id = event.run.runId
         key = key_of(run_id)
         seen = None if has_record(event) else observe(event, system_name=system_name)
-        run = self._get(key) or self._rename(run_id)
+        run = self._get(key)
         self._note_open(key, run, (seq, received_ms), begins=seen is not None and not seen.ended)
         if run is not None and seen is not None and seen.outputs and not run.has_room:
             raise ValueError(
@@ -282,7 +278,7 @@ class UnsettledRuns:
     ) -> Iterator[ProvenanceRecord]:
         states = [self._read(key, piece, put) for piece in written.pieces]
         states += [] if written.state is None else [written.state]
-        derived = records_of(merge_states(*states)) if states else written.published
+        derived = records_of(merge_states(*states)) if states else ()
         return (keep_annotations(record, self._rule) for record in derived)
 
     def _note_open(self, key: str, run: RunProgress | None, began: tuple[int, int], *, begins: bool) -> None:
@@ -310,7 +306,7 @@ class UnsettledRuns:
         self._note_before(key, run)
         self._rewritten.add(key)
         self._gather(key, run)
-        run.published, run.written = (), len(run.pieces) + (run.state is not None)
+        run.written = len(run.pieces) + (run.state is not None)
         self._touch(key, run, received_ms)
 
     def _faceted(self, key: str, run: RunProgress | None) -> RunProgress:
@@ -432,28 +428,7 @@ class UnsettledRuns:
     def _get(self, key: str) -> RunProgress | None:
         run = self._runs.get(key)
         if run is None and (stored := self._state_get(RUN + key)) is not None:
-            run = self._runs[key] = self._decode(key, stored)
-        return run
-
-    def _rename(self, run_id: str) -> RunProgress | None:
-        """Read a run with a long id, which an earlier version stored under the id itself."""
-        key = key_of(run_id)
-        if key == run_id or (stored := self._state_get(RUN + run_id)) is None:
-            return None
-        run = self._decode(key, stored)
-        self._touch(key, run, run.touched_ms)
-        self._delete += [RUN + run_id, DUE + run_id]
-        if due := self._due.pop(run_id, None):
-            self._add_due(key, due)
-        return run
-
-    def _decode(self, key: str, stored: bytes) -> RunProgress:
-        run = RUN_DECODER.decode(stored)
-        if run.state is not None and not run.pieces:
-            run.ended, run.parent = run.state.ended, run.state.parent
-        # An earlier version stored the records themselves.
-        if run.published and run.published == tuple(self._records_of(key, _Written(state=run.state), {})):
-            run.published, run.written = (), 1
+            run = self._runs[key] = RUN_DECODER.decode(stored)
         return run
 
     def _touch(self, key: str, run: RunProgress, received_ms: int) -> None:
@@ -498,8 +473,7 @@ class UnsettledRuns:
                         delete += [RUN + key, OPEN + key]
                         delete.extend(row for piece in run.pieces for row in piece.keys(key))
                         del self._runs[key]
-                        # An earlier version stored a run with a long id under the id itself.
-                        forgotten |= dict.fromkeys((key, key_of(key)))
+                        forgotten[key] = None
         self._forgotten.add(forgotten, received_ms, put, delete)
         put[PRUNED] = str(end).encode()
 
@@ -512,10 +486,9 @@ def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:
     put: dict[str, bytes] = {}
     for key, value in stored.items():
         run = RUN_DECODER.decode(value)
-        if not run.is_faceted and (run.published or run.written) and run.touched_ms >= since_ms:
-            put[key] = _ENCODER.encode(msgspec.structs.replace(run, published=(), written=0))
-            parent = run.parent or (None if run.state is None else run.state.parent)
-            due = Due(run.touched_ms, None if parent is None else key_of(parent.run_id))
+        if not run.is_faceted and run.written and run.touched_ms >= since_ms:
+            put[key] = _ENCODER.encode(msgspec.structs.replace(run, written=0))
+            due = Due(run.touched_ms, None if run.parent is None else key_of(run.parent.run_id))
             put[DUE + key.removeprefix(RUN)] = _ENCODER.encode(due)
     return put
 

@@ -35,7 +35,7 @@ PLAIN_SPARK: Final = "plain spark"
 ROW_BYTES: Final = 2**20
 """The size of a piece's rows."""
 
-KEY_CHARS_MAX: Final = 512
+_KEY_CHARS_MAX: Final = 512
 """Longer ids are hashed."""
 
 _HASHED: Final = "#"
@@ -65,7 +65,6 @@ class RunProgress(msgspec.Struct, array_like=True):
         touched_ms: when its last entry was received.
         state: the folded state of its last events. None, with no pieces: an event carried the facet, and
             nothing else counts.
-        published: the records written for it, if an earlier version stored them.
         pieces: the state of its earlier events, largest piece first.
         written: how many pieces its written records follow from; one more means from `state` too.
         ended: whether a terminal event is in the pieces.
@@ -74,7 +73,6 @@ class RunProgress(msgspec.Struct, array_like=True):
 
     touched_ms: int
     state: RunState | None
-    published: tuple[ProvenanceRecord, ...] = ()
     pieces: list[Piece] = []
     written: int = 0
     ended: bool = False
@@ -191,7 +189,7 @@ def read_piece(
 
 def key_of(run_id: str) -> str:
     """Return the run's part of its state keys: its id, or the hash of a long id."""
-    if len(run_id) <= KEY_CHARS_MAX and not run_id.startswith(_HASHED):
+    if len(run_id) <= _KEY_CHARS_MAX and not run_id.startswith(_HASHED):
         return run_id
     return _HASHED + blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

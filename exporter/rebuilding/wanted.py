@@ -84,7 +84,7 @@ def rule_for(settings: Settings, root: Path | str) -> AnnotationRule:
 
 
 def _newest_rule(root: Path) -> AnnotationRule | None:
-    """The rule that the files of a root's newest hour name; None if they name none."""
+    """The rule that the files of a root's newest hour name; None if no file names one."""
     files = HourFiles(root)
     for hour in sorted(files.hours, reverse=True):
         raws = files.raw(hour)
@@ -92,6 +92,7 @@ def _newest_rule(root: Path) -> AnnotationRule | None:
         for path in (*raws.values(), *files.compacted(hour, raws)):
             with contextlib.suppress(*parquet.DAMAGED):
                 found.append(Rules.read(parquet.open_file(path).metadata.metadata))
-        if found:
-            return Rules().uniting(found).as_one()
+        rules = Rules().uniting(found)
+        if rules.distinct:
+            return rules.as_one()
     return None

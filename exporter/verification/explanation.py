@@ -140,7 +140,7 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
         told += found
     folded = Folded(told)
     unread = Unread()
-    rows = tuple(_rows(did, root, folded, wanted.rule, unread))
+    rows = tuple(_rows(did, root, folded, unread))
     unread.add_quarantined(root)
     records = tuple(folded.under(wanted.rule))
     parents = {record.parent_did for record in (*records, *(row.record for row in rows)) if record.parent_did}
@@ -301,14 +301,13 @@ def _kept(records: Iterable[ProvenanceRecord], rule: AnnotationRule) -> tuple[Pr
     return tuple(keep_annotations(record, rule) for record in records)
 
 
-def _rows(did: str, root: Path, folded: Folded, rule: AnnotationRule, unread: Unread) -> Iterator[RowSeen]:
-    """The rows of the layout; `rule` is that of files of an earlier version, which name none."""
+def _rows(did: str, root: Path, folded: Folded, unread: Unread) -> Iterator[RowSeen]:
+    """The rows of the layout."""
     files = HourFiles(root)
     for hour in sorted(files.hours):
         for path, (rules, found) in _found_in(did, root, files, hour, unread):
-            known = rules.known(rule)
             for number, record in found:
-                yield RowSeen(relative(root, path), number, record, folded.gives(record, known))
+                yield RowSeen(relative(root, path), number, record, folded.gives(record, rules.distinct))
 
 
 def _found_in(

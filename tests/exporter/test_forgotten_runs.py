@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Entry
 
 NAMES: Final = ("archive", "layout")
-NOTES: Final = {"archive": ("filed",), "layout": ("folded", "forgotten")}
-"""Prefixes of the state keys that an earlier version did not have."""
 
 
 class Clock:
@@ -84,18 +82,6 @@ class Site:
         self.clock.pass_hours(1)
         self.tell(event(f"next-{len(self.bodies)}", "START", 0))
         assert len(self.journal.state("layout", "run:")) == 1
-
-    def notes(self) -> dict[str, dict[str, bytes]]:
-        return {
-            name: {key: value for prefix in found for key, value in self.journal.state(name, prefix).items()}
-            for name, found in NOTES.items()
-        }
-
-    def set_notes(self, notes: dict[str, dict[str, bytes]]) -> None:
-        """Leave the state as an earlier version does, without these rows."""
-        for name, now in self.notes().items():
-            self.journal.commit(name, put=notes[name], delete=[key for key in now if key not in notes[name]])
-        self.restart()
 
     def check(self) -> None:
         """Check that the records are those of all events."""
@@ -241,18 +227,19 @@ def test_runs_that_were_never_forgotten_are_not_looked_for(
     site.check()
 
 
-def test_only_the_files_of_an_earlier_version_are_looked_into_for_other_runs(
+def test_only_files_from_while_the_layout_was_off_are_looked_into_for_other_runs(
     site: Site, opened: list[Path]
 ) -> None:
-    site.tell(*unknown(3))
-    site.forget()
-    site.set_notes({name: {} for name in NAMES})
+    site.emit(*unknown(3))
+    site.flush(["archive"])
+    site.clock.pass_hours(1)
+    site.emit(event("next", "START", 0))
+    site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
     earlier = [path for _, path in archived_files(site.settings.root)]
     for _ in range(3):
         site.clock.pass_hours(1)
         site.tell(*unknown(3))
     assert set(opened) == set(earlier)
-    site.check()
 
 
 @pytest.mark.parametrize("run", ["r", "r" * 600, "#r", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"])
@@ -267,25 +254,6 @@ def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event
 
 
 # -- what the archive has and the state has not ------------------------------------------------------------
-
-
-def test_a_run_that_an_earlier_version_forgot_is_looked_for(site: Site) -> None:
-    site.tell(COMPLETE)
-    site.forget()
-    site.set_notes({name: {} for name in NAMES})
-    site.tell(*unknown(1))
-    site.tell(FAIL)
-    site.check()
-
-
-def test_a_run_that_an_earlier_version_forgot_in_between_is_looked_for(site: Site) -> None:
-    site.tell(*unknown(1))
-    before = site.notes()
-    site.tell(COMPLETE)
-    site.forget()
-    site.set_notes(before)
-    site.tell(FAIL)
-    site.check()
 
 
 def test_a_run_that_was_forgotten_under_another_node_is_looked_for(site: Site) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -170,43 +169,6 @@ def test_a_facet_removes_the_pieces_of_its_run(site: Site) -> None:
     site.emit(event("r", "COMPLETE", 6, facets=facet), flush=True)
     assert site.journal.state("layout", "piece:") == {}
     assert [row.did for row in site.rows()] == ["d"]
-
-
-class OldState:
-    """The state as the previous version stored it: the records themselves, and long ids in keys."""
-
-    def __init__(self, site: Site, bodies: list[bytes], *, settled: bool) -> None:
-        (run,) = {decode_event(body).run.runId for body in bodies}  # type: ignore[union-attr]
-        site.emit(*bodies, flush=settled)
-        for key in site.journal.state("layout", "run:"):
-            site.journal.commit("layout", delete=[key])
-        state = _state_of(bodies)
-        records = folded(*bodies) if settled else []
-        put = {f"run:{run}": msgspec.msgpack.encode([START_MS, state, records])}
-        if not settled:
-            due = site.journal.state("layout", "due:")
-            site.journal.commit("layout", delete=due)
-            put[f"due:{run}"] = msgspec.msgpack.encode([START_MS, None])
-        site.journal.commit("layout", put=put)
-        site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
-
-
-def _state_of(bodies: list[bytes]) -> object:
-    from waybill.facets import merge_states, observe
-
-    states = [observe(decode_event(body), system_name="stamped") for body in bodies]  # type: ignore[arg-type]
-    return merge_states(*states)
-
-
-@pytest.mark.parametrize("run", ["r", "r" * 3_000])
-@pytest.mark.parametrize("settled", [True, False])
-def test_the_state_of_an_earlier_version_is_taken_up(site: Site, run: str, *, settled: bool) -> None:
-    bodies = [event(run, "COMPLETE", 5, outputs=outputs("a", "b")), event(run, "COMPLETE", 7)]
-    OldState(site, bodies, settled=settled)
-    site.emit(failed := event(run, "FAIL", 4, outputs=outputs("c")), flush=True)
-    assert site.rows() == folded(*bodies, failed)
-    assert all(len(key) < 1_000 for key in site.journal.state("layout", "run:"))
-    assert site.journal.state("layout", "due:") == {}
 
 
 # -- growth ------------------------------------------------------------------------------------------------

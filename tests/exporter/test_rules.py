@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from layouts import NODE, Layout, event, record
 
@@ -27,11 +28,11 @@ SILENT = AnnotationRule(reasons=False)
 HOUR = hour_of(record("a").completed)
 
 
-def rules_of(path: Path) -> frozenset[AnnotationRule | None]:
+def rules_of(path: Path) -> frozenset[AnnotationRule]:
     return Rules.read(open_file(path).metadata.metadata).distinct
 
 
-def write(root: Path, at: int, rule: AnnotationRule | None) -> None:
+def write(root: Path, at: int, rule: AnnotationRule) -> None:
     RawWriter(root, rule=rule).write(RawName(NODE, at, at), [record(f"d{at}")])
 
 
@@ -42,24 +43,16 @@ def test_a_file_names_each_rule_that_its_rows_were_written_by(layout: Layout, tm
     (squashed,) = layout.raw()
     assert rules_of(squashed) == {NONE, YEAR}
     layout.compactor().compact()
-    write(layout.root, 3, None)
+    write(layout.root, 3, SILENT)
     layout.compactor().compact()
     (compacted,) = layout.compacted()
-    assert rules_of(compacted) == {NONE, YEAR, None}
+    assert rules_of(compacted) == {NONE, YEAR, SILENT}
     there = Layout(tmp_path / "there")
     write(there.root, 4, CAUSE)
     there.compactor().compact()
     export(layout.root, open_destination(str(there.root)))
     (merged,) = there.compacted()
-    assert rules_of(merged) == {NONE, YEAR, None, CAUSE}
-
-
-def test_a_file_of_an_earlier_version_names_no_rule(layout: Layout) -> None:
-    layout.write(record("a"))
-    layout.compactor().compact()
-    (compacted,) = layout.compacted()
-    assert rules_of(compacted) == {None}
-    assert b"waybill.rule" not in open_file(compacted).metadata.metadata
+    assert rules_of(merged) == {NONE, YEAR, SILENT, CAUSE}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +67,10 @@ def test_a_file_of_an_earlier_version_names_no_rule(layout: Layout) -> None:
         # A sender's annotation of this name takes precedence over the one that Waybill derived.
         ([NONE], [CAUSE], "errorCause filteredCause"),
         ([CAUSE], [AnnotationRule(frozenset({"errorCause"}))], "filteredCause"),
-        # An earlier version wrote no separate reasons, and presumably allowed the same keys.
-        ([None], [None], ""),
-        ([None], [YEAR], "errorCause filteredCause"),
     ],
 )
 def test_keys_are_apart_where_rules_write_them_otherwise(
-    ours: list[AnnotationRule | None], theirs: list[AnnotationRule | None], apart: str
+    ours: list[AnnotationRule], theirs: list[AnnotationRule], apart: str
 ) -> None:
     one, two = Rules(frozenset(ours)), Rules(frozenset(theirs))
     assert keys_apart(one, two) == keys_apart(two, one) == frozenset(apart.split())
@@ -173,18 +163,12 @@ def test_what_no_rule_of_a_file_writes_is_altered(home: Home, annotations: dict[
     assert [seen.as_folded for seen in found.rows] == [False, True]
 
 
-def test_rows_of_an_earlier_version_that_have_no_reasons_are_no_altered_ones(home: Home) -> None:
-    again, earlier = home.again(YEAR), home.root.with_name("earlier")
-    rows = []
-    for row in find(again):
-        said = {key: value for key, value in (row.annotations or {}).items() if key != "errorCause"}
-        rows.append(msgspec.structs.replace(row, annotations=said or None))
-    RawWriter(earlier).write(RawName("f0", 1, 1), rows)
-    wanted = Wanted(system_name="tests", rule=YEAR)
-    assert all(explain(row.did, [home.source], earlier, wanted).is_proven for row in rows)
-    left_out: set[str] = set()
-    assert list(compare(earlier, again, left_out=left_out)) == []
-    assert left_out == {"errorCause"}
+def test_no_row_of_a_file_that_names_no_rule_is_proven(home: Home) -> None:
+    again = home.again(YEAR)
+    for path in Layout(again).compacted():
+        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    found = explain("new", [home.source], again, Wanted(system_name="tests", rule=YEAR))
+    assert [seen.as_folded for seen in found.rows] == [False]
 
 
 def test_a_rebuild_goes_by_the_rule_of_the_newest_files_unless_somebody_chose_one(home: Home) -> None:
