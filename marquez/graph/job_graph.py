@@ -28,12 +28,12 @@ from waybill.transport.journal import Kind as EntryKind
 
 from .datasets import Datasets
 from .event_facets import JobFacets, described, job_facets_of
-from .names import Kind, Node, Step, sink_says, source_says, step_of_old
+from .names import Kind, Node, Step, sink_says, source_says
 from .run_events import counts, run_event, standard_facet, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from waybill.transport.journal import Entry
 
@@ -92,15 +92,15 @@ class Path(NamedTuple):
             steps.append(Step(self.source, Kind.DIRECT, self.sink))
         return steps
 
-    def edges(self, node_of: Callable[[Step], Node]) -> Iterator[Edge]:
-        """The part of the graph that the path shows; `node_of` says what a job is called."""
+    def edges(self) -> Iterator[Edge]:
+        """The part of the graph that the path shows."""
         if self.parent_job is not None:
             yield Edge(self.parent_job, self.source, is_output=True)
         here, steps = self.source, self.steps
         for step in steps:
             yield Edge(step, here, is_output=False)
             if step is not steps[-1]:
-                here = node_of(step)
+                here = step.node
                 yield Edge(step, here, is_output=True)
             elif self.sink and not self.is_split:
                 yield Edge(step, Node(self.source.namespace, self.sink), is_output=True)
@@ -147,7 +147,7 @@ class Job(msgspec.Struct):
     """One job of the graph, as it is stored.
 
     Attributes:
-        step: its place in the flow; None in a row that an earlier version wrote.
+        step: its place in the flow.
         told_ms: when all of this was sent to the backend, epoch milliseconds; 0: not yet.
         open: the window that is being counted.
         closed: the window to send, or in flight.
@@ -155,7 +155,7 @@ class Job(msgspec.Struct):
     """
 
     node: Node
-    step: Step | None = None
+    step: Step
     inputs: set[Node] = msgspec.field(default_factory=set)
     outputs: set[Node] = msgspec.field(default_factory=set)
     notes: JobFacets = JobFacets()
@@ -212,7 +212,6 @@ class JobGraph:
         stored = [msgspec.json.decode(row, type=Job) for row in rows.values()]
         self._journal_node = journal_node
         self._jobs = {job.node: job for job in stored}
-        self._old = {job.node for job in stored if job.step is None or job.node == job.step.old_node}
         self._nodes = list(self._jobs)
         self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
         self._telling: dict[Node, tuple[int, JobFacets]] = {}
@@ -223,7 +222,6 @@ class JobGraph:
         self._notes: dict[Node, JobFacets] = {}
         self._outputs: set[Node] = set()
         for job in stored:
-            job.step = job.step or step_of_old(job.node)
             self._outputs |= job.outputs
             self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, JobFacets())
             if job.step.kind is Kind.SPLIT:
@@ -262,9 +260,9 @@ class JobGraph:
         learned = self._learned.get(path)
         if learned is not None and now_ms < learned.until_ms:
             return learned.jobs
-        for sink_edge in path.edges(self._node_of):
+        for sink_edge in path.edges():
             edge = sink_edge._replace(dataset=self.datasets.node_of(sink_edge.dataset))
-            node = self._node_of(edge.job)
+            node = edge.job.node
             job = self._jobs.get(node)
             if job is None or edge.dataset not in job.datasets(edge):
                 if self._edges >= EDGES_MAX:
@@ -280,7 +278,7 @@ class JobGraph:
             if path.parent_job != edge.job and job.note(path.notes, now_ms):
                 self._notes[path.source] = job.notes
                 self._changed.add(node)
-        jobs = [self._jobs[node] for node in map(self._node_of, path.steps) if node in self._jobs]
+        jobs = [self._jobs[step.node] for step in path.steps if step.node in self._jobs]
         if len(self._learned) >= PATHS_MAX:
             self._learned.clear()
         self._learned[path] = _Learned(now_ms + LEARNED_FOR_MS, jobs)
@@ -339,7 +337,7 @@ class JobGraph:
     def says(self, dataset: Node) -> str:
         """A description of a dataset of the graph; empty for any other."""
         job = self._jobs.get(dataset)
-        if job is not None and job.step is not None:
+        if job is not None:
             return job.step.dataset_says
         if dataset in self._notes:
             return source_says(dataset)
@@ -349,20 +347,16 @@ class JobGraph:
 
     def draws(self, step: Step) -> bool:
         """Whether there is a job for a step."""
-        return self._node_of(step) in self._jobs
+        return step.node in self._jobs
 
     def split_into(self, source: Node) -> set[Node]:
         """The data sources whose files were split into files of this one."""
         steps = (job.step for job in self._jobs.values() if source in job.outputs)
-        return {step.source for step in steps if step is not None and step.kind is Kind.SPLIT}
+        return {step.source for step in steps if step.kind is Kind.SPLIT}
 
     def notes_of(self, source: Node) -> JobFacets:
         """The known facts about the jobs of a data source."""
         return self._notes.get(source, JobFacets())
-
-    def _node_of(self, step: Step) -> Node:
-        old = step.old_node
-        return old if old in self._old else step.node
 
     def _begin(self, node: Node, step: Step) -> Job:
         self._nodes.append(node)
@@ -397,7 +391,7 @@ class JobGraph:
     def event(self, node: Node) -> bytes | None:
         """The end event of a job's closed window; None if there is none."""
         job = self._jobs[node]
-        if job.closed is None or job.step is None:
+        if job.closed is None:
             return None
         # Code that only inspects deliveries does not need the OpenLineage client.
         from waybill.facets import WaybillSummaryRunFacet

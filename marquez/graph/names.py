@@ -6,8 +6,6 @@ with what tells a job from the others of its flow, and ends with the data source
     validate · orders       the transform `validate` of the files of `orders`, and what they are after it
     (split) · orders        where files of `orders` are split
     (to lake) · orders      what goes from `orders` to the sink `lake` without a transform
-
-A job that an earlier version has drawn keeps the name that it has there, because Marquez can rename no job.
 """
 
 from __future__ import annotations
@@ -58,12 +56,6 @@ class Step(NamedTuple):
         return Node(self.source.namespace, f"{first}{_BETWEEN}{self.source.name}")
 
     @property
-    def old_node(self) -> Node:
-        """What earlier versions called it."""
-        flow = "split" if self.kind is Kind.SPLIT else self.flow
-        return Node(self.source.namespace, f"{self.source.name}.{flow}")
-
-    @property
     def job_says(self) -> str:
         """A description of the job."""
         files = f"files of the data source {self.source.name}"
@@ -94,10 +86,3 @@ def source_says(source: Node) -> str:
 def sink_says(sink: Node) -> str:
     """A description of a data sink."""
     return f"The data sink {sink.name}."
-
-
-def step_of_old(node: Node) -> Step:
-    """What an earlier version meant by a name, as far as the name tells."""
-    source, _, flow = node.name.rpartition(".")
-    kind, flow = (Kind.SPLIT, "") if flow == "split" else (Kind.TRANSFORM, flow)
-    return Step(Node(node.namespace, source), kind, flow)

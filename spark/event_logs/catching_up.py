@@ -287,11 +287,6 @@ def _corrections(
         if execution.error:
             failed = FailedExecution(application.id, execution.id), execution.completed_ms
             (told if failed in stored.told else untold).append(execution)
-    # An older version reported failures without naming their executions.
-    unnamed = [run for run in runs if run.is_reported and run.failed is None]
-    unreported = [msgspec.structs.replace(run, is_reported=False) for run in unnamed]
-    told += [failure for failure, _ in match(untold, unreported, succeeded).pairs]
-    untold = [failure for failure in untold if failure not in told]
     matched = match([failure for failure in untold if application.has_heard_of(failure)], runs, succeeded)
     pairs = matched.pairs
     taken = {run.run_id for _, run in pairs}

@@ -15,7 +15,7 @@ import requests
 from waybill.facets import FinalState
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
 from waybill.marquez.envelope import envelope_of
-from waybill.marquez.graph import JobGraph, Node, row_key
+from waybill.marquez.graph import JobGraph, Node
 from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
 from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
 from waybill.transport import Journal, Kind, Settings, Tracker
@@ -403,23 +403,6 @@ def test_an_edge_that_is_new_is_drawn_beside_those_before(
     ]
 
 
-def test_a_job_of_an_earlier_version_keeps_its_name(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str, journal: Journal
-) -> None:
-    node = Node(system, "in.clean")
-    edges = {"inputs": [[system, "in"]], "outputs": [[system, "out"]]}
-    row = {"node": node, **edges, "notes": {}, "told_ms": 5}
-    journal.commit("marquez", put={row_key(node): json.dumps(row).encode()})
-    with tracker.file("file", data_source="in") as file, file.transform("clean"), file.transform("load"):
-        file.egress("out")
-    journal.mark(b"flush")
-    draw(marquez.url)
-    assert {event["job"]["name"] for event in of_transforms(marquez)} == {"in.clean", "load · in"}
-    assert known(marquez.url, system, "jobs", "in.clean")["description"].startswith(
-        "The transform clean of files"
-    )
-
-
 @pytest.mark.parametrize("transforms", [("split",), ("v1.2",), ("(split)",), ("a · b",), ("a", "b")])
 def test_names_of_transforms_are_taken_for_nothing_else(
     marquez: ContractServer, tracker: Tracker, draw: Draw, transforms: tuple[str, ...]
@@ -613,6 +596,6 @@ def test_whatever_stands_in_the_journal_is_no_trouble(
     ids=["left", "came apart", "ended on its way"],
 )
 def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
-    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges(lambda step: step.node))
+    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges())
     assert (edges[0].job.node, edges[0].dataset) == (Node("s", "clean · in"), Node("s", "in"))
     assert edges[-1].dataset.name == last

@@ -113,13 +113,6 @@ def test_a_write_that_may_have_ignored_what_exists_is_not_confirmed(store: Store
     assert store.catch_up(log).confirmations == ()
 
 
-def test_what_was_told_without_naming_its_execution_is_not_told_again(store: Store, tmp_path: Path) -> None:
-    told = json.loads(event_of(RUN, "FAIL", AT[1], name="orders.write", parent=ROOT))
-    store.emit(json.dumps({**told, "producer": PRODUCER}).encode())
-    corrections = store.catch_up(plain(tmp_path / APPLICATION)).corrections
-    assert [correction.output for correction in corrections] == ["/out/c"]
-
-
 def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store, tmp_path: Path) -> None:
     inferred = json.loads(event_of(RUN, "ABORT", AT[1], name="orders.write", parent=ROOT))
     inferred["run"]["facets"]["waybill_inferred"] = {"reason": "its application has ended"}
