@@ -78,7 +78,7 @@ app: Final = Group(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done; 1 failed, or found something broken; 2 invalid command line or setting; "
-    "130 interrupted.",
+    "130 interrupted. Pages such as docs/marquez.md are in Waybill's source repository.",
 )
 
 

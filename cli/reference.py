@@ -74,7 +74,7 @@ def settings_page(page: str) -> str:
 def _settings_table() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for name, setting in SETTINGS.items():
-        meaning = re.sub(r"https://\S+/waybill/(\w+)/", r"[\1](\1.md)", setting.help)
+        meaning = re.sub(r"docs/(\w+\.md)", r"[\1](\1)", setting.help)
         meaning = re.sub(r"'([a-z-]+)'", r"`\1`", meaning)
         rows.append(f"| `{name}` | {setting.default or _shown(DEFAULTS[name])} | {meaning} |")
     return "\n".join([*rows, ""])

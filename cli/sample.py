@@ -13,6 +13,7 @@ from waybill.transport.config import SETTINGS
 _HEAD: Final = """\
 # Settings of Waybill. A line without the sign # counts, unless an option or the environment says otherwise.
 # `waybill settings` shows what counts and why, `waybill init --check` what is better changed.
+# Pages such as docs/marquez.md are in Waybill's source repository.
 """
 
 DEFAULTS: Final[Mapping[str, Any]] = {

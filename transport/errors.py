@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from enum import StrEnum
 
 
@@ -99,7 +100,17 @@ class MissingExtraError(WaybillError):
         self.extra = extra
 
     def __str__(self) -> str:
-        return f"{self.what} needs the extra `{self.extra}`: pip install 'waybill-lineage[{self.extra}]'"
+        return f"{self.what} needs the extra `{self.extra}`: {install_command(self.extra)}"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, whatever Waybill was installed from."""
+    from importlib.metadata import Distribution
+
+    found = Distribution.discover(name="waybill-lineage")
+    required = (line.partition("; ") for one in found for line in one.requires or ())
+    packages = dict.fromkeys(package for package, _, marker in required if marker == f"extra == '{extra}'")
+    return shlex.join(["pip", "install", *packages])
 
 
 class AdmissionError(WaybillError):

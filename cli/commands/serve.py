@@ -95,8 +95,7 @@ def serve(
     Every acknowledged event is durable, whatever the state of any backend. A runner is started beside the
     collector. Other machines may connect only if there are keys (`waybill keys`), or with --without-keys.
     With --event-logs, the collector also follows Spark's event logs at these places and corrects the
-    listener's results, as `waybill spark catch-up` does. Needs the extra `collector`: pip install
-    'waybill-lineage[collector]'.
+    listener's results, as `waybill spark catch-up` does. Needs the extra `collector`.
 
     Examples:
 

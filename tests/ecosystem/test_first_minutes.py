@@ -26,7 +26,7 @@ def run(*command: str | Path) -> None:
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """What `pip install waybill-lineage` would fetch."""
+    """What a machine without the checkout gets."""
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path / "dist")
     (made,) = (tmp_path / "dist").glob("*.whl")
     return made

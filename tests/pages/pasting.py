@@ -32,6 +32,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
 _ANY = re.compile(rf"…|{_UUID}|{_TIME}|\d{{8}}/\d\d\b|\s+")
 _PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |.*━━)")
+_INSTALLING = ("make ", "pip ", "python3 -m venv ")
 _WAIT_S = 120.0
 
 
@@ -92,8 +93,8 @@ def paste(text: str, folder: Path, *, programs: Path = PROGRAMS) -> Iterator[Pas
                 (stands / block.title).write_text(block.text, encoding="utf-8")
             for command, shown in commands(block.text) if block.language == "console" else ():
                 called = command.replace("<did>", seen[-1]).replace(ADDRESS, address)
-                if called.startswith(("pip install", "waybill demo")):
-                    continue  # what is to be tried is installed; the demo has tests of its own
+                if called.startswith(_INSTALLING):
+                    continue  # what is to be tried is installed; demo and tests are commands of a checkout
                 if called.startswith("waybill serve"):
                     address = servers.enter_context(_served(called, stands, variables))
                     continue

@@ -43,9 +43,6 @@ _DEFAULT: Final = "default"
 HOME: Final = "home"
 """The origin of a value that comes from the home's agreed settings."""
 
-_PAGES: Final = "https://waybill-lineage.github.io/waybill/"
-"""The address of the documentation."""
-
 _RETIRED: Final = frozenset({"journal_when_full"})
 """Settings of earlier versions that no longer have any effect."""
 
@@ -176,7 +173,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[BackendSetting, ...],
         _agreed(
             "JSON",
-            f"More backends, a list as described at {_PAGES}marquez/; better set in waybill.yaml.",
+            "More backends, a list as docs/marquez.md describes it; better set in waybill.yaml.",
             check=parse_backends,
             holds_secrets=True,
         ),
@@ -185,7 +182,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         _agreed(
             "RULES",
-            f"Parts of facets to drop or mask before storage, see {_PAGES}collector/; separated by commas.",
+            "Parts of facets to drop or mask before storage, see docs/collector.md; separated by commas.",
             check=parse_rules,
         ),
     ] = ()
