@@ -12,14 +12,5 @@ if TYPE_CHECKING:
     from .keys import ApiKey as ApiKey, Keys as Keys, Role as Role
     from .server import serve as serve
 
-_PACKAGES = {
-    "waybill.collector.intake": {"Reject", "Rejects"},
-    "waybill.collector.keys": {"ApiKey", "Keys", "Role"},
-    "waybill.collector.server": {"serve"},
-}
-"""Where each name comes from."""
-
-__all__ = [name for names in _PACKAGES.values() for name in names]
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

@@ -30,22 +30,5 @@ if TYPE_CHECKING:
     )
     from .verification import check as check, explain as explain
 
-_PACKAGES = {
-    "waybill.exporter.archive": {"open_archive"},
-    "waybill.exporter.compaction": {"Compactor"},
-    "waybill.exporter.exporting": {"DestinationError", "export", "open_destination"},
-    "waybill.exporter.incomplete": {"IncompleteError"},
-    "waybill.exporter.layout": {"open_layout"},
-    "waybill.exporter.query": {"Query", "compare", "find"},
-    "waybill.exporter.rebuilding": {"RebuildError", "Wanted", "rebuild"},
-    "waybill.exporter.repairing": {"repair"},
-    "waybill.exporter.retention": {"age_off", "age_off_archive"},
-    "waybill.exporter.sources": {"Source", "SourceError", "SourceUnreachableError", "Stored", "open_source"},
-    "waybill.exporter.verification": {"check", "explain"},
-}
-"""The package of each name."""
-
-__all__ = [name for names in _PACKAGES.values() for name in names]
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

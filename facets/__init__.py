@@ -95,12 +95,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(
-        __name__,
-        {
-            "waybill.facets.delta_file": {"WaybillDeltaFileRunFacet"},
-            "waybill.facets.fingerprint": {"WaybillFingerprintInputDatasetFacet"},
-            "waybill.facets.inferred": {"WaybillEvidenceRunFacet", "WaybillInferredRunFacet"},
-            "waybill.facets.summary": {"WaybillSummaryRunFacet"},
-        },
-    )
+    __getattr__ = _lazily(__name__)

@@ -1,18 +1,42 @@
-"""Lazy faces: a room offers names of its packages, and loads a package when a name is first used."""
+"""Lazy faces: a package offers what it imports for type checkers, and loads a module on first use of a name.
+
+The imports are read from the package's own source, so that each name stands in one place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set as AbstractSet
+import ast
+import functools
+import sys
+from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
 
 
-def lazily(room: str, packages: Mapping[str, AbstractSet[str]]) -> Callable[[str], object]:
-    """Create the `__getattr__` of a room (PEP 562) from the names that it offers, by package."""
+def lazily(package: str) -> Callable[[str], object]:
+    """Create the `__getattr__` of a package (PEP 562) from the relative imports below its `if TYPE_CHECKING`.
+
+    It also gives `__all__`, the names that they import.
+    """
+    modules = functools.cache(functools.partial(_read_modules, package))
 
     def load(name: str) -> object:
-        for package, names in packages.items():
-            if name in names:
-                return getattr(import_module(package), name)
-        raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        if name == "__all__":
+            return list(modules())
+        if (module := modules().get(name)) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(module, package), name)
 
     return load
+
+
+def _read_modules(package: str) -> dict[str, str]:
+    """The module of each name that a package imports for type checkers."""
+    spec = sys.modules[package].__spec__
+    source = None if spec is None else cast("InspectLoader", spec.loader).get_source(package)
+    blocks = (node for node in ast.parse(source or "").body if isinstance(node, ast.If))
+    imports = (node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: "." * node.level + (node.module or "") for node in imports for alias in node.names}

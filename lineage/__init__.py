@@ -22,20 +22,5 @@ if TYPE_CHECKING:
     from .remote import CollectorReadError as CollectorReadError
     from .tracing import trace as trace, trace_as_of as trace_as_of
 
-_PACKAGES = {
-    "waybill.lineage.catalog": {"open_catalog"},
-    "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
-    "waybill.lineage.file_table": {"JourneyFile"},
-    "waybill.lineage.journey": {"Journey", "ToldFile", "ToldJourney"},
-    "waybill.lineage.kin": {"Kin", "open_kin"},
-    "waybill.lineage.lineage": {"Lineage"},
-    "waybill.lineage.records": {"MissingPackageError", "Records"},
-    "waybill.lineage.remote": {"CollectorReadError"},
-    "waybill.lineage.tracing": {"trace", "trace_as_of"},
-}
-"""The package of each name."""
-
-__all__ = [name for names in _PACKAGES.values() for name in names]
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

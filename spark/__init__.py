@@ -23,25 +23,5 @@ if TYPE_CHECKING:
     )
     from .tracking import configure as configure, session as session
 
-_PACKAGES = {
-    "waybill.spark.compaction": {"compact_on_spark"},
-    "waybill.spark.engine": {"plain_session"},
-    "waybill.spark.errors": {"SparkSetupError", "SparkTaskError"},
-    "waybill.spark.rebuilding": {"rebuild_on_spark"},
-    "waybill.spark.runtime": {
-        "Java",
-        "LISTENER_VERSION",
-        "fetch_listener",
-        "find_java",
-        "listener_path",
-        "scala_version",
-        "spark_home",
-    },
-    "waybill.spark.tracking": {"configure", "session"},
-}
-"""Where each name comes from."""
-
-__all__ = [name for names in _PACKAGES.values() for name in names]
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

@@ -54,35 +54,5 @@ if TYPE_CHECKING:
         WaybillTransport as WaybillTransport,
     )
 
-_PACKAGES = {
-    "waybill.transport.admission": {"admit_event", "check_records"},
-    "waybill.transport.async_tracker": {"AsyncTrackedFile", "AsyncTracker"},
-    "waybill.transport.config": {"BackendSetting", "Settings"},
-    "waybill.transport.errors": {
-        "AdmissionError",
-        "DuplicateFileError",
-        "FingerprintError",
-        "JournalError",
-        "JournalFullError",
-        "JournalVersionError",
-        "MissingExtraError",
-        "NotFoundError",
-        "RootError",
-        "SettingsConflictError",
-        "SettingsError",
-        "TrackerStateError",
-        "WaybillError",
-    },
-    "waybill.transport.fingerprints": {"Fingerprint", "fingerprint_of", "fingerprint_of_stream"},
-    "waybill.transport.journal": {"Entry", "FileContent", "Journal", "Kind"},
-    "waybill.transport.receiver": {"Receiver"},
-    "waybill.transport.runner": {"FlushReport", "Projection", "Step", "flush"},
-    "waybill.transport.tracker": {"TrackedFile", "Tracker"},
-    "waybill.transport.transport": {"WaybillConfig", "WaybillTransport"},
-}
-"""The package of each name."""
-
-__all__ = [name for names in _PACKAGES.values() for name in names]
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

@@ -8,8 +8,5 @@ if TYPE_CHECKING:
     from .server import serve as serve
     from .stopping import stop as stop
 
-_PACKAGES = {"waybill.collector.server.server": {"serve"}, "waybill.collector.server.stopping": {"stop"}}
-"""Where each name comes from."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

@@ -19,18 +19,5 @@ if TYPE_CHECKING:
     )
     from .refiling import Refiled as Refiled, refile as refile
 
-_PACKAGES = {
-    "waybill.exporter.archive.files": {
-        "EVENTS_SCHEMA",
-        "archived_files",
-        "folder_hour",
-        "read_entries",
-        "read_run_ids",
-    },
-    "waybill.exporter.archive.projection": {"Archive", "filed_ranges", "open_archive"},
-    "waybill.exporter.archive.refiling": {"Refiled", "refile"},
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

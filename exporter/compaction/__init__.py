@@ -30,25 +30,5 @@ if TYPE_CHECKING:
         CompactionSchedule as CompactionSchedule,
     )
 
-_PACKAGES = {
-    "waybill.exporter.compaction.compactor": {
-        "CompactionReport",
-        "Compactor",
-        "HourReport",
-        "compact_hour",
-        "summed",
-    },
-    "waybill.exporter.compaction.raw": {"HELD_BYTES_MAX", "RawWriter", "by_hour", "squash_hour"},
-    "waybill.exporter.compaction.remote": {
-        "as_exported",
-        "compact_remote",
-        "compact_remote_hour",
-        "remote_raw_hours",
-    },
-    "waybill.exporter.compaction.restartable_hour": {"Retraction"},
-    "waybill.exporter.compaction.schedule": {"GATHER_S", "CompactionSchedule"},
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

@@ -28,22 +28,5 @@ if TYPE_CHECKING:
         is_exported as is_exported,
     )
 
-_PACKAGES = {
-    "waybill.exporter.exporting.destination": {
-        "BlobStore",
-        "Destination",
-        "DestinationError",
-        "ReplacedError",
-        "open_blob_store",
-        "open_destination",
-    },
-    "waybill.exporter.exporting.exported": {"ExportedFiles"},
-    "waybill.exporter.exporting.exporting": {"Exported", "export"},
-    "waybill.exporter.exporting.fetching": {"fetch_root"},
-    "waybill.exporter.exporting.manifest": {"MANIFEST", "ListedFile", "decode_manifest"},
-    "waybill.exporter.exporting.state": {"ExportedFile", "ExportState", "destinations", "is_exported"},
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

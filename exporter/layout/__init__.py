@@ -23,22 +23,5 @@ if TYPE_CHECKING:
         read_run as read_run,
     )
 
-_PACKAGES = {
-    "waybill.exporter.layout.projection": {"Layout", "open_layout", "write_again"},
-    "waybill.exporter.layout.stored_runs": {
-        "DUE",
-        "OPEN",
-        "SETTLE_S",
-        "OpenCount",
-        "StoredRun",
-        "count_open",
-        "has_plain_spark",
-        "is_stored",
-        "key_of",
-        "read_run",
-    },
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

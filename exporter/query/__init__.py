@@ -61,44 +61,5 @@ if TYPE_CHECKING:
     )
     from .unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
 
-_PACKAGES = {
-    "waybill.exporter.incomplete": {"IncompleteError"},
-    "waybill.exporter.query.access": {"FOLDERS", "Access", "Listing"},
-    "waybill.exporter.query.answer_file": {"write_answer"},
-    "waybill.exporter.query.answering": {"answer", "find", "find_tables", "stats"},
-    "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
-    "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
-    "waybill.exporter.query.comparison": {"Difference", "compare"},
-    "waybill.exporter.query.locate": {"Located", "locate_entry"},
-    "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
-    "waybill.exporter.query.position": {"CursorError", "cursor_of"},
-    "waybill.exporter.query.query": {
-        "PatternError",
-        "Query",
-        "TooManyError",
-        "is_pattern",
-        "other_spellings",
-        "spellings_of",
-    },
-    "waybill.exporter.query.reader": {"scan"},
-    "waybill.exporter.query.sums": {
-        "KIND_COLUMNS",
-        "STATS_BY",
-        "SUMMED_COLUMNS",
-        "Dimension",
-        "Kind",
-        "Stats",
-        "Sum",
-        "heard_sums",
-        "stats_of",
-        "summed",
-        "sums_of",
-        "told_sums",
-    },
-    "waybill.exporter.query.summarized": {"Summarized", "read_summarized"},
-    "waybill.exporter.query.unsettled": {"Unsettled", "read_unsettled"},
-}
-"""Where each name comes from."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

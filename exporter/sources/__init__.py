@@ -33,36 +33,5 @@ if TYPE_CHECKING:
         open_source as open_source,
     )
 
-_PACKAGES = {
-    "waybill.exporter.sources.events": {"EventsSource", "open_events"},
-    "waybill.exporter.sources.journal": {"JournalSource", "open_journal"},
-    "waybill.exporter.sources.lines": {"LinesSource", "open_lines"},
-    "waybill.exporter.sources.objects": {
-        "MARK",
-        "ObjectFile",
-        "ObjectGoneError",
-        "StoredObject",
-        "explained",
-        "list_objects",
-        "look_up_objects",
-        "open_object",
-        "open_stored",
-        "read_object",
-        "shown",
-        "version_of",
-    },
-    "waybill.exporter.sources.postgres": {"MarquezDatabaseSource"},
-    "waybill.exporter.sources.source": {
-        "SOURCES_GROUP",
-        "OpenSource",
-        "Source",
-        "SourceError",
-        "SourceUnreachableError",
-        "Stored",
-        "open_source",
-    },
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

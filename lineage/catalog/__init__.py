@@ -18,13 +18,5 @@ if TYPE_CHECKING:
     )
     from .projection import CATALOG as CATALOG, open_catalog as open_catalog
 
-_PACKAGES = {
-    "waybill.lineage.catalog.exported": {"ExportedCatalog", "open_exported"},
-    "waybill.lineage.catalog.listing": {"Catalog"},
-    "waybill.lineage.catalog.making": {"CatalogReport", "forget_catalog", "keep_catalog", "keep_step"},
-    "waybill.lineage.catalog.projection": {"CATALOG", "open_catalog"},
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)

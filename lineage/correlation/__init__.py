@@ -29,16 +29,5 @@ if TYPE_CHECKING:
     )
     from .writing import IndexWriter as IndexWriter
 
-_PACKAGES = {
-    "waybill.lineage.correlation.forgetting": {"DAY_MS"},
-    "waybill.lineage.correlation.index": {"CORRELATION", "CorrelationIndex", "Kin"},
-    "waybill.lineage.correlation.projection": {"Correlation", "open_correlation"},
-    "waybill.lineage.correlation.relations": {"Relations", "sightings_after"},
-    "waybill.lineage.correlation.sightings": {"Content", "Details", "Sighting", "sightings_in"},
-    "waybill.lineage.correlation.writing": {"IndexWriter"},
-    "waybill.transport.known_contents": {"INDEX_NAME"},
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:
-    __getattr__ = _lazily(__name__, _PACKAGES)
+    __getattr__ = _lazily(__name__)
