@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
@@ -14,7 +13,6 @@ from uuid import UUID
 import typer
 
 from waybill.facets import parse_instant_us
-from waybill.transport import NotFoundError
 
 FORMS: Final = (
     "2026-01-31, 2026-01-31T12:00:00Z, today, yesterday, epoch seconds or milliseconds, or 90m, 6h, "
@@ -31,8 +29,6 @@ _SECONDS_DIGITS: Final = 10
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
-_T = TypeVar("_T")
-_Id = TypeVar("_Id", int, str)
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -58,32 +54,6 @@ Timeout = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Choose all of them.")]
-
-
-def choose(
-    found: Iterable[_T],
-    ids: Collection[_Id] | None,
-    *,
-    everything: bool,
-    id_of: Callable[[_T], _Id],
-    what: str,
-    listed_by: str,
-) -> list[_T]:
-    """The items of `found` that the user named, or all of them if the user said so explicitly.
-
-    `what` is the word for one item, `listed_by` the command that lists them; both are for error messages.
-
-    Raises:
-        typer.BadParameter: the user named some and chose all, or did neither.
-        NotFoundError: an item that the user named does not exist.
-    """
-    if everything == bool(ids):
-        raise typer.BadParameter(f"give the ones to use, as listed by `{listed_by}`, or --all")
-    wanted = set(ids or ())
-    kept = [one for one in found if everything or id_of(one) in wanted]
-    if unknown := sorted(wanted.difference(map(id_of, kept))):
-        raise NotFoundError(f"{', '.join(map(str, unknown))}: no such {what}; `{listed_by}` shows them")
-    return kept
 
 
 def word(*flags: str, of: type[_Word], help: str) -> Any:  # noqa: A002, ANN401 - as `typer.Option` has it

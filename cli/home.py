@@ -194,11 +194,18 @@ def tell_of_poison(settings: Settings) -> None:
             console.note(note)
 
 
-def check_backend(settings: Settings, journal: Journal | None, name: str) -> None:
-    """Raise a `NotFoundError` if neither the settings nor the journal know a backend with this name."""
-    named = {one.name for one in as_agreed(settings, journal).backends}
-    delivered_to = {name for name in projections_of(journal) if name not in _OF_FILES}
-    _check_name(name, {MARQUEZ} | named | delivered_to, "backend")
+def backends_of(settings: Settings, journal: Journal | None, name: str | None = None) -> list[str]:
+    """The backends that the settings or the journal know; only the one with this name, if it is given.
+
+    Raises:
+        NotFoundError: they know none with this name.
+    """
+    known = {MARQUEZ} | {one.name for one in as_agreed(settings, journal).backends}
+    known |= projections_of(journal) - _OF_FILES
+    if name is None:
+        return sorted(known)
+    _check_name(name, known, "backend")
+    return [name]
 
 
 def check_projection(journal: Journal | None, name: str | None) -> None:

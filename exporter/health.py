@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.transport import locks
-from waybill.transport.config import MARQUEZ, apply_command
+from waybill.transport.config import apply_command
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.journal import NEARLY_FULL, damaged_spools
@@ -204,8 +204,7 @@ def _dead_letters(journal: Journal) -> Iterator[Problem]:
     for name in sorted(journal.cursors()):
         if count := len(dead_letters(journal, name)):
             events = "1 event" if count == 1 else f"{count:,} events"
-            listed = "dead-letters list" + ("" if name == MARQUEZ else f" --backend {shlex.quote(name)}")
-            fix = f"to see why: {_command(journal.home, listed)}"
+            fix = f"to see why: {_command(journal.home, 'dead-letters list')}"
             yield Problem(ProblemKind.DEAD_LETTERS, name, f"{name} has refused {events} for good", fix)
 
 

@@ -13,7 +13,7 @@ from .delivery import (
     dead_letter_body,
     dead_letters,
     drop_dead_letters,
-    replay_dead_letters,
+    retry_dead_letters,
 )
 from .readback import (
     EventReader,
@@ -48,5 +48,5 @@ __all__ = [
     "reconcile",
     "reconcile_new",
     "repair",
-    "replay_dead_letters",
+    "retry_dead_letters",
 ]

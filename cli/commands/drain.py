@@ -7,8 +7,9 @@ import time
 from waybill.transport import FlushReport, Settings, WaybillError
 
 from ..arguments import JsonObject, Timeout
+from ..flushing import flush_with_progress
 from ..options import RUNNING, with_settings
-from .flush import can_flush, flush_with_progress, show_report
+from .flush import can_flush, show_report
 
 
 @with_settings(*RUNNING)

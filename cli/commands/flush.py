@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from waybill.transport import FlushReport, Journal, JournalError, Settings, flush as flush_journal
+from waybill.transport import FlushReport, Journal, JournalError, Settings
 from waybill.transport.config import apply_command
 from waybill.transport.fallback import waiting_in_fallback
 
 from .. import console
 from ..arguments import JsonObject, Timeout
-from ..home import as_worked_by, check_home, check_own_root, existing_journal, tell_of_conflicts
+from ..flushing import flush_with_progress
+from ..home import as_worked_by, check_home, check_own_root, existing_journal
 from ..options import RUNNING, with_settings
-
-
-def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
-    """Flush a home with a progress bar, and say which settings its live runner has different values for."""
-    tell_of_conflicts(settings)
-    with console.progress("flushing") as update:
-
-        def show(done: int, total: int, behind: Sequence[str]) -> None:
-            text = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
-            update(description=text, completed=done, total=total)
-
-        return flush_journal(settings, timeout_s=timeout_s, on_progress=show)
 
 
 @with_settings(*RUNNING)

@@ -13,10 +13,10 @@ from waybill.transport.config import MARQUEZ
 
 from .. import completing, console
 from ..arguments import FORMS, moment
-from ..home import as_agreed, check_backend, existing_journal
+from ..flushing import flush_with_progress
+from ..home import as_agreed, backends_of, existing_journal
 from ..options import RUNNING, with_settings
 from ..ways import way
-from .flush import flush_with_progress
 
 if TYPE_CHECKING:
     from waybill.marquez import MissingEvent, MissingJob
@@ -70,7 +70,7 @@ def reconcile(
 
     since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since_ms is None else since_ms
     with existing_journal(settings) as journal:
-        check_backend(settings, journal, backend)
+        backends_of(settings, journal, backend)
         agreed = as_agreed(settings, journal)
         if backend == MARQUEZ and agreed.marquez_url is None:
             raise NotFoundError(f"no Marquez is set to compare with; {way(agreed, 'marquez_url', 'URL')}")

@@ -18,7 +18,7 @@ from waybill.transport import Settings, Tracker
 
 from .. import console
 from ..arguments import JsonObject
-from ..commands.flush import flush_with_progress
+from ..flushing import flush_with_progress
 from ..options import with_settings
 from .flights import YEAR, data_folder
 from .folder import prepare

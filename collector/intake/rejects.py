@@ -42,7 +42,7 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Derived from its bytes, so that a repeat has the same id."""
     kind: Kind
-    refused_ms: int
+    set_aside_ms: int
     """When it was refused last, epoch milliseconds."""
     reason: str
     """Why, and what the sender can do."""
@@ -64,7 +64,7 @@ class Rejects:
     def all(self) -> list[Reject]:
         """Every reject, oldest first."""
         rows = self._journal.state(_OWNER, _REJECT).values()
-        return sorted((_DECODER.decode(row) for row in rows), key=lambda one: (one.refused_ms, one.id))
+        return sorted((_DECODER.decode(row) for row in rows), key=lambda one: (one.set_aside_ms, one.id))
 
     def get(self, name: str) -> Reject | None:
         """One reject; None if there is none with that id."""
@@ -89,7 +89,7 @@ class Rejects:
         for body, reason in list(refused)[-REJECTS_MAX:]:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()
             redacted = self._redaction.refused(body) if len(body) <= BODY_MAX_BYTES else b""
-            reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(redacted))
+            reject = Reject(id=name, kind=kind, set_aside_ms=now_ms, reason=reason, size_bytes=len(redacted))
             put[_REJECT + name] = msgspec.json.encode(reject)
             put[_BODY + name] = redacted
         with self._lock:
@@ -106,7 +106,7 @@ class Rejects:
         if keys:
             self._journal.commit(_OWNER, delete=keys)
 
-    def replay(self, name: str, body: bytes, system_name: str) -> int:
+    def retry(self, name: str, body: bytes, system_name: str) -> int:
         """Admit a reject again, corrected or not, forget it, and return the number of its entry.
 
         Raises:

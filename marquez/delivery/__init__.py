@@ -6,7 +6,7 @@ from .dead_letter_box import (
     dead_letter_body as dead_letter_body,
     dead_letters as dead_letters,
     drop_dead_letters as drop_dead_letters,
-    replay_dead_letters as replay_dead_letters,
+    retry_dead_letters as retry_dead_letters,
 )
 from .delivery import (
     CONNECTIONS as CONNECTIONS,

@@ -38,18 +38,19 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: what it is about: ``run <id>``, ``job <namespace> <name>`` or ``dataset <namespace> <name>``.
         received_ms: when the journal accepted it, epoch milliseconds.
-        parked_ms: when it became a dead letter, epoch milliseconds.
+        set_aside_ms: when it became a dead letter, epoch milliseconds.
         status: the HTTP status of the last response; None if there was none.
-        words: the backend's message, one line of at most 1000 characters.
+        reason: the backend's message, one line of at most 1000 characters.
     """
 
+    backend: str
     seq: int
     key: str
     received_ms: int
-    parked_ms: int
+    set_aside_ms: int
     tries: int
     status: int | None
-    words: str
+    reason: str
     size_bytes: int
 
 
@@ -64,7 +65,7 @@ def dead_letter_body(journal: Journal, seq: int, backend: str = MARQUEZ) -> byte
     return journal.state_get(backend, f"{_BODY}{seq}")
 
 
-def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
+def retry_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
     """Send these events again before new ones; an event that the backend accepts is no longer a dead letter.
 
     The home's runner sends them when it next reads the journal, at the latest with the next flush.

@@ -435,15 +435,16 @@ class Delivery:
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)
-        parked_ms = now_ms()
+        set_aside_ms = now_ms()
         letter = DeadLetter(
+            backend=self.name,
             seq=entry.seq,
             key=key,
-            received_ms=entry.received_ms or parked_ms,
-            parked_ms=parked_ms,
+            received_ms=entry.received_ms or set_aside_ms,
+            set_aside_ms=set_aside_ms,
             tries=tries,
             status=answer.status,
-            words=answer.words,
+            reason=answer.words,
             size_bytes=len(entry.body),
         )
         if self._dead_letters.is_full_for(letter):

@@ -2,7 +2,7 @@
 
 Responses can be wrong, and databases can be restored from yesterday's backup. So the backend's events of a
 period are read and compared with the journal's, each by its run, its instant and its type, because Marquez
-re-serialises the events. Missing events can be sent again: like a replayed dead letter they go before
+re-serialises the events. Missing events can be sent again: like a retried dead letter they go before
 anything new, and a finished run gets its terminal event last. For coalesced events, their summary is
 compared.
 

@@ -57,10 +57,10 @@ def left(settings: Settings) -> list[int]:
 def test_they_are_listed_with_the_backends_words(called: Run, refused: Settings) -> None:
     done = called("dead-letters", "list", "--home", refused.home)
     heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert heading[0] == "number"
+    assert heading == ["seq", "backend", "set aside (UTC)", "status", "about", "reason"]
     words = '{"code": 422, "message": "fault 422 on request"}'
-    assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
-        (str(number + 1), "422", f"run {number}", words) for number in range(3)
+    assert [(*row[:2], *row[3:]) for row in rows] == [
+        (str(number + 1), "marquez", "422", f"run {number}", words) for number in range(3)
     ]
     lines = called("dead-letters", "list", "--home", refused.home, "--json").stdout.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
@@ -69,50 +69,39 @@ def test_they_are_listed_with_the_backends_words(called: Run, refused: Settings)
 def test_one_is_shown_byte_for_byte(called: Run, refused: Settings) -> None:
     done = called("dead-letters", "show", "2", "--home", refused.home)
     assert done.stdout.encode() == BODIES[1] + b"\n"
+    assert done.stderr.startswith('2 of marquez: {"code": 422')
 
 
 def test_what_the_backend_accepts_now_is_no_longer_a_dead_letter(
     called: Run, refused: Settings, backend: ContractServer
 ) -> None:
     backend.fault = None
-    done = called("dead-letters", "replay", "1", "3", "--home", refused.home)
-    assert (done.returncode, done.stdout) == (0, "2 of 2 are delivered\n")
+    done = called("dead-letters", "retry", "1", "3", "--home", refused.home)
+    assert (done.returncode, done.stdout) == (0, "2 of 2 succeeded\n")
     assert sorted(took(backend)) == [BODIES[0], BODIES[2]]
     assert left(refused) == [2]
-    assert called("dead-letters", "replay", "--all", "--home", refused.home).returncode == 0
+    assert called("dead-letters", "retry", "--all", "--home", refused.home).returncode == 0
     assert left(refused) == []
 
 
 def test_what_is_refused_again_or_cannot_be_sent_is_named_and_exit_code_1(
     called: Run, refused: Settings, backend: ContractServer
 ) -> None:
-    done = called("dead-letters", "replay", "2", "--home", refused.home)
-    assert (done.returncode, done.stdout) == (1, "0 of 1 are delivered\n")
-    assert "2: refused again, " in done.stderr
+    done = called("dead-letters", "retry", "2", "--home", refused.home)
+    assert (done.returncode, done.stdout) == (1, "0 of 1 succeeded\n")
+    assert "2 of marquez: failed again: " in done.stderr
     backend.refuse()
-    done = called("dead-letters", "replay", "2", "--home", refused.home)
+    done = called("dead-letters", "retry", "2", "--home", refused.home)
     assert done.returncode == 1
-    assert "2: not sent yet; it goes out with the next events" in done.stderr
+    assert "2 of marquez: not tried yet; " in done.stderr
     assert "does not answer" in done.stderr
     assert left(refused) == [1, 2, 3]
 
 
 def test_dropping_forgets_the_named_ones_only(called: Run, refused: Settings) -> None:
-    assert called("dead-letters", "drop", "2", "--home", refused.home).stdout == "1 dropped\n"
+    assert called("dead-letters", "drop", "2", "--yes", "--home", refused.home).stdout == "1 dropped\n"
     assert left(refused) == [1, 3]
-    assert called("dead-letters", "drop", "--all", "--home", refused.home).returncode == 0
+    assert called("dead-letters", "drop", "--all", "--yes", "--home", refused.home).returncode == 0
     assert left(refused) == []
     done = called("dead-letters", "list", "--home", refused.home)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "there are no dead letters\n")
-
-
-@pytest.mark.parametrize("command", ["replay", "drop"])
-def test_all_are_chosen_only_explicitly_and_unknown_numbers_are_refused(
-    called: Run, refused: Settings, command: str
-) -> None:
-    for arguments in ((), ("1", "--all")):
-        assert called("dead-letters", command, *arguments, "--home", refused.home).returncode == 2
-    unknown = called("dead-letters", command, "1", "4711", "--home", refused.home)
-    assert unknown.returncode == 2
-    assert unknown.stderr == ("waybill: 4711: no such dead letter; `waybill dead-letters list` shows them\n")
-    assert left(refused) == [1, 2, 3]

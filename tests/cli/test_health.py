@@ -108,7 +108,15 @@ def quarantine(_: Journal, settings: Settings, __: pytest.MonkeyPatch) -> None:
 
 def refuse(journal: Journal, *_: object) -> None:
     letter = DeadLetter(
-        seq=1, size_bytes=1, key="run r", received_ms=1, parked_ms=1, tries=1, status=422, words="no"
+        backend="marquez",
+        seq=1,
+        size_bytes=1,
+        key="run r",
+        received_ms=1,
+        set_aside_ms=1,
+        tries=1,
+        status=422,
+        reason="no",
     )
     journal.commit("marquez", cursor=0, put={"dead:1": msgspec.json.encode(letter)})
 

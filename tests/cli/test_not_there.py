@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WORDS: Final = {
     "close-stale": ("--older-than", "1d", "--as", "ERROR"),
     "compact": (),
-    "dead-letters drop": ("--all",),
-    "dead-letters replay": ("--all",),
+    "dead-letters drop": ("--all", "--yes"),
+    "dead-letters retry": ("--all",),
     "dead-letters show": ("1",),
     "explain": ("019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11",),
     "export": (".",),
@@ -29,8 +29,8 @@ WORDS: Final = {
     "poison retry": ("--all",),
     "poison show": ("1",),
     "rebuild": ("--from", "journal", "--to", "again"),
-    "rejects drop": ("--all",),
-    "rejects replay": ("--all",),
+    "rejects drop": ("--all", "--yes"),
+    "rejects retry": ("--all",),
     "rejects show": ("1",),
     "trace": ("orders.csv",),
     "spark catch-up": (".",),
@@ -126,7 +126,7 @@ def test_a_file_is_no_home_in_any_command(called: Run, tmp_path: Path, name: str
     [
         ("status",),
         ("dead-letters", "list"),
-        ("dead-letters", "replay", "--all"),
+        ("dead-letters", "retry", "--all"),
         ("poison", "drop", "--all"),
         ("rejects", "list"),
         ("rejects", "drop", "--all"),
@@ -223,7 +223,7 @@ def test_a_root_that_is_given_needs_no_home(called: Run, root: Path, words: tupl
     ("words", "says"),
     [
         (("dead-letters", "list", "--backend", "foo"), "there is no backend foo; choose from: marquez"),
-        (("dead-letters", "replay", "--all", "--backend", "foo"), "there is no backend foo"),
+        (("dead-letters", "retry", "--all", "--backend", "foo"), "there is no backend foo"),
         (("reconcile", "--backend", "foo"), "there is no backend foo"),
         (
             ("poison", "list", "--projection", "foo"),
@@ -231,7 +231,7 @@ def test_a_root_that_is_given_needs_no_home(called: Run, root: Path, words: tupl
         ),
         (("poison", "retry", "--all", "--projection", "foo"), "there is no projection foo"),
         (("dead-letters", "show", "1"), "1: no such dead letter"),
-        (("poison", "show", "1"), "1: no such poison"),
+        (("poison", "show", "1"), "1: no such poison entry"),
         (("rejects", "drop", "1"), "1: no such reject"),
         (("keys", "revoke", "spark"), "there is no key spark"),
         (("where", "5f0c6a1b2d3e-4711"), "never had 5f0c6a1b2d3e-4711"),

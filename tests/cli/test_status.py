@@ -77,7 +77,15 @@ def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, hom
     journal = Journal(home)
     assert "for good" not in called("status", "--home", home).stdout
     letter = DeadLetter(
-        seq=1, size_bytes=1, key="run r", received_ms=1, parked_ms=1, tries=1, status=422, words="no"
+        backend="marquez",
+        seq=1,
+        size_bytes=1,
+        key="run r",
+        received_ms=1,
+        set_aside_ms=1,
+        tries=1,
+        status=422,
+        reason="no",
     )
     put = {"dead:1": msgspec.json.encode(letter), "figures": Counters(delivered=7, refused=1).row()}
     journal.commit("marquez", cursor=0, put=put)

@@ -335,10 +335,10 @@ def test_what_is_known_of_coalesced_events_goes_with_the_journal(
     assert known == {"coalesced:1:1", "summed:12:4108"}
 
 
-def test_a_refused_summary_is_a_dead_letter_that_can_be_replayed(
+def test_a_refused_summary_is_a_dead_letter_that_can_be_retried(
     journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
 ) -> None:
-    from waybill.marquez import dead_letters, replay_dead_letters
+    from waybill.marquez import dead_letters, retry_dead_letters
 
     marquez.fault_of = lambda body: "422" if b"waybill_summary" in body else None
     keep_all(journal, [file_of("f"), file_of("g")])
@@ -347,7 +347,7 @@ def test_a_refused_summary_is_a_dead_letter_that_can_be_replayed(
     worker.run()
     (letter,) = dead_letters(journal)
     marquez.fault_of = None
-    replay_dead_letters(journal, [letter.seq])
+    retry_dead_letters(journal, [letter.seq])
     new_worker(journal, marquez.url, detail="summary").run()
     assert [facet["records"] for facet in summaries_of(marquez)] == [2]
     assert dead_letters(journal) == []

@@ -12,13 +12,14 @@ from waybill.marquez.delivery.dead_letter_box import DeadLetterBox
 
 def letter(seq: int, size_bytes: int = 10) -> DeadLetter:
     return DeadLetter(
+        backend="marquez",
         seq=seq,
         key=f"run {seq}",
         received_ms=1,
-        parked_ms=2,
+        set_aside_ms=2,
         tries=1,
         status=422,
-        words="no",
+        reason="no",
         size_bytes=size_bytes,
     )
 

@@ -45,12 +45,12 @@ def test_what_is_refused_for_good_is_parked_with_the_backends_words_and_its_run_
     assert numbers_of(marquez.stored, "run") == [0, 2]
     (letter,) = dead_letters(journal)
     assert (letter.seq, letter.key, letter.status, letter.tries) == (bad, "run run", status, 1)
-    assert letter.words == f'{{"code": {status}, "message": "fault {status} on request"}}'
+    assert letter.reason == f'{{"code": {status}, "message": "fault {status} on request"}}'
     body = dead_letter_body(journal, bad)
     assert body is not None
     assert json.loads(body)["number"] == 1
     assert letter.size_bytes == len(body)
-    assert letter.parked_ms >= letter.received_ms > 0
+    assert letter.set_aside_ms >= letter.received_ms > 0
     assert worker.problem is None
     assert journal.cursor("marquez") == journal.last_seq()
 
@@ -60,7 +60,7 @@ def test_a_missing_producer_is_parked_with_what_marquez_says_of_it(
 ) -> None:
     keep("run", producer=...)
     worker.run()
-    assert dead_letters(journal)[0].words == '{"errors":["producer must not be null"]}'
+    assert dead_letters(journal)[0].reason == '{"errors":["producer must not be null"]}'
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_event_that_is_answered_500_for_good_is_parked_while_others_pass(
     )
     (letter,) = dead_letters(journal)
     assert (letter.seq, letter.status) == (bad, 500)
-    assert words in letter.words
+    assert words in letter.reason
     assert 8 <= letter.tries < 30
     assert marquez.runs["ill"] == "RUNNING"
     assert journal.cursor("marquez") == journal.last_seq()
@@ -101,7 +101,7 @@ def test_what_marquez_says_it_cannot_read_is_parked_at_once_though_it_answers_50
     worker.run()
     (letter,) = dead_letters(journal)
     assert (letter.seq, letter.status, letter.tries) == (bad, 500, 1)
-    assert '"code":400' in letter.words
+    assert '"code":400' in letter.reason
     assert dead_letter_body(journal, bad) == body
     assert worker.problem is None
 
@@ -136,7 +136,7 @@ def test_an_event_that_marquez_never_answers_keeps_no_other_waiting_for_long(
     assert numbers_of(marquez.stored, "ill") == []
     stream(hasty_worker, keep, for_s=1200)
     assert [letter.key for letter in dead_letters(journal)] == ["run ill"]
-    assert "no answer within 0.3 s" in dead_letters(journal)[0].words
+    assert "no answer within 0.3 s" in dead_letters(journal)[0].reason
     assert set(numbers_of(marquez.stored, "ill")) == {1}
 
 
@@ -210,8 +210,8 @@ def test_the_words_of_a_backend_are_kept_to_a_bounded_line_without_the_key(
     keep("run")
     new_worker(journal, marquez.url, "se-cret").run()
     (letter,) = dead_letters(journal)
-    assert letter.words.startswith("you sent [31m Bearer ******** éé")
-    assert len(letter.words) == 1000
+    assert letter.reason.startswith("you sent [31m Bearer ******** éé")
+    assert len(letter.reason) == 1000
 
 
 def test_dead_letters_survive_a_restart_and_the_journals_retention(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from waybill.marquez import dead_letters, replay_dead_letters
+from waybill.marquez import dead_letters, retry_dead_letters
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -183,7 +183,7 @@ def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(
     assert marquez.runs == {"run": "COMPLETED"}
 
 
-def test_a_runs_own_end_that_is_replayed_beats_an_inferred_one_of_a_higher_number(
+def test_a_runs_own_end_that_is_retried_beats_an_inferred_one_of_a_higher_number(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:
     marquez.fault_of = lambda body: "400" if b'"FAIL"' in body else None
@@ -192,7 +192,7 @@ def test_a_runs_own_end_that_is_replayed_beats_an_inferred_one_of_a_higher_numbe
     worker.run()
     assert numbers_of(marquez.stored, "run") == [1]
     marquez.fault_of = None
-    replay_dead_letters(journal, [own])
+    retry_dead_letters(journal, [own])
     worker.run()
     keep("run", 2)
     worker.run()

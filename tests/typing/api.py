@@ -159,7 +159,7 @@ from waybill.marquez import (
     reconcile,
     reconcile_new,
     repair,
-    replay_dead_letters,
+    retry_dead_letters,
 )
 from waybill.spark import (
     LISTENER_VERSION,
@@ -389,7 +389,7 @@ def what_was_refused_can_be_mended(journal: Journal) -> None:
     for reject in rejects.all():
         assert_type(reject, Reject)
         assert_type(rejects.body(reject.id), bytes | None)
-        assert_type(rejects.replay(reject.id, b"[]", "edge"), int)
+        assert_type(rejects.retry(reject.id, b"[]", "edge"), int)
     rejects.drop(["id"])
 
 
@@ -463,7 +463,7 @@ def errors_tell_their_parts(error: WaybillError) -> None:
 def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Projection:
     assert_type(dead_letters(journal), list[DeadLetter])
     assert_type(dead_letter_body(journal, 7), bytes | None)
-    replay_dead_letters(journal, [7])
+    retry_dead_letters(journal, [7])
     reader: EventReader = open_reader(settings, "marquez")
     found: Reconciliation = reconcile(journal, reader, since_ms=0, backend="marquez")
     assert_type(found.missing, tuple[MissingEvent, ...])

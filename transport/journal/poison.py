@@ -64,7 +64,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         retry_seq: the mark at which it is tried again; None: it is not.
-        at_ms: when it was set aside, epoch milliseconds.
+        set_aside_ms: when it was set aside, epoch milliseconds.
         reason: why, in one sentence.
         tries: how many times it was tried alone; 0: it could not be read.
         received_ms: when the journal accepted it, epoch milliseconds.
@@ -74,7 +74,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
     projection: str
     seq: int
     retry_seq: int | None
-    at_ms: int
+    set_aside_ms: int
     reason: str
     tries: int
     received_ms: int

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.marquez import dead_letter_body, dead_letters, drop_dead_letters, replay_dead_letters
+from waybill.marquez import dead_letter_body, dead_letters, drop_dead_letters, retry_dead_letters
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -26,12 +26,12 @@ def refuse_one(marquez: ContractServer, worker: Worker, mark: bytes) -> None:
     marquez.fault_of = None
 
 
-def test_a_replayed_event_arrives_once_and_is_no_dead_letter_any_more(
+def test_a_retried_event_arrives_once_and_is_no_dead_letter_any_more(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:
     bad = keep("run", 0)
     refuse_one(marquez, worker, b'"run"')
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     assert numbers_of(marquez.stored, "run") == [0]
     kept = {key.partition(":")[0] for key in journal.state("marquez")}
@@ -40,37 +40,37 @@ def test_a_replayed_event_arrives_once_and_is_no_dead_letter_any_more(
     assert len(marquez.stored) == 1
 
 
-def test_a_replayed_event_goes_before_anything_new(
+def test_a_retried_event_goes_before_anything_new(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
 ) -> None:
     bad = keep("run", 0)
     refuse_one(marquez, worker, b'"run"')
     keep("other", 1)
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     assert [event["run"]["runId"] for event in marquez.stored] == ["run", "other"]
 
 
-def test_a_replayed_start_leaves_no_finished_run_running(
+def test_a_retried_start_leaves_no_finished_run_running(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:
     bad = keep("run", 0, eventType="START")
     keep("run", 1, eventType="COMPLETE")
     refuse_one(marquez, worker, b'"START"')
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     assert numbers_of(marquez.stored, "run") == [1, 0, 1]
     assert marquez.runs == {"run": "COMPLETED"}
 
 
 @pytest.mark.parametrize("ends", [("FAIL", "COMPLETE"), ("COMPLETE", "FAIL"), ("ABORT", "FAIL")])
-def test_a_replayed_terminal_event_leaves_the_run_in_the_state_of_its_record(
+def test_a_retried_terminal_event_leaves_the_run_in_the_state_of_its_record(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, ends: tuple[str, str]
 ) -> None:
     bad = keep("run", 0, eventType=ends[0])
     keep("run", 1, eventType=ends[1])
     refuse_one(marquez, worker, f'"{ends[0]}"'.encode())
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     assert marquez.runs == {"run": "FAILED"}
 
@@ -82,16 +82,16 @@ def test_what_is_refused_again_stays_with_the_words_of_now(
     worker.run()
     (before,) = dead_letters(journal)
     marquez.fault = "413"
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     (letter,) = dead_letters(journal)
     assert (letter.seq, letter.status) == (bad, 413)
-    assert letter.parked_ms >= before.parked_ms
+    assert letter.set_aside_ms >= before.set_aside_ms
     assert dead_letter_body(journal, bad) is not None
     assert worker.delivery.pending() == 0
 
 
-def test_a_replay_outlasts_an_outage_and_a_restart(
+def test_a_retry_outlasts_an_outage_and_a_restart(
     journal: Journal,
     marquez: ContractServer,
     new_worker: type[Worker],
@@ -100,7 +100,7 @@ def test_a_replay_outlasts_an_outage_and_a_restart(
 ) -> None:
     bad = keep("run", 0)
     refuse_one(marquez, new_worker(journal, marquez.url), b'"run"')
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     marquez.refuse()
     down = new_worker(journal, marquez.url)
     down.run(at_most_s=100)
@@ -111,24 +111,24 @@ def test_a_replay_outlasts_an_outage_and_a_restart(
     assert dead_letters(journal) == []
 
 
-def test_an_event_that_the_journal_let_go_of_is_replayed_from_its_letter(
+def test_an_event_that_the_journal_let_go_of_is_sent_again_from_its_letter(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:
     bad = keep("run", 0)
     refuse_one(marquez, worker, b'"run"')
     keep("other")
     journal.prune(bad, 2**62)
-    replay_dead_letters(journal, [bad])
+    retry_dead_letters(journal, [bad])
     worker.run()
     assert numbers_of(marquez.stored, "run") == [0]
 
 
-def test_what_is_dropped_is_not_replayed_and_frees_its_rows(
+def test_what_is_dropped_is_not_sent_again_and_frees_its_rows(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
 ) -> None:
     bad = [keep("run", number, producer=...) for number in range(3)]
     worker.run()
-    replay_dead_letters(journal, bad[:1])
+    retry_dead_letters(journal, bad[:1])
     drop_dead_letters(journal, bad[:2])
     marquez.received.clear()
     worker.run()
@@ -137,11 +137,11 @@ def test_what_is_dropped_is_not_replayed_and_frees_its_rows(
     assert dead_letter_body(journal, bad[0]) is None
 
 
-def test_what_is_no_dead_letter_is_not_replayed(
+def test_what_is_no_dead_letter_is_not_sent_again(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
 ) -> None:
     delivered = keep("run", 0)
     worker.run()
-    replay_dead_letters(journal, [delivered, 4711])
+    retry_dead_letters(journal, [delivered, 4711])
     worker.run()
     assert len(marquez.stored) == 1
