@@ -26,7 +26,8 @@ WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests
 	--ignore=tests/cli/test_wording.py --ignore=tests/cli/test_mistakes.py \
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/lineage tests/cli
 
-ENDINGS := tests/spark/truth tests/spark/test_class_loaders.py tests/spark/test_executions.py tests/spark/test_termination.py
+CORE_ENDINGS := tests/spark/truth tests/spark/test_executions.py
+ENDINGS := $(CORE_ENDINGS) tests/spark/test_class_loaders.py tests/spark/test_spark_submit.py tests/spark/test_termination.py
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
@@ -49,8 +50,9 @@ test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ##
 	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
 
-test-endings: .venv/dev.stamp ## Run those of them that need nothing else, on the newest PySpark
-	$(PY) -m pytest -m spark_truth --numprocesses=2 --dist=loadfile $(ARGS) tests/spark
+test-endings: .venv/dev.stamp ## Run the core of them, and the quick start with Spark, on the newest PySpark
+	$(PY) -m pytest -m spark_truth --numprocesses=2 --dist=loadfile --ignore=tests/spark/truth/test_endings_on_clusters.py \
+		$(ARGS) $(CORE_ENDINGS) tests/spark/test_quickstart.py
 
 test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Marquez at MARQUEZ_URL
 	@test -n "$(MARQUEZ_URL)" || { echo "set the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

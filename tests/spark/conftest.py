@@ -9,28 +9,29 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from stage import PREAMBLE as ATTEMPTS, Play, Scene
+from stage import PREAMBLE as ATTEMPTS, QUICK_JVM, Play, Scene
 
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind
 
-PREAMBLE = """
+PREAMBLE = (
+    f"QUICK_JVM = {QUICK_JVM!r}"
+    """
 import sys
 import waybill.spark
 HOME, OUT = sys.argv[1:3]
 SETTINGS = {"home": HOME, "runner": "none", "system_name": "tests"}
-# A JVM that lives for seconds spends most of them on code that it never uses.
-FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL = {"master": "local[2]", "conf": {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
-    "spark.sql.warehouse.dir": OUT + "/warehouse", "spark.driver.extraJavaOptions": FAST}}
+    "spark.sql.warehouse.dir": OUT + "/warehouse", "spark.driver.extraJavaOptions": QUICK_JVM}}
 """
+)
 
-PROGRAM_TIMEOUT_S = 200
+PROGRAM_TIMEOUT_S = 280
 
 
 @dataclass
@@ -56,6 +57,10 @@ class Ran:
             events = [decode_event(entry.body) for entry in entries]
             self.events = [event for event in events if isinstance(event, RunEvent)]
             journal.close()
+
+    def part(self, name: str, home: Path | None = None) -> Ran:
+        """What one part of the program left in a home and a folder of its own."""
+        return replace(self, home=home or self.home / name, out=self.out / name, events=[])
 
     @property
     def records(self) -> list[ProvenanceRecord]:

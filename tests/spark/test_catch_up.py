@@ -6,16 +6,12 @@ import functools
 import gzip
 import http.server
 import json
-import os
-import socket
-import subprocess
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -24,7 +20,6 @@ from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 from stores import new_bucket, s3_server
 
 from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
-from waybill.spark import find_java, spark_home
 from waybill.spark.event_logs import (
     EventLogError,
     LoggedApplication,
@@ -33,9 +28,6 @@ from waybill.spark.event_logs import (
 )
 from waybill.transport import Journal, Kind, flush
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
-
-if TYPE_CHECKING:
-    from conftest import Ran, Run
 
 
 @pytest.fixture
@@ -492,85 +484,3 @@ def test_what_is_no_history_server_is_an_error(history: str, tmp_path: Path) -> 
     (tmp_path / "server" / "api" / "v1" / "applications" / "index.html").write_text("hello")
     with pytest.raises(EventLogError, match="is not a History Server"):
         list(logs_of_server(history, tmp_path))
-
-
-PLAIN = """
-import os
-from pyspark.sql import SparkSession
-os.makedirs(OUT + "/log")
-listener = "spark.openlineage."
-spark = SparkSession.builder.master("local[2]").appName("plain").config(map={
-    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraClassPath": str(waybill.spark.fetch_listener()),
-    "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
-    listener + "transport.type": "file", listener + "transport.location": OUT + "/events",
-    "spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + OUT + "/log",
-}).getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
-
-def attempt(write):
-    try:
-        write()
-    except Exception:
-        pass
-
-attempt(lambda: spark.range(5).write.parquet(OUT + "/good"))
-attempt(lambda: spark.range(5).write.json(OUT + "/good"))
-attempt(lambda: spark.range(9).repartition(2).selectExpr("if(id = 3, raise_error('boom'), id) x")
-    .write.parquet(OUT + "/after_shuffle"))
-attempt(lambda: spark.range(9).selectExpr("raise_error('boom')").collect())
-spark.stop()
-"""
-
-
-@pytest.fixture(scope="module")
-def real(run: Run) -> Ran:
-    ran = run(PLAIN, env={"JAVA_HOME": str(find_java().home)})
-    assert ran.status == 0, ran.stderr
-    return ran
-
-
-def test_of_a_real_job_with_nothing_but_the_listener_what_failed_is_an_error(
-    real: Ran, tmp_path: Path
-) -> None:
-    store = Store(tmp_path)
-    store.emit(*(real.out / "events").read_bytes().splitlines())
-    assert store.records()[f"file/{real.out}/after_shuffle"].final_state is FinalState.COMPLETE
-    assert {one.output for one in store.catch_up(real.out / "log").corrections} >= {
-        f"{real.out}/good",
-        f"{real.out}/after_shuffle",
-    }
-    assert store.records()[f"file/{real.out}/after_shuffle"].final_state is FinalState.ERROR
-    assert store.catch_up(real.out / "log").corrections == ()
-
-
-@pytest.fixture
-def real_history(real: Ran) -> Iterator[str]:
-    """A History Server of Spark's, of the folder that the real job logged to."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    options = f"-Dspark.history.fs.logDirectory=file://{real.out}/log -Dspark.history.ui.port={port}"
-    command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
-    changes = {
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HISTORY_OPTS": options,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    with subprocess.Popen(command, env=os.environ | changes, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = next(line for line in process.stderr if "Parsed" in line or "Finished parsing" in line)
-        assert said
-        drained = threading.Thread(target=process.stderr.read, daemon=True)
-        drained.start()
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
-        process.wait()
-        drained.join()
-
-
-def test_a_real_history_server_gives_the_same_as_the_folder(
-    real: Ran, real_history: str, tmp_path: Path
-) -> None:
-    (log,) = logs_of_server(real_history, tmp_path)
-    (other,) = find_logs(real.out / "log")
-    assert LoggedApplication.read(log) == LoggedApplication.read(other)

@@ -17,6 +17,8 @@ from waybill.spark.runtime import LISTENER_CLASS
 if TYPE_CHECKING:
     from conftest import Run
 
+pytestmark = pytest.mark.spark_truth
+
 COORDINATES = "org.example:catalog:1.0"
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>org.example</groupId><artifactId>catalog</artifactId><version>1.0</version></project>"""
@@ -101,13 +103,11 @@ def test_jars_that_a_builder_names_are_seen_and_shipped_as_without_a_listener(
     assert found == said(run, options, "plain")
 
 
-@pytest.mark.spark_truth
 def test_jars_that_spark_defaults_name_are_seen(run: Run, catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(f"spark.jars {catalog.jar}\n")
     assert said(run, {}, env={"SPARK_CONF_DIR": str(tmp_path)})["seen"]
 
 
-@pytest.mark.spark_truth
 def test_jars_that_the_environment_names_are_seen_and_its_class_path_hides_no_listener(
     run: Run, catalog: Catalog
 ) -> None:
@@ -117,7 +117,6 @@ def test_jars_that_the_environment_names_are_seen_and_its_class_path_hides_no_li
     assert found["shipped"] == ["catalog-1.0.jar"]
 
 
-@pytest.mark.spark_truth
 def test_packages_that_spark_submit_names_are_seen(run: Run, catalog: Catalog) -> None:
     options = [part for name, value in catalog.packages.items() for part in ("--conf", f"{name}={value}")]
     found = said(run, {}, command=(str(spark_home() / "bin" / "spark-submit"), *options))

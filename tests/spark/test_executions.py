@@ -37,11 +37,27 @@ class Sequence(list[Any]):
         return self
 
 
+class Jobs(dict[int, str]):
+    """A Scala map from the number of a job to its state."""
+
+    def mkString(self, separator: str) -> str:  # noqa: N802 - as above
+        return separator.join(f"{number} -> {state}" for number, state in self.items())
+
+    def keys(self) -> Sequence:  # type: ignore[override]
+        return Sequence(self)
+
+
+FORGOTTEN = "forgotten"
+"""An error of which not even the empty text of a success is left."""
+
+
 class Store:
     """A status store: each execution is ended with an error, maybe an empty one, or open."""
 
     def __init__(self) -> None:
         self.errors: dict[int, str | None] = {}
+        self.jobs: dict[int, Jobs] = {}
+        self.begun_ms = AT[0]
 
     def executionsList(self) -> Sequence:  # noqa: N802 - as above
         return Sequence(map(self._execution, sorted(self.errors)))
@@ -57,10 +73,18 @@ class Store:
             rootExecutionId=lambda: number,
             submissionTime=lambda: AT[0],
             completionTime=lambda: ended,
-            errorMessage=lambda: Sequence([] if error is None else [error]),
-            jobs=Sequence,
+            errorMessage=lambda: Sequence([] if error in {None, FORGOTTEN} else [error]),
+            jobs=lambda: self.jobs.get(number, Jobs()),
             physicalPlanDescription=lambda: "",
         )
+
+    def job(self, number: int) -> SimpleNamespace:
+        """A job with one stage, which has its number."""
+        begun = Sequence([SimpleNamespace(getTime=lambda: self.begun_ms)])
+        return SimpleNamespace(submissionTime=lambda: begun, stageIds=lambda: Sequence([number]))
+
+    def lastStageAttempt(self, stage: int) -> SimpleNamespace:  # noqa: N802 - as above
+        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]))
 
 
 @pytest.fixture
@@ -70,7 +94,7 @@ def store() -> Store:
 
 @pytest.fixture
 def executions(store: Store) -> Executions:
-    context = SimpleNamespace(applicationId=lambda: "local-1")
+    context = SimpleNamespace(applicationId=lambda: "local-1", statusStore=lambda: store)
     state = SimpleNamespace(statusStore=lambda: store)
     spark: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)),
@@ -118,7 +142,24 @@ def test_numbers_that_are_never_used_are_looked_for_in_bounded_number(
     assert asked == list(range(19_999, 19_999 - ABSENT_MAX, -1))
 
 
-FORGOTTEN = """
+def test_an_error_that_spark_has_forgotten_is_that_of_a_job_that_failed_while_it_ran(
+    store: Store, executions: Executions
+) -> None:
+    store.errors, store.jobs = {1: FORGOTTEN}, {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}
+    assert [ended.error for ended in executions.newly_without_write()] == ["boom in 4"]
+    assert not executions.may_have_failed(0, AT[1], 0)
+
+
+@pytest.mark.parametrize(("state", "begun_ms"), [("SUCCEEDED", AT[0]), ("FAILED", AT[1] + 1)])
+def test_where_no_job_failed_while_it_ran_a_forgotten_outcome_is_not_known(
+    store: Store, executions: Executions, state: str, begun_ms: int
+) -> None:
+    store.errors, store.jobs, store.begun_ms = {1: FORGOTTEN}, {1: Jobs({4: state})}, begun_ms
+    assert newly(executions) == []
+    assert executions.may_have_failed(0, AT[1], 0)
+
+
+PROGRAM = """
 import json
 from waybill.spark.tracking.executions import Executions
 
@@ -154,8 +195,9 @@ print(json.dumps([
 """
 
 
+@pytest.mark.spark_truth
 def test_an_error_that_spark_has_forgotten_is_that_of_its_job(run: Run) -> None:
-    ran = run(FORGOTTEN)
+    ran = run(PROGRAM)
     assert ran.status == 0, ran.stderr
     failed, succeeded = json.loads(ran.stdout.splitlines()[-1])
     assert ["boom" in error for error in failed[0]] == [True]

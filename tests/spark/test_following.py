@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Store
@@ -22,13 +21,9 @@ from stores import new_bucket, s3_server
 
 from waybill.collector.event_logs import EventLogStatus
 from waybill.facets import FinalState
-from waybill.spark import find_java
 from waybill.spark.event_logs import EventLogFollower
 from waybill.transport import Journal
 from waybill.transport.home import Home
-
-if TYPE_CHECKING:
-    from conftest import Run
 
 END_MS = LOST.completed_ms
 """When the last execution of the log ended."""
@@ -337,49 +332,3 @@ def test_logs_in_an_object_store_are_followed(
     followed.follower = EventLogFollower([url], clock_ms=lambda: time.time_ns() // 1_000_000 + HOUR_MS)
     assert followed.look().corrected == 2
     assert followed.look().corrected == 2
-
-
-PROGRAM = """
-import time
-import urllib.request
-from pyspark.sql import SparkSession
-listener = "spark.openlineage."
-spark = SparkSession.builder.master("local[2]").appName("plain").config(map={
-    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraClassPath": str(waybill.spark.fetch_listener()),
-    "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
-    listener + "transport.type": "http", listener + "transport.url": URL,
-    "spark.eventLog.enabled": "true", "spark.eventLog.dir": "file:" + LOGS,
-}).getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
-spark.range(5).write.parquet(OUT + "/good")
-try:
-    ids = spark.range(9).repartition(2)
-    ids.selectExpr("if(id = 3, raise_error('boom'), id) x").write.parquet(OUT + "/bad")
-except Exception:
-    pass
-corrected = False
-for _ in range(300):
-    text = urllib.request.urlopen(URL + "/metrics").read().decode()
-    corrected = corrected or "waybill_event_logs_corrected_total 1" in text
-    if corrected:
-        break
-    time.sleep(0.2)
-spark.stop()
-assert corrected
-"""
-
-
-def test_a_write_that_fails_after_a_shuffle_is_an_error_while_its_job_goes_on(
-    run: Run, serve: Callable[..., Collector], tmp_path: Path
-) -> None:
-    """With nothing but the listener and an event log set in Spark."""
-    store, logs = Store(tmp_path), tmp_path / "logs"
-    logs.mkdir()
-    collector = serve(store.home, f"file:{logs}")
-    given = f"URL, LOGS = {collector.url!r}, {str(logs)!r}\n"
-    ran = run(given + PROGRAM, env={"JAVA_HOME": str(find_java().home)})
-    assert ran.status == 0, ran.stderr
-    records = store.records()
-    assert records[f"file/{ran.out}/bad"].final_state is FinalState.ERROR
-    assert records[f"file/{ran.out}/good"].final_state is FinalState.COMPLETE

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sayings import AT, START_MS, ended, event_of, files, log_lines
+from stage import QUICK_JVM
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.spark.runtime import LISTENER_CLASS
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
 
 if TYPE_CHECKING:
-    from conftest import Run
+    from conftest import Ran, Run
 
 APPLICATION = "local-1790000000000"
 ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
@@ -147,8 +150,18 @@ def test_a_signal_ends_spark_submit_first(fake: Fake) -> None:
 
 
 TRACKED = """
-spark = waybill.spark.session("submitted", **SETTINGS, **LOCAL)
+import json
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.appName("submitted").config(map=LOCAL["conf"]).master(LOCAL["master"])
+spark = waybill.spark.configure(builder, tags={"team": "night"}, **SETTINGS).getOrCreate()
+assert SparkSession.builder.getOrCreate() is spark
 spark.sparkContext.setLogLevel("OFF")
+loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+loader = loader.loadClass(sys.argv[3]).getClassLoader()
+print(json.dumps({
+    "seen": loader.getResource("org/example/catalog.txt") is not None,
+    "shipped": str(spark.sparkContext._jsc.sc().listJars().mkString(",")),
+}))
 
 def attempt(write):
     try:
@@ -165,11 +178,34 @@ sys.exit(4)
 """
 
 
-def test_what_a_real_tracked_program_has_told_is_not_told_again(run: Run, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    ran = run(TRACKED, command=SUBMIT, env={"WAYBILL_HOME": str(home), "WAYBILL_RUNNER": "none"}, home=home)
+@pytest.fixture(scope="module")
+def submitted(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A tracked program with a JAR of its own."""
+    folder = tmp_path_factory.mktemp("submitted")
+    with zipfile.ZipFile(folder / "catalog.jar", "w") as file:
+        file.writestr("org/example/catalog.txt", "seen")
+    home = folder / "home"
+    env = {"WAYBILL_HOME": str(home), "WAYBILL_RUNNER": "none"}
+    command = (*SUBMIT, "--jars", str(folder / "catalog.jar"), "--driver-java-options", QUICK_JVM)
+    ran = run(TRACKED, command=command, arguments=(LISTENER_CLASS,), env=env, home=home)
     assert ran.status == 4, ran.stderr
-    assert ran.application("submitted").final_state is FinalState.ERROR
-    assert ran.written("after_shuffle")[0].final_state is FinalState.ERROR
-    assert "failed, 0 corrected" in ran.stderr
-    assert list((home / "spark-event-logs").iterdir()) == []
+    return ran
+
+
+def test_a_tracked_program_may_be_started_by_spark_submit(submitted: Ran) -> None:
+    states = {record.final_state for record in submitted.written("good")}
+    assert states == {FinalState.COMPLETE, FinalState.ERROR}
+    assert submitted.written("after_shuffle")[0].final_state is FinalState.ERROR
+    application = submitted.application("submitted")
+    assert application.final_state is FinalState.ERROR
+    assert application.annotations == {"errorCause": "the program exited with status 4", "team": "night"}
+
+
+def test_what_a_real_tracked_program_has_told_is_not_told_again(submitted: Ran) -> None:
+    assert "failed, 0 corrected" in submitted.stderr
+    assert list((submitted.home / "spark-event-logs").iterdir()) == []
+
+
+def test_the_listener_sees_the_jars_of_spark_submit_and_the_executors_have_them(submitted: Ran) -> None:
+    said = json.loads(next(line for line in submitted.stdout.splitlines() if line.startswith("{")))
+    assert (said["seen"], said["shipped"].rpartition("/")[2]) == (True, "catalog.jar")

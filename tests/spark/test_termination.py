@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from stage import CTRL_C_BREAKS_PYSPARK
 
 from waybill.facets import PRODUCER, EventType, FinalState
 from waybill.spark.tracking import termination
@@ -71,22 +70,6 @@ def ends(ran: Ran) -> list[EventType]:
 
 
 @pytest.mark.spark_truth
-@pytest.mark.parametrize("repetition", range(3))
-def test_a_write_that_returned_before_sigterm_is_recorded(run: Run, repetition: int) -> None:  # noqa: ARG001
-    ran = run(
-        SESSION
-        + """
-spark = begin()
-spark.range(3).write.parquet(OUT + "/last")
-kill()
-time.sleep(60)
-"""
-    )
-    assert ran.status == -signal.SIGTERM, ran.stderr
-    assert state(ran, "first") == state(ran, "last") == [FinalState.COMPLETE]
-    assert ran.application("job").final_state is FinalState.CANCELLED
-
-
 def test_a_failure_that_sigterm_follows_at_once_is_an_error(run: Run) -> None:
     ran = run(
         SESSION
@@ -218,22 +201,6 @@ spark.stop()
     assert ran.stdout.split()[-1] == str(-signal.SIGTERM)
     assert ran.application("job").final_state is FinalState.COMPLETE
     assert ends(ran) == []
-
-
-def test_ctrl_c_in_a_write_cancels_it_as_the_application(run: Run) -> None:
-    ran = run(
-        SESSION
-        + """
-spark = begin()
-once_it_runs("slow", lambda: kill(signal.SIGINT))
-write_slowly(spark)
-"""
-    )
-    assert ran.status == (1 if CTRL_C_BREAKS_PYSPARK else -signal.SIGINT), ran.stderr
-    assert state(ran, "first") == [FinalState.COMPLETE]
-    assert state(ran, "slow") == [FinalState.CANCELLED]
-    ended = FinalState.ERROR if CTRL_C_BREAKS_PYSPARK else FinalState.CANCELLED
-    assert ran.application("job").final_state is ended
 
 
 WITHOUT_SPARK = """

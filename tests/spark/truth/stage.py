@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 CTRL_C_BREAKS_PYSPARK: Final = pyspark.__version__.startswith(("3.5.", "4.0."))
 """Whether PySpark's own handler of SIGINT calls py4j in the middle of a call, so that the program fails."""
 
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for a JVM that lives for seconds, and would spend most of them on code that it never uses."""
+
 PREAMBLE = """
 import json
 ENDED = {}

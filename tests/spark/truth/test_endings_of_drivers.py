@@ -124,6 +124,7 @@ def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> N
     breaks_down = name == "SIGINT" and CTRL_C_BREAKS_PYSPARK
     scene = ended(play, text, 1 if breaks_down else -signal.Signals[name])
     assert not scene.is_committed("slow")
+    assert scene.states("before") == [COMPLETE]
     assert scene.states("slow") == [CANCELLED]
     assert application(scene)[0] is (ERROR if breaks_down else CANCELLED)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyspark
 import pytest
 from endings import ending
+from stage import QUICK_JVM
 
 from waybill.spark import find_java, spark_home
 
@@ -47,7 +48,7 @@ OPTIONS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.warehouse.dir": "{out}/lake",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={out}",
+    "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Dderby.system.home={{out}}",
 }
 
 PROGRAM = """
