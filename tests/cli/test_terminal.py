@@ -114,6 +114,14 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -
     assert (process.returncode, said, noted) == (130, "", "")
 
 
+def wait_until_it_sleeps(pid: int) -> None:
+    """Wait for the call that reads the answer, which a signal just before it does not end."""
+    deadline_s = time.monotonic() + 60
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < deadline_s, "it does not wait for an answer"
+        time.sleep(0.05)
+
+
 def test_ctrl_c_at_a_question_is_exit_code_130(script: Path, tmp_path: Path) -> None:
     main, terminal = pty.openpty()
     with subprocess.Popen(
@@ -129,6 +137,7 @@ def test_ctrl_c_at_a_question_is_exit_code_130(script: Path, tmp_path: Path) -> 
         shown = b""
         while b"]:" not in shown:
             shown += os.read(main, 4096)
+        wait_until_it_sleeps(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     os.close(main)

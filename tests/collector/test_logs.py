@@ -127,9 +127,11 @@ def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback
     journal.commit("runner", delete=["layout"])
     journal.close()
     assert collector.get(f"/where?receipt={receipt}").status == 200
-    (line,) = map(json.loads, collector.stop()[1].splitlines())
-    told = [line[name] for name in ("level", "message", "path", "method", "error")]
-    assert told == ["error", "a request failed", "/where", "GET", "DecodeError"]
+    lines = map(json.loads, collector.stop()[1].splitlines())
+    # The collector's own look at the runner fails too, if it comes in between.
+    (line,) = (line for line in lines if line["message"] == "a request failed")
+    told = [line[name] for name in ("level", "path", "method", "error")]
+    assert told == ["error", "/where", "GET", "DecodeError"]
     assert line["exception"].startswith("Traceback (most recent call last):")
     assert "receipt_status" in line["exception"]
 

@@ -40,6 +40,18 @@ def cases_of(hit: Hit, folder: Path) -> list[tuple[int, Act]]:
     return [(at, act) for at in counted for act in Act if ledger.calls[at].can(act)]
 
 
+def check_every_death(hit: Hit, folder: Path, seed: int) -> None:
+    """Let the program die at every call and within every write, and report each failure."""
+    failures = []
+    for at, act in cases_of(hit, folder):
+        if act.is_death:
+            try:
+                check_case(hit, folder, at, act, seed)
+            except Exception as error:  # noqa: BLE001 - all cases are tried, and each that fails is told of
+                failures.append(f"{error!r} {error.__notes__}")
+    assert not failures, f"{len(failures)} failed:\n" + "\n".join(failures)
+
+
 def check_case(hit: Hit, folder: Path, at: int, act: Act, seed: int) -> None:
     """Run the program with one fault and check the result."""
     settings, ledger = settings_in(folder / f"{act}-{at}"), Ledger()
