@@ -381,6 +381,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_memory_and_the_wait_for_health_are_bounded_whatever_clients_send(
     start: Start, calm: Collector
@@ -417,6 +418,7 @@ def test_memory_and_the_wait_for_health_are_bounded_whatever_clients_send(
     assert peak_bytes(collector) < MEMORY_BYTES_MAX
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_memory_is_bounded_whatever_clients_ask(start: Start) -> None:
     collector = start("--provenance-enabled", "--admit-name-chars", "100000000")

@@ -676,6 +676,7 @@ def loaded(start: Start, request: pytest.FixtureRequest) -> Collector:
     return collector
 
 
+@pytest.mark.exhaustive
 def test_questions_about_long_texts_take_no_more_memory_than_is_promised(loaded: Collector) -> None:
     questions = ("records/stats", "records?limit=10", "records?limit=500", "records/stats?data_source=in")
 

@@ -65,17 +65,19 @@ def test_a_signal_at_every_line_of_a_start_and_a_stop_ends_it(tmp_path: Path) ->
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [TERM, INT, HUP, QUIT])
-def test_a_signal_at_each_millisecond_of_a_start_ends_it(tmp_path: Path, workers: int, number: int) -> None:
-    assert faults(tmp_path / "home", workers, "ms:0:99:1", number) == []
+def test_a_signal_at_every_fifth_millisecond_of_a_start_ends_it(
+    tmp_path: Path, workers: int, number: int
+) -> None:
+    assert faults(tmp_path / "home", workers, "ms:0:95:5", number) == []
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("second", [TERM, INT, HUP, QUIT])
-def test_a_second_signal_at_each_millisecond_of_a_stop_ends_it(
+def test_a_second_signal_at_every_fifth_millisecond_of_a_stop_ends_it(
     tmp_path: Path, workers: int, second: int
 ) -> None:
-    assert faults(tmp_path / "home", workers, "stop:0:99:1", TERM, second) == []
+    assert faults(tmp_path / "home", workers, "stop:0:95:5", TERM, second) == []
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.4, 0.8])

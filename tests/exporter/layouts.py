@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-FILES = settings(max_examples=60)
+FILES = settings(max_examples=20)
 """For properties that write files."""
 
 START_MS = 1_767_225_600_000

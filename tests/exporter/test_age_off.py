@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record
+from layouts import HOUR_MS, START_MS, Layout, record
 
 from waybill.exporter import age_off, check, export, find, open_destination
 from waybill.exporter.compaction import Retraction
@@ -110,26 +110,3 @@ def test_a_late_record_that_is_taken_back_leaves_the_late_file(layout: Layout) -
     layout.compactor().compact()
     layout.compactor().compact([], retraction=Retraction(layout.write(), frozenset({record_key(wrong)})))
     assert [row.did for row in find(layout.root)] == ["b", "other"]
-
-
-def test_cut_short_at_any_step_and_run_again_it_comes_to_the_same(tmp_path: Path) -> None:
-    for at in range(1, 100):
-        layout = Layout(tmp_path / str(at))
-        layout.write(record("a"), record("b", at_ms=1))
-        layout.compactor().compact()
-        now_ms = int(layout.compacted()[0].stat().st_mtime * 1_000) + 3 * DAY_MS + 1_000
-        try:
-            age_off(layout.root, days=3, now_ms=now_ms, files=StoppingFiles(at))
-        except StoppedError:
-            pass
-        else:
-            break
-        assert len(find(layout.root)) in {0, 2}
-        age_off(layout.root, days=3, now_ms=now_ms)
-        assert layout.compacted() == []
-        layout.write(record("late"))
-        layout.compactor().compact()
-        assert layout.compacted() == []
-        assert find(layout.root) == [record("late")]
-    else:
-        pytest.fail("it never ran to its end")

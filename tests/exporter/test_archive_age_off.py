@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from layouts import START_MS, Layout, StoppedError, StoppingFiles, record
+from layouts import START_MS, Layout, record
 
 from waybill.exporter import Wanted, age_off_archive, check, export, find, open_destination, rebuild
 from waybill.exporter.archive.files import encode_entries, read_entries
@@ -120,28 +120,6 @@ def test_an_age_off_that_cannot_read_a_compacted_file_says_which(settings: Setti
     damaged.write_bytes(b"damaged")
     with pytest.raises(OSError, match=f"{damaged} is damaged"):
         age_off_archive(root, days=1, now_ms=later_ms(2), only_exported=True)
-
-
-def test_a_crash_at_any_step_leaves_nothing_that_verify_does_not_understand(
-    settings: Settings, tmp_path: Path
-) -> None:
-    keep(settings, "a", "b", "c")
-    for at in range(1, 50):
-        root = tmp_path / f"copy{at}"
-        copy(settings.root, root)
-        try:
-            age_off_archive(root, days=1, now_ms=later_ms(2), files=StoppingFiles(at))
-        except StoppedError:
-            assert {kind for kind, _ in findings(root)} == set()
-            Layout(root).write(record("x"))
-            Layout(root).compactor().compact()
-            assert findings(root) == []
-            age_off_archive(root, days=1, now_ms=later_ms(2))
-            assert archived(root) == []
-            assert findings(root) == []
-        else:
-            return
-    pytest.fail("it never ran to its end")
 
 
 def copy(source: Path, target: Path) -> None:

@@ -19,8 +19,6 @@ from layouts import (
     NODE,
     START_MS,
     Layout,
-    StoppedError,
-    StoppingFiles,
     in_order,
     record,
     records_strategy,
@@ -202,35 +200,6 @@ def test_a_large_hour_that_finds_no_room_is_tried_again_and_nothing_is_set_aside
 # -- crashes -----------------------------------------------------------------------------------------------
 
 
-def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    first = [record("a"), record("b", system_name="core"), record("c", at_ms=HOUR_MS)]
-    second = [record("a", filename="z.csv"), record("d", system_name="core"), record("e", at_ms=HOUR_MS)]
-    survived = False
-    for at in range(1, 100):
-        root = tmp_path / str(at)
-        layout = Layout(root)
-        layout.write(*first)
-        layout.compactor().compact()
-        layout.write(*second)
-        try:
-            Compactor(root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact()
-            survived = True
-        except StoppedError:
-            pass
-        seen = layout.rows()
-        assert {record_key(row) for row in merge_all(first)} <= {record_key(row) for row in seen}
-        layout.compactor().compact()
-        assert layout.rows() == in_order(merge_all(first + second))
-        assert layout.raw() == []
-        if survived:
-            break
-        layout.write(*second)
-        layout.compactor().compact()
-        assert layout.rows() == in_order(merge_all(first + second))
-        assert temporaries(root) == []
-    assert survived
-
-
 def test_what_a_dead_process_left_unpublished_is_removed_and_other_nodes_files_are_not(
     layout: Layout,
 ) -> None:
@@ -369,30 +338,6 @@ def test_a_retraction_that_leaves_nothing_removes_the_file(layout: Layout) -> No
     assert layout.compacted() == []
     layout.compactor().compact()
     assert layout.rows() == [record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR)]
-
-
-def test_a_retraction_repeated_after_a_crash_at_any_step_takes_nothing_else(tmp_path: Path) -> None:
-    wrong, right = record("run", filename="wrong.csv"), record("run", filename="right.csv")
-    survived = False
-    for at in range(1, 60):
-        layout = Layout(tmp_path / str(at))
-        layout.write(record("a"), wrong)
-        layout.compactor().compact()
-        raw = layout.write(right, record("b"))
-        retraction = Retraction(raw, frozenset({record_key(wrong)}))
-        try:
-            Compactor(layout.root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact(
-                [], retraction=retraction
-            )
-            survived = True
-        except StoppedError:
-            pass
-        layout.compactor().compact([], retraction=retraction)
-        layout.compactor().compact([], retraction=retraction)
-        assert layout.rows() == [record("a"), record("b"), right]
-        if survived:
-            break
-    assert survived
 
 
 def test_a_raw_file_that_comes_back_after_a_power_cut_is_not_counted_again(layout: Layout) -> None:

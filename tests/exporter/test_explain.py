@@ -217,6 +217,7 @@ def _an_output_each(count: int) -> list[bytes]:
     return [event("r", "COMPLETE", 2), *late]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("events", "count"), [(_many_outputs, 3_000), (_an_output_each, 1_500)])
 def test_a_file_of_many_outputs_is_explained_in_time_that_grows_as_they_do(
     tmp_path: Path, events: Callable[[int], list[bytes]], count: int

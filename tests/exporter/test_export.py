@@ -10,14 +10,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
-from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
+from layouts import HOUR_MS, Layout, record
 
 from waybill.exporter import DestinationError, age_off, export, open_destination
 from waybill.exporter.exporting import Exported
 from waybill.facets import merge_all
-from waybill.facets.arrow import from_table
 from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
@@ -202,34 +200,6 @@ def test_a_damaged_file_at_the_destination_is_named_there_and_never_merged(
     assert done.failed[LATE].startswith(f"{store.url}/{FILE} ")
     assert len(done.copied) == 5
     assert store.files()[FILE] == damaged
-
-
-def test_killed_at_any_step_and_run_again_it_comes_to_the_same(tmp_path: Path) -> None:
-    rows = [record("a"), record("b", at_ms=HOUR_MS)]
-    for at in range(1, 200):
-        layout = filled(Layout(tmp_path / f"{at}"), *rows)
-        to = tmp_path / f"{at}-there"
-        files = StoppingFiles(at)
-        destination = open_destination(str(to), files=files)
-        try:
-            export(layout.root, destination, delete_after=True, files=files)
-        except StoppedError:
-            pass
-        else:
-            break
-        for path in to.rglob("*.parquet"):
-            assert len(pq.ParquetFile(path).read()) == 1
-        export(layout.root, open_destination(str(to)), delete_after=True)
-        assert layout.compacted() == []
-        assert in_order(rows) == [
-            row for path in sorted(to.rglob("*.parquet")) for row in from_table(pq.ParquetFile(path).read())
-        ]
-        # For the late row, the hour has already left, whenever the export was killed.
-        filled(layout, record("late"))
-        assert layout.compacted() == []
-        assert temporaries(layout.root / "provenance/compacted") == []
-    else:
-        pytest.fail("it never ran to its end")
 
 
 def test_a_root_is_not_exported_to_itself(layout: Layout) -> None:

@@ -192,6 +192,7 @@ def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events() -> None:
     def work(number: int) -> None:
         runs = _runs({})
@@ -226,6 +227,7 @@ def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(s
     assert stored_bytes < 4 * said_bytes
 
 
+@pytest.mark.exhaustive
 def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
     def work(number: int) -> None:
         stored: dict[str, bytes] = {}
@@ -301,6 +303,7 @@ def test_a_run_is_looked_for_in_no_file_from_before_it_began(
     assert len(opened) == 2  # a clock may be a day ahead
 
 
+@pytest.mark.exhaustive
 def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(root: Path) -> None:
     archived = Archived(root, 10)
     known = archived_runs(root)
@@ -312,6 +315,7 @@ def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(ro
     check_linear(lambda number: partial(work, number), 100)
 
 
+@pytest.mark.exhaustive
 def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_a_few_times(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +339,7 @@ def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_a_few_ti
     assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
 
 
+@pytest.mark.exhaustive
 def test_a_backfill_takes_no_longer_the_longer_the_archive_is(site: Site) -> None:
     def took_s() -> float:
         bodies = [event(str(uuid.uuid4()), "START", 5) for _ in range(1_000)]
@@ -443,6 +448,7 @@ print(*(one.ours.did for one in compare(*map(Path, sys.argv[1:]))), pa.default_m
 """
 
 
+@pytest.mark.exhaustive
 def test_roots_whose_rows_share_long_texts_are_compared_with_few_of_them_written_out(tmp_path: Path) -> None:
     records = [record(f"d{at:03}", at_ms=at, transforms=("t" * 900_000,)) for at in range(30)]
     ours, theirs = Layout(tmp_path / "ours"), Layout(tmp_path / "theirs")

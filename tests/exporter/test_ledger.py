@@ -191,26 +191,6 @@ def test_a_compaction_with_nothing_new_leaves_no_entry(layout: Layout) -> None:
     assert entries(layout.root) == before
 
 
-def test_a_crash_at_any_step_is_no_finding_then_or_later(tmp_path: Path) -> None:
-    for at in range(1, 100):
-        layout = Layout(tmp_path / str(at))
-        add(layout, "a")
-        layout.write(record("b"), record("c", at_ms=HOUR_MS))
-        try:
-            Compactor(layout.root, nodes=["a1b2c3"], files=StoppingFiles(at), workers=1).compact()
-        except StoppedError:
-            pass
-        else:
-            break
-        assert {kind for _, kind in kinds(layout.root)} <= {"left"}
-        add(layout, "d")
-        assert kinds(layout.root) == []
-        (layout.root / FILE).unlink()
-        assert kinds(layout.root) == [(FILE, "removed")]
-    else:
-        pytest.fail("it never ran to its end")
-
-
 # -- days that are over ------------------------------------------------------------------------------------
 
 
@@ -467,6 +447,7 @@ def test_a_root_without_a_ledger_begins_one_with_the_files_that_are_there(layout
     assert sorted(row.did for row in layout.rows()) == ["a", "b", "c", "d", "e"]
 
 
+@pytest.mark.exhaustive
 def test_a_whole_entry_is_followed_in_time_that_grows_with_its_files_alone() -> None:
     def prepare(hours: int) -> Callable[[], None]:
         many = tuple(Hour(f"{20_000_000 + at // 24}", f"{at % 24:02}") for at in range(hours))
@@ -482,6 +463,7 @@ def test_a_whole_entry_is_followed_in_time_that_grows_with_its_files_alone() -> 
     check_linear(prepare, 800)
 
 
+@pytest.mark.exhaustive
 def test_files_of_many_systems_are_held_against_the_ledger_in_time_that_grows_as_they_do(
     tmp_path: Path,
 ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from layouts import StoppedError, StoppingFiles, event
+from layouts import event
 
 from waybill.exporter import Compactor, Wanted, age_off, check, find, repair
 from waybill.exporter.compaction import squash_hour
@@ -196,26 +195,3 @@ def test_a_check_beside_a_busy_layout_finds_nothing(site: Site) -> None:
         done.set()
         looking.join()
     assert found == []
-
-
-def test_a_crash_at_any_call_makes_no_finding(settings: Settings, tmp_path: Path) -> None:
-    for at in range(1, 200):
-        place = tmp_path / str(at)
-        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
-        site.keep("a")
-        site.restart(StoppingFiles(at))
-        is_stopped = False
-        try:
-            site.keep("b")
-            site.flush()
-        except StoppedError:
-            is_stopped = True
-        assert [kind for kind, _ in site.kinds() if kind == "removed"] == []
-        site.restart()
-        site.keep("c")
-        site.flush()
-        assert (site.dids(), site.kinds()) == (["a", "b", "c"], [])
-        with contextlib.closing(site.journal):
-            if not is_stopped:
-                return
-    raise AssertionError("it never came to its end")

@@ -460,6 +460,7 @@ def test_a_folder_that_cannot_be_read_is_not_empty() -> None:
             find(layout.root)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hours", [1, 1_000], ids=["one-hour", "an-hour-each"])
 def test_files_of_many_systems_are_read_in_time_that_grows_as_they_do(tmp_path: Path, hours: int) -> None:
     def prepare(count: int) -> Callable[[], object]:

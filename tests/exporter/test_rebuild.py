@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, temporaries
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event
 
 from waybill.exporter import find
 from waybill.exporter.archive import Archive
@@ -391,31 +391,6 @@ def test_a_rebuild_that_was_cut_short_after_its_hours_were_compacted_goes_on(tmp
     report = rebuild(source, root, wanted, limits=SMALL)
     assert report.resumed == report.parts
     assert merge_all(rows(tmp_path / "root")) == expected
-
-
-def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(tmp_path: Path) -> None:
-    bodies = [
-        event("r", "START", 0),
-        event("f", "COMPLETE", 5, facets=facet("d")),
-        event("r", "COMPLETE", HOUR_MS),
-        event("r", "FAIL", HOUR_MS + 7),
-    ]
-    (tmp_path / "log").write_bytes(b"\n".join(bodies))
-    source, wanted = LinesSource((tmp_path / "log",), 300), Wanted(system_name="host")
-    expected = fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
-    for at in itertools.count(1, 3):
-        root = tmp_path / f"root{at}"
-        try:
-            rebuild(source, root, wanted, files=StoppingFiles(at), limits=Limits(writers=1))
-            survived = True
-        except StoppedError:
-            survived = False
-        rebuild(source, root, wanted)
-        assert merge_all(rows(root)) == expected, f"dead at call {at}"
-        assert not temporaries(root / "provenance")
-        if survived:
-            break
-    assert at > 30
 
 
 def test_what_a_rebuild_left_that_died_when_it_was_done_hides_nothing_from_the_next(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from seam.program import run_program
 
 ONE = "FAILPOINT"
 """The environment variable that selects one case, for example ``FAILPOINT=kill:17``."""
-SAMPLE = 24
+SAMPLE = 8
 ACTS = [act for act in Act if act is not Act.POWER]
 
 

@@ -10,7 +10,7 @@ from seam.chance import chance_from
 from seam.rebuilding import rebuild_and_check, run_rebuilding
 
 REBUILDING = Hit(run_rebuilding, rebuild_and_check, lambda settings: [settings.root])
-SAMPLE = 24
+SAMPLE = 8
 
 
 def test_a_rebuild_hit_anywhere_and_run_again_is_right(folder: Path, seed: int) -> None:

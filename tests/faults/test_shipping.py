@@ -14,7 +14,7 @@ SHIPPING = Hit(
     ship_and_check,
     lambda settings: [settings.home, settings.root, there_of(settings)],
 )
-SAMPLE = 16
+SAMPLE = 6
 
 
 def test_an_export_or_age_off_hit_anywhere_and_run_again_is_right(folder: Path, seed: int) -> None:

@@ -590,6 +590,7 @@ def test_a_refusal_does_not_repeat_a_huge_value() -> None:
     assert len(str(refusal(as_json(changed(EVENT, "run/facets/waybill_deltaFile", facet))))) < 500
 
 
+@pytest.mark.exhaustive
 def test_a_long_key_above_many_values_makes_no_explanation_slow() -> None:
     def explain_s(key: str) -> float:
         body = b'[{"did": 7, "%s": ["a", %s 1], "more": "\\u0000"}]' % (key.encode(), b"1," * 100_000)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 from seam.emissions import emission
 from seam.files import FaultyFiles
-from seam.oracle import check_journal, check_visible, compare
+from seam.oracle import check_journal, check_verified, check_visible, compare
 from seam.plan import Act, Plan
 from seam.program import Program, begin
 
@@ -130,6 +130,8 @@ def ship_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FR
     root, there = settings.root, there_of(settings)
     check_visible(root)
     check_visible(there)
+    for folder in (root, there):
+        check_verified(folder, "left")
     lost, invented = compare(merge_all([*find(root), *rows_of(there)]), ledger, ledger.shown)
     assert not lost, f"shown before, and now neither here nor there: {lost}"
     assert not invented, f"nobody emitted {invented}"
