@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,8 +115,7 @@ def trace(
     if svg_file is not None:
         _write(svg_file, drawing.svg(lines, about=journey.did))
         return
-    for line in lines:
-        _show(line, journey, zone, with_annotations=annotations)
+    show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
 
 
 def _opened(settings: Settings, exported: str | None) -> Lineage:
@@ -169,6 +168,16 @@ def _refuse_several(forms: Mapping[str, object]) -> None:
 def _write(path: Path, text: str) -> None:
     publish(Files(), path.absolute(), text.encode(errors="backslashreplace"))
     console.note(f"wrote {path}")
+
+
+def show_journey(
+    journey: Journey, zone: tzinfo | None = UTC, *, unfold: bool = False, with_annotations: bool = False
+) -> None:
+    """Print the tree of a journey."""
+    from waybill.lineage import drawing
+
+    for line in drawing.outline(journey, folded_from=None if unfold else drawing.FOLDED_FROM):
+        _show(line, journey, zone, with_annotations=with_annotations)
 
 
 def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations: bool) -> None:

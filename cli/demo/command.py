@@ -5,35 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sys
-import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from waybill.transport import Settings, Tracker
+from waybill.transport import FlushReport, Settings, Tracker, WaybillError
 
 from .. import console
 from ..arguments import JsonObject
+from ..commands.root import in_place_of_runner
 from ..flushing import flush_with_progress
 from ..options import with_settings
-from .flights import YEAR, data_folder
-from .folder import prepare
-from .pipeline import Flights
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from .pipeline import MONTHS, YEAR, data_folder, run
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights"
 
-_MONTHS: Final = 12
+_MARKER: Final = ".waybill-demo"
+_OF_MARQUEZ: Final = ("marquez_url", "marquez_api_key", "marquez_page_url")
 
 
-@with_settings("marquez_url", "marquez_api_key", "marquez_page_url")
+@with_settings(*_OF_MARQUEZ)
 def demo(
     settings: Settings,
     *,
@@ -53,7 +48,7 @@ def demo(
     The demo then rebuilds its provenance files from each place that stores the events (the journal, the
     archive, the same events as JSON lines, and Marquez if there is one) and compares them with the originals.
     At the end it shows the trail: records, files, one file's journey, the comparison, and where to look next.
-    Exit code 1 unless all are identical. Takes about two minutes.
+    Nothing keeps running. Exit code 1 unless all are identical. Takes about two minutes.
 
     Examples:
 
@@ -64,11 +59,8 @@ def demo(
     from waybill.exporter import Query, find
 
     from . import report
-    from .trail import Trail, rebuilds
 
-    start_s = time.monotonic()
-    data = data_folder()
-    home = home.expanduser().absolute()
+    data, home = data_folder(), home.expanduser().absolute()
     mode = "adding to what is there" if keep else "starting anew each time"
     console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({mode})")
     prepare(home, keep=keep)
@@ -79,81 +71,76 @@ def demo(
         "system_name": SYSTEM_NAME,
         "provenance_enabled": True,
         "provenance_annotations_allowed": ANNOTATIONS,
-        "marquez_url": settings.marquez_url,
-        "marquez_api_key": settings.marquez_api_key,
-        "marquez_page_url": settings.marquez_page_url,
+        **{name: getattr(settings, name) for name in _OF_MARQUEZ},
     }
-    _run(given, home, data)
     own = Settings.load(given, origin="the demo")
-    flushed = flush_with_progress(own)
-    for name, count in flushed.left.items():
-        why = flushed.problems.get(name, "they are on their way")
-        console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
-    trail = Trail(find(home, Query()))
-    again = list(rebuilds(trail, own, delivered="marquez" not in flushed.left))
-    took_s = time.monotonic() - start_s
+    _send_others_output_to(home / "spark.log")
+    _run_on_spark(own, given, data)
+    flushed = finish(own)
+    trail = report.Trail(find(home, Query()))
+    sources = ["journal", "events", "jsonl"]
+    if own.marquez_url is not None and "marquez" not in flushed.left:
+        sources.append("marquez")
+    again = list(report.rebuilds(own, sources, trail.since_ms))
     if as_json:
-        by_state = {one.state.value: {"tracked": one.tracked, "spark": one.spark} for one in trail.by_state()}
-        console.json(
-            {
-                "home": str(home),
-                "did": trail.year.did,
-                "records": by_state,
-                "files": flushed.files,
-                "left": flushed.left,
-                "again": again,
-                "took_s": round(took_s, 1),
-            }
-        )
+        told = {"home": str(home), "did": trail.year.did, "records": trail.counts, "files": flushed.files}
+        console.json({**told, "left": flushed.left, "again": [check._asdict() for check in again]})
     else:
-        report.show(trail, home, again, settings=own)
-        console.note()
-        console.note(f"{took_s:.0f} s, including the start of Spark")
-    if any(one.is_different for one in again):
+        report.show(trail, again, own)
+    if any(check.verdict != report.IDENTICAL for check in again):
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _run(given: dict[str, Any], home: Path, data: Path) -> None:
+def prepare(home: Path, *, keep: bool) -> None:
+    """Create the demo's folder, or empty an earlier demo's unless `keep` is true; another one is refused."""
+    marker = home / _MARKER
+    if home.exists() and not marker.is_file() and (not home.is_dir() or any(home.iterdir())):
+        raise WaybillError(f"{home} is not the folder of an earlier demo; give another folder with --home")
+    home.mkdir(parents=True, exist_ok=True)
+    # Create the marker first, so that a demo that is interrupted here can be started again.
+    marker.touch()
+    if not keep:
+        with in_place_of_runner(home):  # an earlier demo's ends before its journal is deleted
+            for stale in set(home.iterdir()) - {marker}:
+                shutil.rmtree(stale) if stale.is_dir() and not stale.is_symlink() else stale.unlink()
+
+
+def finish(settings: Settings) -> FlushReport:
+    """Write the demo's files, end its background process, and say what Marquez does not have."""
+    flushed = flush_with_progress(settings)
+    with in_place_of_runner(settings.home):
+        pass  # all that is left to do is to try a Marquez that does not answer, for minutes
+    for name, count in flushed.left.items():
+        console.note(f"{name} lacks {count} entries: {flushed.problems.get(name)}")
+        console.note(f"They are safe in the journal; `waybill flush --home {settings.home}` delivers them.")
+    return flushed
+
+
+def _run_on_spark(settings: Settings, given: dict[str, Any], data: Path) -> None:
     """Run the pipeline with a progress bar, and print a line for each month."""
-    with console.progress("starting Spark; the first time its listener is fetched too, 43 MB") as show:
-        tracker = Tracker(settings=Settings.load(given, origin="the demo"))
-        with contextlib.closing(tracker), _session(given, home / "spark.log") as spark:
-            show(description="splitting the year", total=_MONTHS)
-            for outcome in Flights(spark, tracker, data=data, work=home).run():
-                console.note(f"  {YEAR}-{outcome.month:02d}  {outcome.says}")
-                show(description="working the months", completed=outcome.month)
-            show(description="stopping Spark")
-
-
-def _session(given: dict[str, Any], log: Path) -> SparkSession:
-    """A tracked session whose output goes to a file: the JVM's, and py4j's when Ctrl-C cuts a call short."""
     from waybill.spark import session
 
     conf = {
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
         # The JVM's second compiler does not pay off in so short a run: 85 s of CPU with it, 48 s without.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+    with (
+        console.progress("starting Spark; the first time its listener is fetched too, 43 MB", MONTHS) as show,
+        contextlib.closing(Tracker(settings=settings)) as tracker,
+        session("flights", master="local[2]", conf=conf, **given) as spark,
+    ):
+        for month, says in run(spark, tracker, data, settings.home):
+            console.note(f"  {YEAR}-{month:02d}  {says}")
+            show(description="working the months", completed=month)
+
+
+def _send_others_output_to(log: Path) -> None:
+    """Leave the terminal to this program: what the JVM and the libraries say goes to a file from now on."""
     logging.basicConfig(filename=log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    with _stderr_to(log), warnings.catch_warnings():
-        # PySpark warns about pandas, which the data's package installs and which is not used here.
-        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-        return session("flights", master="local[2]", conf=conf, **given)
-
-
-@contextlib.contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """Send the stderr of processes started in the meantime to a file, but not that of this process."""
-    python_stderr = sys.stderr
-    descriptor = os.dup(2)
-    with log.open("ab") as file, os.fdopen(descriptor, "w", buffering=1, encoding="utf-8") as own:
+    logging.captureWarnings(capture=True)
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
-        sys.stderr = own
-        try:
-            yield
-        finally:
-            sys.stderr = python_stderr
-            os.dup2(descriptor, 2)

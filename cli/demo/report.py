@@ -1,98 +1,145 @@
-"""The report at the demo's end: its records, its files, one file's journey, and where to look next."""
+"""The demo's end: its records, one file's journey, rebuilds of the files, and where to look next."""
 
 from __future__ import annotations
 
-import shlex
+import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
+from typing import Final, NamedTuple
 
-from rich.text import Text
-from rich.tree import Tree
-
-from waybill.facets import ProvenanceRecord
+from waybill.exporter import Source, SourceError, Wanted, check, compare, open_source, rebuild
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage import Lineage
 from waybill.marquez.links import page_url
-from waybill.transport import Settings
-from waybill.transport.errors import install_command
+from waybill.transport import Journal, Kind, Settings
 
 from .. import console
+from ..commands.trace import show_journey
 from . import pipeline
-from .trail import RebuildCheck, Trail
+
+IDENTICAL: Final = "identical"
 
 
-def file_tree(root: Path) -> Tree:
-    """The Parquet files below a folder, with their sizes."""
-    branches = {root: Tree(Text(str(root), style="bold"))}
-    for path in sorted(root.rglob("*.parquet")):
-        for folder in reversed(path.parents):
-            if folder not in branches and folder.is_relative_to(root):
-                branches[folder] = branches[folder.parent].add(Text(folder.name))
-        branches[path.parent].add(Text(f"{path.name}  {path.stat().st_size / 1024:,.1f} KiB"))
-    return branches[root]
+class RebuildCheck(NamedTuple):
+    """The result of comparing a rebuild from one source with the demo's own files."""
+
+    source: str
+    events: int
+    records: int
+    verdict: str
 
 
-def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, settings: Settings) -> None:
+def rebuilds(settings: Settings, sources: Sequence[str], since_ms: int) -> Iterator[RebuildCheck]:
+    """Rebuild from each source and compare with the demo's root; Marquez may hold more, also from before."""
+    own, rule = settings.system_name, settings.annotation_rule
+    wanted = Wanted(system_name=own, rule=rule, since_ms=since_ms, systems=frozenset({own}))
+    with tempfile.TemporaryDirectory(prefix="waybill-lines-") as folder:
+        lines = _write_lines(settings.home, Path(folder, "events.jsonl"))
+        for name in sources:
+            source = open_source(name, [str(lines)] if name == "jsonl" else [], settings)
+            try:
+                yield _rebuild(name, source, settings.root, wanted)
+            except SourceError as error:
+                yield RebuildCheck(name, 0, 0, str(error))
+
+
+def _write_lines(home: Path, path: Path) -> Path:
+    """Write the events as OpenLineage's file transport does, one per line."""
+    with contextlib.closing(Journal(home)) as journal, path.open("wb") as file:
+        for entry in journal.read(0, limit=journal.last_seq()):
+            if entry.kind is Kind.OPENLINEAGE:
+                file.write(b" ".join(entry.body.splitlines()) + b"\n")
+    return path
+
+
+def _rebuild(name: str, source: Source, root: Path, wanted: Wanted) -> RebuildCheck:
+    with tempfile.TemporaryDirectory(prefix="waybill-again-") as folder:
+        report = rebuild(source, Path(folder), wanted)
+        files = list(check(Path(folder)))
+        findings = sum(len(file.findings) for file in files) + (not report.is_whole)
+        differing = sum(1 for _ in compare(root, Path(folder)))
+    verdict = f"{differing} records differ, {findings} findings" if differing or findings else IDENTICAL
+    return RebuildCheck(name, report.entries, sum(file.rows for file in files), verdict)
+
+
+class Trail:
+    """The records of the demo: the Tracker's, and those of Spark's own runs."""
+
+    def __init__(self, records: list[ProvenanceRecord]) -> None:
+        by_time = sorted(records, key=lambda record: record.completed)
+        years = [record for record in by_time if record.final_state is FinalState.SPLIT]
+        dids = {record.did for record in years}
+        tracked = Counter(record.final_state for record in records if dids & {record.did, record.parent_did})
+        every = Counter(record.final_state for record in records)
+        self.since_ms = by_time[0].completed
+        self.year = years[-1]
+        """The record of the year's file; after several demos, the latest one."""
+        months = [record for record in by_time if record.parent_did == self.year.did and record.data_sink]
+        self.month = months[0]
+        """The first record of a month that reached a sink."""
+        self.counts = {
+            state.value: {"tracked": tracked[state], "spark": every[state] - tracked[state]}
+            for state in FinalState
+        }
+        """The records that ended in each state: of files, and of Spark's own runs."""
+
+
+def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings) -> None:
     """Print the whole report."""
-    _heading("Records by final state")
-    rows = ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state())
-    console.drawing(console.grid(("final state", "of files", "of Spark's own runs"), rows))
-    _heading("The provenance files")
-    console.drawing(file_tree(home / "provenance"))
-    _heading("One file's journey")
-    console.drawing(trail.journey())
-    _heading("The same files again, rebuilt from each place that stores the events")
-    columns = ("rebuilt from", "events", "records", "compared with the files above")
-    verdicts = ((one.source, f"{one.events:,}", f"{one.records:,}", one.verdict()) for one in again)
-    console.drawing(console.grid(columns, verdicts))
-    _heading("Where to look next")
-    for what, how in next_steps(trail.year, home, settings):
+    _show_table(
+        "Records by final state",
+        ("final state", "of files", "of Spark's own runs"),
+        [(state, *map(str, counts.values())) for state, counts in trail.counts.items()],
+    )
+    _show_heading("The provenance files")
+    for path in sorted((settings.root / "provenance").rglob("*.parquet")):
+        console.line(f"{path}  {path.stat().st_size / 1024:,.1f} KiB")
+    _show_heading("The journey of one file, with what Spark's listener reports for the same work")
+    show_journey(Lineage.open(settings.home).trace(trail.month.did))
+    _show_table(
+        "The same files again, rebuilt from each place that stores the events",
+        ("rebuilt from", "events", "records", "compared with the files above"),
+        [(one.source, f"{one.events:,}", f"{one.records:,}", one.verdict) for one in again],
+    )
+    _show_heading("Where to look next")
+    for what, how in next_steps(trail.year, settings).items():
         console.line(what)
         console.line((f"    {how}", "cyan"))
 
 
-def next_steps(year: ProvenanceRecord, home: Path, settings: Settings) -> list[tuple[str, str]]:
-    """The next steps: the purpose of each, and its command or place, ready to paste."""
-    waybill, at, again = _command(), shlex.quote(str(home)), shlex.quote(f"{home}-again")
-    counted = "SELECT final_state, count(*) FROM provenance GROUP BY ALL"
-    sql = f'{waybill} sql --home {at} "{counted}"'
-    if find_spec("duckdb") is None:
-        sql = f"{shlex.quote(sys.executable)} -m {install_command('sql')} && {sql}"
-    steps = [
-        ("What failed, and why:", f"{waybill} find --home {at} --state ERROR"),
-        ("What became of the year's file:", f"{waybill} find --home {at} --parent {year.did}"),
-        ("The proof behind its record:", f"{waybill} explain --home {at} {year.did}"),
-        ("What the journal holds, and how far each projection has got:", f"{waybill} status --home {at}"),
-        (
-            "Rebuild the same files from the archive of events:",
-            f"{waybill} rebuild --home {at} --from events {at} --to {again}",
-        ),
-        ("Is it the same, record by record?", f"{waybill} verify --home {at} {at} {again}"),
-        ("Query the files with SQL:", sql),
-        ("The pipeline that you just saw:", pipeline.__file__),
-        ("Every command:", f"{waybill} --help"),
-    ]
+def next_steps(year: ProvenanceRecord, settings: Settings) -> dict[str, str]:
+    """The next steps by purpose: commands, ready to paste, and places."""
+    home, again = quote(str(settings.home)), quote(str(settings.home / "again"))
+    waybill = quote("waybill" if shutil.which("waybill") else f"{Path(sys.executable).parent}/waybill")
+    commands = {
+        "What failed, and why:": "find --state ERROR",
+        "What became of the year's file:": f"find --parent {year.did}",
+        "The proof behind its record:": f"explain {year.did}",
+        "What the journal holds, and how far each projection has got:": "status",
+        "Rebuild the same files from the archive of events:": f"rebuild --from events {home} --to {again}",
+        "Is it the same, record by record?": f"verify {home} {again}",
+        "Query the files with SQL:": 'sql "SELECT final_state, count(*) FROM provenance GROUP BY ALL"',
+    }
+    steps = {what: f"{waybill} {command} --home {home}" for what, command in commands.items()}
+    steps["The pipeline that you just saw:"] = pipeline.__file__
+    steps["Every command:"] = f"{waybill} --help"
     if settings.marquez_page_url:
-        url = page_url(settings.marquez_page_url, year.system_name, year.data_source, whole=True)
-        steps.append(("The graph, on Marquez's page:", url))
-    elif settings.marquez_url is not None:
-        with_page = f"WAYBILL_MARQUEZ_PAGE_URL=http://localhost:3000 {waybill} demo --home {at}"
-        steps.append(("The same again, with the address of the graph on Marquez's page:", with_page))
-    else:
-        beside = f"MARQUEZ_URL=http://localhost:5000 {waybill} demo --home {at}"
-        steps.append(("The same again, with Marquez:", beside))
-    return steps
+        graph = page_url(settings.marquez_page_url, year.system_name, year.data_source, whole=True)
+        return {**steps, "The graph, on Marquez's page:": graph}
+    urls = "MARQUEZ_URL=http://localhost:5000 WAYBILL_MARQUEZ_PAGE_URL=http://localhost:3000"
+    return {**steps, "The same again, with Marquez and its page:": f"{urls} {waybill} demo --home {home}"}
 
 
-def _command() -> str:
-    """The words that run the command, which may not be on the path."""
-    if shutil.which("waybill"):
-        return "waybill"
-    script = Path(sys.executable).with_name("waybill")
-    return shlex.quote(str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script))
+def _show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    _show_heading(title)
+    console.drawing(console.grid(columns, rows))
 
 
-def _heading(text: str) -> None:
+def _show_heading(text: str) -> None:
     console.line("")
     console.line((text, "bold"))
