@@ -23,7 +23,7 @@ from waybill.transport.journal import Entry, Kind
 
 from ..directory import names
 from ..names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
-from ..parquet import can_hold, fill_in, seal_in, to_be_sealed
+from ..parquet import FORMAT, can_hold, check_format, fill_in, seal_in, to_be_sealed
 
 EVENTS_SCHEMA: Final = pa.schema(
     [
@@ -134,7 +134,7 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
         store_schema=False,
     ) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
-        writer.add_key_value_metadata(to_be_sealed(before))
+        writer.add_key_value_metadata({**FORMAT, **to_be_sealed(before)})
     return fill_in(sink.getvalue())
 
 
@@ -169,6 +169,7 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
     """
     opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
     with pq.ParquetFile(opened) as archived:
+        check_format(archived.metadata.metadata)
         columns = ["sequence", "arrived", "kind", "system_name", "body"]
         groups = None if run_ids is None else _groups_of(archived, opened, run_ids)
         columns += [] if run_ids is None else ["run_id"]

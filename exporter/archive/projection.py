@@ -45,11 +45,10 @@ def open_archive(journal: Journal, settings: Settings) -> Archive | None:
 
 
 def filed_ranges(journal: Journal) -> Covers:
-    """The ranges that a journal's archive has filed since it began to note them.
+    """The ranges that a journal's archive has filed.
 
     As long as a file of such a range exists, it contains the entries that the journal has or had under these
-    numbers. The node's other files are from before ranges were noted, or contain entries that the journal has
-    lost, or entries of a copy of the journal.
+    numbers. The node's other files contain entries that the journal has lost, or entries of a copy of it.
     """
     stored = journal.state_get(ARCHIVE, _FILED)
     return Covers() if stored is None else Covers.decode(stored)

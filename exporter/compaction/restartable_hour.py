@@ -336,7 +336,7 @@ class HourCompaction:
             return False
         seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
-        if is_sealed or isinstance(error, MemoryError):
+        if is_sealed or isinstance(error, MemoryError | parquet.FormatError):
             # There was no memory for it, or another version of Waybill wrote it.
             self.unreadable.append(parquet.unreadable(path, error, root=self._root))
             return False

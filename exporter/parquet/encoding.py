@@ -21,6 +21,9 @@ from waybill.facets.arrow import SCHEMA
 
 from .decoded import DICTIONARY_BYTES, in_pieces
 
+FORMAT: Final = {b"waybill.format": b"1"}
+"""The number of the format of Waybill's Parquet files, for the key-value metadata of their footers."""
+
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
 """Columns that are dictionaries in memory too."""
 
@@ -120,7 +123,7 @@ class Encoder:
         """
         if self._writer is None:
             raise ValueError("there is nothing to encode: add a table first")
-        self._writer.add_key_value_metadata(dict(metadata or {}))
+        self._writer.add_key_value_metadata({**FORMAT, **(metadata or {})})
         self._writer.close()
         return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
 

@@ -24,7 +24,7 @@ from waybill.facets.record import AFTER_LAST_MS
 
 from ..remedies import repair_command
 from .decoded import trimmed
-from .encoding import CODED, CODED_SCHEMA
+from .encoding import CODED, CODED_SCHEMA, FORMAT
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -221,6 +221,7 @@ def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.
     except KeyError as error:  # which pyarrow raises for a column that is not there
         raise ForeignError(f"it has no column {error}") from None
     check(file.schema_arrow)
+    check_format(file.metadata.metadata)
     return file
 
 
@@ -241,6 +242,20 @@ class ForeignError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no typ
     """A file is not one of Waybill's, or not as Waybill wrote it; one of `DAMAGED`, in plain words."""
 
 
+class FormatError(ForeignError):
+    """A file has another format than this version of Waybill reads; one of `DAMAGED`."""
+
+
+def check_format(metadata: Mapping[bytes, bytes] | None) -> None:
+    """Raise `FormatError` if a footer's key-value metadata name another format."""
+    for key, number in FORMAT.items():
+        if (found := (metadata or {}).get(key, number)) != number:
+            told = (
+                f"its format is {found.decode('ascii', 'replace')}, and this Waybill reads {number.decode()}"
+            )
+            raise FormatError(f"{told}; use the Waybill that wrote it")
+
+
 def unreadable(path: Path | str, error: Exception, *, root: Path | None) -> str:
     """The sentence about a file that could not be read, which is damaged if it was not the system's fault.
 
@@ -249,6 +264,8 @@ def unreadable(path: Path | str, error: Exception, *, root: Path | None) -> str:
     # A system's own error says nothing about the bytes.
     if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
         return unreachable(path, error)
+    if isinstance(error, FormatError):
+        return f"{path} cannot be read: {error}"
     way_out = "put a good copy in its place" if root is None else f"run `{repair_command(root)}`"
     return f"{path} is damaged ({damage_of(error)}); {way_out}"
 

@@ -18,7 +18,7 @@ from waybill.facets.arrow import SCHEMA
 from .bloom import can_hold
 from .decoded import trimmed
 from .encoding import CODED, CODED_SCHEMA, join
-from .reading import ForeignError
+from .reading import ForeignError, check_format
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -61,6 +61,7 @@ class Selectable:
         self.fragment = _format().make_fragment(source)
         if self.fragment.physical_schema.remove_metadata() != SELECTED_SCHEMA:
             raise ForeignError("its columns are not those of the provenance layout")
+        check_format(self.metadata.metadata)
 
     @property
     def metadata(self) -> pq.FileMetaData:

@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -32,7 +32,6 @@ WORK: Final = ".rebuild"
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
-_FORMAT: Final = 2
 _NODE_BYTES: Final = 6
 
 
@@ -44,15 +43,15 @@ class Plan(msgspec.Struct, frozen=True):
     """The plan of a rebuild.
 
     Attributes:
-        format: the format of the progress; a job with another format starts from the beginning.
         node: the job's id in the names of raw files.
         parts: the parts of the source when the job began.
+        format: the number of the format of the progress; a job with another one starts from the beginning.
     """
 
-    format: int
     node: str
     source: str
     parts: list[str]
+    format: Literal[1] = 1
 
 
 class RebuildJob:
@@ -129,10 +128,10 @@ def _planned(source: Source, place: Path | str, files: Files) -> Plan:
     store = open_blob_store(place, files)
     while (plan := _plan_in(found := store.read(_PLAN))) is None:
         if isinstance(place, Path):
-            # Leftovers of a finished job, or of an older version's job, are of no use to this one.
+            # Leftovers of a finished job, or of a job in another format, are of no use to this one.
             _clear(place, files)
             found = None
-        plan = Plan(_FORMAT, secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
+        plan = Plan(secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
         with contextlib.suppress(ReplacedError):
             store.write(_PLAN, msgspec.json.encode(plan), found[1] if found else None)
     return plan
@@ -142,10 +141,9 @@ def _plan_in(found: tuple[bytes, object] | None) -> Plan | None:
     if found is None:
         return None
     try:
-        plan = msgspec.json.decode(found[0], type=Plan)
+        return msgspec.json.decode(found[0], type=Plan)
     except msgspec.DecodeError:
         return None
-    return plan if plan.format == _FORMAT else None
 
 
 def _clear(place: Path | str, files: Files) -> None:

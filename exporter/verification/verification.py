@@ -365,6 +365,7 @@ def _judge_archived(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]
         raise parquet.ForeignError("its columns are not those of the archive")
     said: _Said = []
     metadata = file.metadata.metadata
+    parquet.check_format(metadata)
     seal = seal_in(metadata)
     if seal is not None and not is_intact(io.BytesIO(data), seal):
         said.append(("altered", f"its bytes are not those that were sealed; {view.way_out}"))

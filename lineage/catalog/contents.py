@@ -114,7 +114,7 @@ class Contents(msgspec.Struct, frozen=True):
         doubled: the hours with a compacted and a late file of one system, which may hold the same record.
         serial: the next free serial.
         number: the next free number.
-        format: the version of all these files: one of another version is made again.
+        format: the number of the format of all these files; a catalog with another one is made again.
     """
 
     position: Position
@@ -125,7 +125,7 @@ class Contents(msgspec.Struct, frozen=True):
     doubled: tuple[Hour, ...] = ()
     serial: int = 1
     number: int = 1
-    format: Literal[2] = 2
+    format: Literal[1] = 1
 
 
 def read_contents(root: Path) -> Contents | None:

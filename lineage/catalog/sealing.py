@@ -59,5 +59,5 @@ def unsealed(path: Path, kind: type[_T]) -> _T:
         raise DamagedError(path)
     try:
         return msgspec.msgpack.decode(data[_SUM_BYTES:], type=kind)
-    except msgspec.DecodeError:  # another version wrote it
+    except msgspec.DecodeError:  # its format is another one
         raise DamagedError(path) from None

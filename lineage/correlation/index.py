@@ -49,15 +49,15 @@ class CorrelationIndex:
 
     @classmethod
     def open(cls, home: Path) -> Self | None:
-        """Open the index of a home; None if it has none that this version can read."""
+        """Open the index of a home; None if it has none of this format."""
         try:
             connection = open_index(home)
             if connection is None:
                 return None
-            version = connection.pragma("user_version")
+            number = connection.pragma("user_version")
         except (apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
             return None
-        if version != sql.VERSION:
+        if number != sql.FORMAT:
             connection.close()
             return None
         return cls(connection)

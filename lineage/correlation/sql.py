@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-VERSION: Final = 7
-"""The version of `SCHEMA`; an index of another version is made again."""
+FORMAT: Final = 1
+"""The number of the format, `SCHEMA`; an index of another format is made again."""
 
 SCHEMA: Final = """
 CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;

@@ -72,7 +72,7 @@ class IndexWriter:
         ancestors_max: of files with more ancestors only the edges are kept.
 
     Raises:
-        apsw.Error: the database is damaged or of another version, or the disk fails or is full; also raised
+        apsw.Error: the database is damaged or of another format, or the disk fails or is full; also raised
             by each method.
     """
 
@@ -91,13 +91,13 @@ class IndexWriter:
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._connection.pragma("journal_mode", "wal")
         self._connection.pragma("synchronous", "FULL")
-        version = self._connection.pragma("user_version")
-        if not version:
+        number = self._connection.pragma("user_version")
+        if not number:
             with self._connection:
                 self._connection.execute(sql.SCHEMA)
-                self._connection.pragma("user_version", sql.VERSION)
-        elif version != sql.VERSION:
-            raise apsw.SchemaChangeError(f"version {version}")
+                self._connection.pragma("user_version", sql.FORMAT)
+        elif number != sql.FORMAT:
+            raise apsw.SchemaChangeError(f"its format is {number}")
         self._connection.create_scalar_function("tell_stored", self._tell_stored)
 
     def close(self) -> None:

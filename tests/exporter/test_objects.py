@@ -16,7 +16,7 @@ from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
 from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted, open_source, rebuild
-from waybill.exporter.rebuilding import RebuildReport, key_of_order, rebuild_remote
+from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.sources import LinesSource, list_objects, open_object
 from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
 from waybill.transport.files import Files
@@ -187,24 +187,6 @@ def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_t
     (tmp_path / "lines").write_bytes(body(999, faceted=True))
     assert there(store, tmp_path).entries == 1
     assert "d999" in {row.did for row in store.rows()}
-    assert list((tmp_path / "staging").iterdir()) == []
-
-
-def test_what_a_rebuild_of_an_older_version_left_is_neither_resumed_nor_in_the_way(
-    store: Store, tmp_path: Path
-) -> None:
-    """It had the layout, a lock and its report in the folder itself, and the plan in a subfolder."""
-    rows = expected(tmp_path)
-    source = LinesSource((tmp_path / "lines",))
-    key = key_of_order(source, WANTED, store.open().name)
-    folder = tmp_path / "staging" / key
-    rebuild(source, folder, WANTED)
-    (folder / ".lock").touch()
-    (folder / "rebuilt.json").write_text("{}")
-    (folder / ".rebuild" / "0").mkdir(parents=True)
-    (folder / ".rebuild" / "0" / "plan.json").write_text("{}")
-    assert there(store, tmp_path).entries == len(BODIES)
-    assert store.rows() == rows
     assert list((tmp_path / "staging").iterdir()) == []
 
 

@@ -151,7 +151,7 @@ def test_what_cannot_be_read_now_is_left_and_tried_again(layout: Layout) -> None
     assert findings(layout.root) == []
 
 
-def test_a_sound_file_of_another_version_is_no_damaged_one(layout: Layout) -> None:
+def test_a_sealed_file_of_other_columns_is_no_damaged_one(layout: Layout) -> None:
     table = to_table([record("a")]).drop_columns("did")
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema) as writer:

@@ -414,13 +414,13 @@ def test_what_a_rebuild_left_that_died_when_it_was_done_hides_nothing_from_the_n
     assert died_done
 
 
-def test_a_rebuild_that_an_older_version_began_is_begun_anew(tmp_path: Path) -> None:
+def test_a_rebuild_of_another_format_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\n".join(BODIES))
     source, root, wanted = LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host")
     job = place_below(root, source, wanted)
     assert isinstance(job, Path)
     job.mkdir(parents=True)
-    plan = {"node": "00", "source": source.describe(), "parts": ["0-9:none"]}
+    plan = {"node": "00", "source": source.describe(), "parts": ["0-9:none"], "format": 2}
     (job / "plan.json").write_text(json.dumps(plan))
     (job / "runs-0000000.arrow").write_bytes(b"of another format")
     report = rebuild(source, root, wanted)

@@ -308,15 +308,15 @@ def test_an_index_that_was_deleted_or_damaged_is_made_again_with_the_same_tables
         assert site.journal.cursor("correlation") == site.journal.last_seq()
 
 
-def test_an_index_of_another_version_is_made_again(site: Site) -> None:
+def test_an_index_of_another_format_is_made_again(site: Site) -> None:
     site.append(record("d0"), record("d1", "d0"))
     site.catch_up()
     before = tables_of(site.settings.home)
     site.index.close()
     with contextlib.closing(apsw.Connection(str(site.settings.home / INDEX_NAME))) as connection:
-        version = connection.pragma("user_version")
+        number = connection.pragma("user_version")
         connection.execute("DROP VIEW correlation_event")
-        connection.pragma("user_version", version - 1)
+        connection.pragma("user_version", number + 1)
     assert CorrelationIndex.open(site.settings.home) is None
     site.reopen()
     site.catch_up()

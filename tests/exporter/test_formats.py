@@ -1,0 +1,67 @@
+"""A file of another format than this version of Waybill reads is refused, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from layouts import NODE, Layout, event, record
+
+from waybill.exporter import IncompleteError, find
+from waybill.exporter.archive import read_entries
+from waybill.exporter.archive.files import encode_entries
+from waybill.exporter.parquet import FORMAT, FormatError, open_file, open_selectable
+from waybill.transport.journal import Entry, Kind
+
+
+def put_number(path: Path, number: bytes) -> None:
+    """Write a file again, with another number of its format."""
+    file = pq.ParquetFile(path)
+    table, metadata = file.read(), file.metadata.metadata
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**metadata, **dict.fromkeys(FORMAT, number)})
+
+
+def raw_file(root: Path) -> Path:
+    layout = Layout(root)
+    layout.write(record("a"))
+    return layout.raw()[0]
+
+
+def archive_file(root: Path) -> Path:
+    entry = Entry(1, 0, Kind.OPENLINEAGE, "", event("r", "COMPLETE", 0))
+    root.mkdir()
+    path = root / "archived.parquet"
+    path.write_bytes(encode_entries(NODE, [entry], None)[0])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "read"),
+    [
+        (raw_file, open_file),
+        (raw_file, open_selectable),
+        (archive_file, lambda path: list(read_entries(path))),
+    ],
+)
+def test_a_parquet_file_of_another_format_is_refused(
+    make: Callable[[Path], Path], read: Callable[[Path], object], root: Path
+) -> None:
+    path = make(root)
+    read(path)
+    put_number(path, b"2")
+    with pytest.raises(FormatError, match="its format is 2, and this Waybill reads 1; use the Waybill that"):
+        read(path)
+
+
+def test_nothing_is_answered_and_nothing_is_moved_where_a_file_has_another_format(layout: Layout) -> None:
+    layout.write(record("a"))
+    (raw,) = layout.raw()
+    put_number(raw, b"2")
+    with pytest.raises(IncompleteError, match="use the Waybill that wrote it"):
+        list(find(layout.root))
+    report = layout.compactor().compact()
+    assert (report.aside, len(report.unreadable), layout.raw()) == ((), 1, [raw])
