@@ -14,7 +14,7 @@ from waybill.transport.config import SETTINGS
 
 from .app import app
 from .commanding import Deferred
-from .sample import DEFAULTS, sample
+from .sample import DEFAULTS
 
 PAGE: Final = Path("docs") / "cli.md"
 HTTP_PAGE: Final = Path("docs") / "http.md"
@@ -22,11 +22,6 @@ SETTINGS_PAGE: Final = Path("docs") / "settings.md"
 
 _TABLE: Final = re.compile(r"^\| setting \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
 """The table on the settings page, with the line end after its last row."""
-
-_SAMPLE: Final = re.compile(
-    r"(?<=^```yaml title=\"waybill.yaml\"\n)# Settings.*?(?=^```$)", re.MULTILINE | re.DOTALL
-)
-"""The full settings file on that page."""
 
 _WIDTH: Final = 78
 """The width of the text on a terminal of 80 columns."""
@@ -67,8 +62,8 @@ def reference() -> str:
 
 
 def settings_page(page: str) -> str:
-    """The settings page with its table and its full file updated."""
-    return _SAMPLE.sub(lambda _: sample({}), _TABLE.sub(lambda _: _settings_table(), page))
+    """The settings page with its table updated."""
+    return _TABLE.sub(lambda _: _settings_table(), page)
 
 
 def _settings_table() -> str:

@@ -1,4 +1,4 @@
-"""The settings as a commented YAML file, for `waybill init` and for the sample in the documentation."""
+"""The settings as a commented YAML file, for `waybill init`."""
 
 from __future__ import annotations
 

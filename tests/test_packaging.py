@@ -88,8 +88,9 @@ def test_the_wheel_holds_every_file_of_the_rooms_and_the_face_once_and_nothing_e
 def test_the_source_distribution_holds_the_same_and_makes_the_same_wheel(tmp_path: Path) -> None:
     for folder in ("sdist", "wheel"):
         (tmp_path / folder).mkdir()
-    with tarfile.open(build("sdist", REPOSITORY, tmp_path / "sdist")) as sdist:
-        sdist.extractall(tmp_path, filter="data")
+    built = build("sdist", REPOSITORY, tmp_path / "sdist")
+    shutil.unpack_archive(built, tmp_path)
+    with tarfile.open(built) as sdist:
         (root,) = {name.split("/")[0] for name in sdist.getnames()}
         names = [name.removeprefix(f"{root}/src/") for name in sdist.getnames() if "/src/" in name]
     assert sorted(names) == files_of_the_package()

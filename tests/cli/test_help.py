@@ -15,7 +15,6 @@ import typer
 from waybill.cli.app import COMMANDS, app
 from waybill.cli.http_page import http_page
 from waybill.cli.reference import commands, reference, settings_page
-from waybill.cli.sample import sample
 from waybill.collector.openapi import description
 from waybill.transport.config import SETTINGS
 
@@ -39,11 +38,10 @@ def test_the_page_is_the_help_of_the_commands() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
 
 
-def test_the_page_of_the_settings_has_the_table_and_the_full_file_of_the_code() -> None:
+def test_the_page_of_the_settings_has_the_table_of_the_code() -> None:
     page = PAGE.with_name("settings.md").read_text(encoding="utf-8")
     assert page == settings_page(page), "write it anew: python -m waybill.cli.reference"
     assert f"\n| `{next(iter(SETTINGS))}` |" in page
-    assert sample({}) in page
 
 
 def test_the_page_of_http_is_the_collectors_own_description() -> None:
