@@ -1,4 +1,4 @@
-"""PySpark programs in processes of their own, and what they left in the journal."""
+"""PySpark programs in processes of their own with what they left in the journal, and one session to share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from stage import PREAMBLE as ATTEMPTS, QUICK_JVM, Play, Scene
 
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.spark import plain_session, spark_home
 from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "SPARK_MASTER"
+"""Environment variable with another master, for example ``local-cluster[2,1,1024]``."""
 
 PREAMBLE = (
     f"QUICK_JVM = {QUICK_JVM!r}"
@@ -133,6 +140,34 @@ def play(run: Run) -> Play:
         return Scene(ran, json.loads(ran.stdout.splitlines()[-1]) if tells else {})
 
     return play
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol."""
+    from stores import s3_server  # needs what the environments of other PySparks do not have
+
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def plain_spark(s3_address: str) -> Iterator[SparkSession]:
+    """Spark without tracking, for all tests of this process; its Java and its workers are far from UTC.
+
+    `MASTER` may ask for executors of their own.
+    """
+    from stores import new_bucket  # as above
+
+    with pytest.MonkeyPatch.context() as patch:
+        new_bucket(s3_address, patch)  # its environment leads executors to every bucket
+        patch.setenv("JAVA_HOME", "")
+        patch.setenv("TZ", "America/New_York")
+        patch.setenv("SPARK_HOME", str(spark_home()))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-java-options '{QUICK_JVM}' pyspark-shell")
+        session = plain_session(os.environ.get(MASTER, "local[2]"))
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from waybill.spark.tracking.exit_status import ProgramFailure, headline
+from waybill.spark.tracking.exit_status import ProgramFailure
 
 PROGRAM = """
 import atexit, sys
@@ -120,5 +120,5 @@ def test_an_exit_status_reads_and_writes_as_ever() -> None:
         ("x" * 5000, "x" * 1021 + "…"),
     ],
 )
-def test_the_headline_is_the_line_that_says_most(text: str, line: str) -> None:
-    assert headline(text) == line
+def test_the_message_of_a_failure_is_the_line_that_says_most(text: str, line: str) -> None:
+    assert ProgramFailure.of_write(text).message == line

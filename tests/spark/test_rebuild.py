@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from databases import ByNetwork, marquez_database
-from stores import Store, new_bucket, s3_server
+from stores import Store, new_bucket
 
 from waybill.exporter import (
     Compactor,
@@ -38,9 +37,7 @@ from waybill.spark import (
     SparkSetupError,
     SparkTaskError,
     compact_on_spark,
-    plain_session,
     rebuild_on_spark,
-    spark_home,
 )
 from waybill.spark.runtime import fetch_driver
 from waybill.transport import Journal, Kind, Settings
@@ -52,30 +49,25 @@ if TYPE_CHECKING:
 
 REAL = Path(__file__).parent.parent / "facets/expected"
 START_MS = 1_767_225_600_000
-MASTER = "SPARK_MASTER"
-"""Environment variable with another master, for example ``local-cluster[2,1,1024]``."""
 WANTED = Wanted(system_name="host", rule=AnnotationRule(frozenset({"errorCause", "customer"})))
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[Store]:
-    """An empty bucket, and the environment that leads there, which executors have from the driver."""
-    with s3_server() as address, pytest.MonkeyPatch.context() as patch:
-        yield new_bucket(address, patch)
+def bucket(s3_address: str) -> Iterator[Store]:
+    """An empty bucket."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield new_bucket(s3_address, patch)
 
 
 @pytest.fixture(scope="module")
-def spark(bucket: Store) -> Iterator[SparkSession]:  # noqa: ARG001 - its environment
-    """A plain session, far from UTC, of two workers; `MASTER` may ask for executors of their own."""
+def spark(plain_spark: SparkSession) -> Iterator[SparkSession]:
+    """A session far from UTC."""
+    session = plain_spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "3")
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", "")
         patch.setenv("TZ", "America/New_York")
-        patch.setenv("SPARK_HOME", str(spark_home()))
-        session = plain_session(os.environ.get(MASTER, "local[2]"))
-        session.conf.set("spark.sql.shuffle.partitions", "3")
-        session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         yield session
-        session.stop()
 
 
 def generated(count: int, seed: int = 5, *, hours: int = 24) -> list[bytes]:
