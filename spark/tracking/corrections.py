@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
@@ -15,6 +16,7 @@ from .plans import command_of, target_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import RunFacet
 
     from .executions import Execution
@@ -71,25 +73,12 @@ def success_event(
     A run that wrote nothing, because its mode is `ignore` and its output exists, gets a FILTERED record. The
     tags of Spark's jobs count as in one of the listener's events.
     """
-    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
-
-    from waybill.facets import EVIDENCE_FACET, PRODUCER
     from waybill.facets.inferred import WaybillEvidenceRunFacet
-    from waybill.transport.serial import event_to_json
 
-    facets = _parent_of(run)
-    facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
+    evidence = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     said = {} if wrote else {"final_state": "FILTERED", "filteredCause": IGNORED}
-    facets |= _tags_of(said, job_tags)
-    return event_to_json(
-        RunEvent(
-            eventTime=_instant_of(run.ended_ms or 0),
-            eventType=RunState.COMPLETE,
-            run=EventRun(run.run_id, facets),
-            job=Job(run.namespace, run.name),
-            producer=PRODUCER,
-        )
-    )
+    facets = {EVIDENCE_FACET: evidence} | _tags_of(said, job_tags)
+    return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)
 
 
 def failure_event(
@@ -102,12 +91,8 @@ def failure_event(
     run says so in a tag, and has its output. The language is that of the details: ``PYTHON`` or ``JAVA``. The
     tags of Spark's jobs count as for `success_event`.
     """
-    # Only the few programs that fail load the client.
-    from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
+    from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import error_message_run, external_query_run
-
-    from waybill.facets import PRODUCER
-    from waybill.transport.serial import event_to_json
 
     facets: dict[str, RunFacet] = {
         "errorMessage": error_message_run.ErrorMessageRunFacet(
@@ -117,7 +102,6 @@ def failure_event(
             producer=PRODUCER,
         )
     }
-    facets |= _parent_of(run)
     if run.failed is not None:
         facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
             externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
@@ -128,35 +112,39 @@ def failure_event(
     if isinstance(run, UnknownRun):
         said["run"] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
-    facets |= _tags_of(said, job_tags)
-    return event_to_json(
-        RunEvent(
-            eventTime=_instant_of(time_ms),
-            eventType=RunState.ABORT if failure.cancelled else RunState.FAIL,
-            run=EventRun(run.run_id, facets),
-            job=Job(run.namespace, run.name),
-            outputs=outputs,
-            producer=PRODUCER,
-        )
-    )
+    kind = EventType.ABORT if failure.cancelled else EventType.FAIL
+    return _event_of(run, kind, time_ms, facets | _tags_of(said, job_tags), outputs)
 
 
 def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
     """The ABORT event of a run whose end the listener did not report; its own end replaces it."""
+    from waybill.facets.inferred import WaybillInferredRunFacet
+
+    facets = {INFERRED_FACET: WaybillInferredRunFacet(reason=reason, producer=PRODUCER)}
+    return _event_of(run, EventType.ABORT, time_ms, facets)
+
+
+def _event_of(
+    run: ObservedRun,
+    kind: EventType,
+    time_ms: int,
+    facets: Mapping[str, RunFacet],
+    outputs: list[OutputDataset] | None = None,
+) -> bytes:
+    """An event of ours about a run, with the run's job and parent."""
+    # Only programs that have something to correct or to confirm load the client.
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
 
-    from waybill.facets import INFERRED_FACET, PRODUCER
-    from waybill.facets.inferred import WaybillInferredRunFacet
     from waybill.transport.serial import event_to_json
 
-    facets = _parent_of(run)
-    facets[INFERRED_FACET] = WaybillInferredRunFacet(reason=reason, producer=PRODUCER)
+    instant = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return event_to_json(
         RunEvent(
-            eventTime=_instant_of(time_ms),
-            eventType=RunState.ABORT,
-            run=EventRun(run.run_id, facets),
+            eventTime=instant,
+            eventType=RunState[kind.name],
+            run=EventRun(run.run_id, {**_parent_of(run), **facets}),
             job=Job(run.namespace, run.name),
+            outputs=outputs or [],
             producer=PRODUCER,
         )
     )
@@ -164,8 +152,6 @@ def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
 
 def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
     from openlineage.client.facet_v2 import parent_run
-
-    from waybill.facets import PRODUCER
 
     if run.parent is None:
         return {}
@@ -181,12 +167,6 @@ def _tags_of(said: Mapping[str, str], job_tags: Iterable[str]) -> dict[str, RunF
     """The tags that affect the run's record; may be empty."""
     from openlineage.client.facet_v2 import tags_run
 
-    from waybill.facets import PRODUCER
-
     whole = dict(read_job_tags(job_tags)) | {TAG_PREFIX + key: text for key, text in said.items()}
     tags = [tags_run.TagsRunFacetFields(key, text, "WAYBILL") for key, text in whole.items()]
     return {"tags": tags_run.TagsRunFacet(tags, producer=PRODUCER)} if tags else {}
-
-
-def _instant_of(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -31,9 +31,6 @@ _CANCELLED: Final = re.compile(r"\Ajava\.lang\.InterruptedException\b|\bJob \d+ 
 """In the error of a write that somebody interrupted, or whose jobs somebody cancelled, as Spark 3 and 4
 have it."""
 
-headline: Final = telling
-"""Derives a failure's message from the whole text of an error."""
-
 
 class ProgramFailure(msgspec.Struct, frozen=True):
     """Why an application or one of its writes failed.
