@@ -81,7 +81,9 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show a command for each random test that failed, and Hypothesis's own way to repeat it."""
     reports = terminalreporter.getreports("failed") + terminalreporter.getreports("error")
-    lines = [str(text) for report in reports for name, text in report.user_properties if name == REPEAT]
+    # A module that cannot be collected has a report without properties.
+    properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    lines = [str(text) for name, text in properties if name == REPEAT]
     if lines:
         terminalreporter.section("to repeat a failure")
         for line in lines:
