@@ -13,6 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +31,13 @@ Part = str | tuple[str, str]
 """A text, or a text and its style."""
 
 _UNBOUNDED_COLUMNS: Final = 1000
+_GAP: Final = 2
+"""The spaces between two columns."""
+
+_WORD: Final = re.compile(r"\S+")
+_ID: Final = re.compile(r"[0-9a-f-]{32}")
+"""The beginning of a did, a fingerprint or another id."""
+
 _LATIN_MAX: Final = 0xFF
 # Control characters except tab and line feed, direction marks, and code points that are not characters.
 _STEERING: Final = re.compile(
@@ -48,7 +56,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def line(*parts: Part) -> None:
-    """Print one line of the result; it is never wrapped, so that a path can be copied."""
+    """Print one line of the result; it is not wrapped, so that a path can be copied."""
     _print_line(parts, stderr=False)
 
 
@@ -98,7 +106,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, as_csv: bool
             writer.writerow([_guarded(cell) for cell in row])
         return
     if on_terminal():
-        drawing(grid(columns, rows))
+        _draw_table(columns, [tuple(map(shown, row)) for row in rows])
         return
     for row in (columns, *rows):
         sys.stdout.write("\t".join(shown(" ".join(cell.split())) for cell in row) + "\n")
@@ -115,6 +123,26 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     for row in rows:
         made.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
+
+
+def _draw_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Draw rows under headings or, where an id would have to be folded, each row as a block of its own."""
+    from rich.cells import cell_len
+
+    columns_wide = sum(max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True))
+    width = _console(stderr=False).width
+    if columns_wide + _GAP * (len(columns) - 1) <= width or not any(map(_ids, chain(*rows))):
+        drawing(grid(columns, rows))
+        return
+    for at, row in enumerate(rows):
+        if at:
+            line("")
+        cells = [(column, cell) for column, cell in zip(columns, row, strict=True) if cell]
+        block = grid(("", ""), cells)
+        block.show_header = False
+        widest_id = max((cell_len(found[0]) for _, cell in cells for found in _ids(cell)), default=0)
+        block.columns[0].max_width = max(width - _GAP - widest_id, _GAP)
+        drawing(block)
 
 
 def drawing(picture: RenderableType) -> None:
@@ -171,7 +199,27 @@ def _print_line(parts: Sequence[Part], *, stderr: bool) -> None:
     from rich.text import Text
 
     safe = (shown(part) if isinstance(part, str) else (shown(part[0]), part[1]) for part in parts)
-    _console(stderr=stderr).print(Text.assemble(*safe), soft_wrap=True)
+    console, text = _console(stderr=stderr), Text.assemble(*safe)
+    if console.is_terminal:
+        text = Text("\n").join(text.divide(_starts_of_cut_ids(text.plain, console.width)))
+    console.print(text, soft_wrap=True)
+
+
+def _starts_of_cut_ids(text: str, width: int) -> Iterator[int]:
+    """Where the ids begin that a terminal's edge would cut: each of them gets a line of its own."""
+    from rich.cells import cell_len
+
+    begun = 0
+    for found in _ids(text):
+        column = cell_len(text[begun : found.start()]) % width
+        if column + cell_len(found[0]) > width >= cell_len(found[0]):
+            begun = found.start()
+            yield begun
+
+
+def _ids(text: str) -> list[re.Match[str]]:
+    """The words of a text that hold an id; a terminal shows each in one piece."""
+    return [word for word in _WORD.finditer(text) if _ID.search(word[0])]
 
 
 def _guarded(text: str) -> str:

@@ -36,6 +36,7 @@ _OF_USERS: Final = "annotations"
 
 _LOCAL: Final = "local"
 _UNSETTLED: Final = " (not settled yet)"
+_SECONDS: Final = len("2026-01-31 23:59:59")
 _COLUMNS: Final = ("state", "filename", "passage", "annotations", "system", "did")
 
 
@@ -56,8 +57,17 @@ def show(
 
     completed = f"completed ({name_of(zone)})"
     if console.on_terminal() and not as_csv:
-        rows = ((instant_of(one.completed, zone)[:19], state_of(one), _block(one)) for one in records)
-        console.drawing(console.grid((completed, "state", "file"), rows))
+        rows = (
+            (
+                instant_of(record.completed, zone)[:_SECONDS],
+                record.final_state.value,
+                _block(record, is_settled=record_key(record) not in unsettled),
+            )
+            for record in records
+        )
+        grid = console.grid((completed, "state", "file"), rows)
+        grid.columns[0].max_width = _SECONDS  # a zone's name would take the room of the dids
+        console.drawing(grid)
         return
     console.table(
         (completed, *_COLUMNS),
@@ -109,13 +119,14 @@ def summary(record: ProvenanceRecord) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _block(record: ProvenanceRecord) -> Text:
+def _block(record: ProvenanceRecord, *, is_settled: bool) -> Text:
     from rich.text import Text
 
+    passage = f"{passage_of(record)}{'' if is_settled else _UNSETTLED}"
     details = (f"{record.did} in {record.system_name}", *_notes_of(record))
     beneath = "".join(f"\n{console.shown(text)}" for text in details)
     name = (console.shown(record.filename), f"bold {STATE_STYLES[record.final_state]}")
-    return Text.assemble(name, f"\n{console.shown(passage_of(record))}", (beneath, "dim"))
+    return Text.assemble(name, f"\n{console.shown(passage)}", (beneath, "dim"))
 
 
 def _notes_of(record: ProvenanceRecord) -> list[str]:
