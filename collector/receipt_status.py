@@ -9,7 +9,7 @@ import msgspec
 
 from waybill.exporter.layout import Layout
 from waybill.exporter.query import Located, locate_entry
-from waybill.facets import DELTA_FILE_FACET, RunEvent, decode_event
+from waybill.facets import DELTA_FILE_FACET
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 from waybill.transport.runner import Progress, progress_of, statuses
@@ -97,8 +97,8 @@ def _remark(entry: Entry) -> str | None:
     """Why no file has records of this entry alone, although the layout has processed it."""
     if entry.kind is not Kind.OPENLINEAGE:
         return None
-    event = decode_event(entry.body)
-    if not isinstance(event, RunEvent):
+    event = entry.run_event
+    if event is None:
         return "a static event belongs to no run and gives no record"
     if event.run.facets is not None and event.run.facets.delta_file is not None:
         return "it does not end a path of its file; the event that ends the path gives the record"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from waybill.facets import UNREADABLE, AnnotationRule, RunEvent, decode_event, has_record
+from waybill.facets import UNREADABLE, AnnotationRule, Event, RunEvent, decode_event, has_record
 from waybill.facets.chunks import in_chunks
 from waybill.facets.columns import decode_table, facet_table
 from waybill.transport.journal import Kind
@@ -35,6 +35,10 @@ class AnyEntry(Protocol):
     @property
     def body(self) -> bytes:
         """The accepted bytes."""
+
+    @property
+    def event(self) -> Event | None:
+        """The OpenLineage event in it; None if it contains none, or one that is unreadable."""
 
 
 _Entry = TypeVar("_Entry", bound=AnyEntry)
@@ -90,11 +94,12 @@ def decode_entries(
 
 
 def _run_event(entry: _Entry, on_error: Callable[[_Entry, Exception], None]) -> RunEvent | None:
-    try:
-        event = decode_event(entry.body)
-    except UNREADABLE as error:
-        on_error(entry, error)
-        return None
+    event = entry.event
+    if event is None:
+        try:
+            decode_event(entry.body)
+        except UNREADABLE as error:
+            on_error(entry, error)
     return event if isinstance(event, RunEvent) else None
 
 

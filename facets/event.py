@@ -11,7 +11,7 @@ import functools
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -82,6 +82,16 @@ TERMINAL: Final = frozenset(SEVERITY)
 
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_ABSENT: Final = msgspec.Raw()
+_T = TypeVar("_T")
+
+
+def read_facet(decoder: msgspec.json.Decoder[_T], facet: msgspec.Raw) -> _T | None:
+    """Decode a facet that was left undecoded; None if it is absent or malformed: then it says nothing."""
+    try:
+        return decoder.decode(facet) if facet else None
+    except UNREADABLE:
+        return None
 
 
 class DatasetName(msgspec.Struct, frozen=True, gc=False):
@@ -112,20 +122,20 @@ _SINK: Final = DATA_SINK.encode()
 class RunDataset(DatasetName, frozen=True, gc=False):
     """A dataset that a run reads or writes, with its facets."""
 
-    facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    facets: msgspec.Raw = _ABSENT
 
     @property
     def recorded(self) -> tuple[str, str]:
         """The namespace and the name that a record has: of the sink, where it is the other name of one."""
-        own = self.namespace, self.name
+        return next(iter(self.sinks), (self.namespace, self.name))
+
+    @property
+    def sinks(self) -> list[tuple[str, str]]:
+        """The data sinks that it is another name of, each by its system and its name."""
         if _SINK not in bytes(self.facets):
-            return own
-        try:
-            symlinks = _SYMLINKED.decode(self.facets).symlinks
-        except UNREADABLE:
-            return own
-        sinks = ((one.namespace, one.name) for one in symlinks.identifiers if one.type == DATA_SINK)
-        return next(sinks, own)
+            return []
+        symlinked = read_facet(_SYMLINKED, self.facets) or _Symlinked()
+        return [(one.namespace, one.name) for one in symlinked.symlinks.identifiers if one.type == DATA_SINK]
 
 
 class InputFingerprint(msgspec.Struct, frozen=True, gc=False):
@@ -148,23 +158,41 @@ _FINGERPRINT: Final = FINGERPRINT_FACET.encode()
 class InputDataset(RunDataset, frozen=True, gc=False):
     """A dataset that a run names as its input, with the facets that show what the run read of it."""
 
-    input_facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="inputFacets")
+    input_facets: msgspec.Raw = msgspec.field(default=_ABSENT, name="inputFacets")
 
     @property
     def fingerprint(self) -> InputFingerprint | None:
         """Which content it had; None if that is not said, or in another form than ours."""
         if _FINGERPRINT not in bytes(self.input_facets):
             return None
-        try:
-            return _FINGERPRINTED.decode(self.input_facets).content
-        except UNREADABLE:
-            return None
+        fingerprinted = read_facet(_FINGERPRINTED, self.input_facets)
+        return None if fingerprinted is None else fingerprinted.content
 
 
 class OutputDataset(RunDataset, frozen=True, gc=False):
     """A dataset that a run names as its output, with the facets that show what the run did to it."""
 
-    output_facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="outputFacets")
+    output_facets: msgspec.Raw = msgspec.field(default=_ABSENT, name="outputFacets")
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was written, according to the standard facet `outputStatistics`; 0 if it does not say."""
+        if _STATISTICS not in bytes(self.output_facets):
+            return 0
+        measured = read_facet(_MEASURED, self.output_facets) or _Measured()
+        return max(measured.statistics.size or 0, 0)
+
+
+class _Statistics(msgspec.Struct, frozen=True, gc=False):
+    size: int | None = None
+
+
+class _Measured(msgspec.Struct, frozen=True, gc=False):
+    statistics: _Statistics = msgspec.field(default=_Statistics(), name="outputStatistics")
+
+
+_STATISTICS: Final = b"outputStatistics"
+_MEASURED: Final = msgspec.json.Decoder(_Measured)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -172,12 +200,6 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     name: str
-
-
-class RunJob(Job, frozen=True, gc=False):
-    """The job of a run, with the facets that show its kind."""
-
-    facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class JobType(msgspec.Struct, frozen=True, gc=False):
@@ -189,9 +211,53 @@ class JobType(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobFacets(msgspec.Struct, frozen=True, gc=False):
-    """The job facets that show a job's kind; decode them from the `facets` of a `RunJob`."""
+    """The standard job facets that somebody reads, undecoded, so that a malformed one hides no other."""
 
-    job_type: JobType | None = msgspec.field(default=None, name="jobType")
+    job_type: msgspec.Raw = msgspec.field(default=_ABSENT, name="jobType")
+    code: msgspec.Raw = msgspec.field(default=_ABSENT, name="sourceCodeLocation")
+    documentation: msgspec.Raw = _ABSENT
+    ownership: msgspec.Raw = _ABSENT
+    tags: msgspec.Raw = _ABSENT
+
+
+class _CodeLocation(msgspec.Struct, frozen=True, gc=False):
+    version: str | None = None
+
+
+_JOB_FACETS: Final = msgspec.json.Decoder(JobFacets)
+_JOB_TYPE: Final = msgspec.json.Decoder(JobType | None)
+_CODE: Final = msgspec.json.Decoder(_CodeLocation | None)
+_UNKNOWN_TYPE: Final = JobType()
+
+
+class RunJob(Job, frozen=True, gc=False):
+    """The job of a run, with its facets."""
+
+    facets: msgspec.Raw = _ABSENT
+
+    def read_facets(self) -> JobFacets:
+        """The facets that somebody reads; none if they are no object."""
+        return read_facet(_JOB_FACETS, self.facets) or JobFacets()
+
+    @property
+    def job_type(self) -> JobType:
+        """The kind of the job; all empty if it is not said."""
+        if _JOB_TYPE_KEY not in bytes(self.facets):
+            return _UNKNOWN_TYPE
+        return read_facet(_JOB_TYPE, self.read_facets().job_type) or _UNKNOWN_TYPE
+
+    @property
+    def version(self) -> str | None:
+        """The version of the job's code, from the standard facet `sourceCodeLocation`."""
+        if _CODE_KEY not in bytes(self.facets):
+            return None
+        code = read_facet(_CODE, self.read_facets().code)
+        return None if code is None else code.version
+
+
+_JOB_TYPE_KEY: Final = b"jobType"
+_CODE_KEY: Final = b"sourceCodeLocation"
+"""The keys of facets that most jobs lack: looking for them is faster than decoding."""
 
 
 class ParentRun(msgspec.Struct, frozen=True, gc=False):
@@ -242,6 +308,7 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
     """The `waybill_summary` run facet: the run stands for many files; times are ISO 8601 instants."""
 
     records: int = 0
+    events: int = 0
     systemName: str = ""
     dataSource: str = ""
     windowStart: str = ""
@@ -249,11 +316,24 @@ class Summary(msgspec.Struct, frozen=True, gc=False):
     transform: str = ""
 
 
+_SUMMARY: Final = msgspec.json.Decoder(Summary)
+
+
 class Presented(msgspec.Struct, frozen=True, gc=False):
     """The `waybill_presented` run facet: what the event had before it was changed for Marquez's page."""
 
     jobName: str
     parent: Parent
+
+
+class SparkException(msgspec.Struct, frozen=True, gc=False):
+    """The `spark.exception` run facet of Spark's listener."""
+
+    message: str | None = None
+    stack_trace: str | None = msgspec.field(default=None, name="stackTrace")
+
+
+_EXCEPTION: Final = msgspec.json.Decoder(SparkException)
 
 
 class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -280,11 +360,21 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     inferred: Inferred | None = msgspec.field(default=None, name="waybill_inferred")
     evidence: Evidence | None = msgspec.field(default=None, name="waybill_evidence")
     presented: Presented | None = msgspec.field(default=None, name="waybill_presented")
-    summary: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="waybill_summary")
-    job_dependencies: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="jobDependencies")
-    spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
-    spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
-    spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")
+    summary: msgspec.Raw = msgspec.field(default=_ABSENT, name="waybill_summary")
+    job_dependencies: msgspec.Raw = msgspec.field(default=_ABSENT, name="jobDependencies")
+    spark_exception: msgspec.Raw = msgspec.field(default=_ABSENT, name="spark.exception")
+    spark_properties: msgspec.Raw = msgspec.field(default=_ABSENT, name="spark_properties")
+    spark_job_details: msgspec.Raw = msgspec.field(default=_ABSENT, name="spark_jobDetails")
+    spark_application: msgspec.Raw = msgspec.field(default=_ABSENT, name="spark_applicationDetails")
+    external_query: msgspec.Raw = msgspec.field(default=_ABSENT, name="externalQuery")
+
+    def read_summary(self) -> Summary | None:
+        """What the run says about the files that it stands for; None if that is absent or malformed."""
+        return read_facet(_SUMMARY, self.summary)
+
+    def read_exception(self) -> SparkException | None:
+        """The exception that Spark's listener reported; None if there is none, or it is malformed."""
+        return read_facet(_EXCEPTION, self.spark_exception)
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -315,7 +405,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     producer: str
     schemaURL: str | None = None
     inputs: tuple[DatasetName, ...] | None = None
-    outputs: tuple[DatasetName, ...] | None = None
+    outputs: tuple[OutputDataset, ...] | None = None
 
 
 class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -331,7 +421,7 @@ Event = RunEvent | JobEvent | DatasetEvent
 
 
 class _Kind(msgspec.Struct, frozen=True, gc=False):
-    schemaURL: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    schemaURL: msgspec.Raw = _ABSENT
 
 
 _RUN_EVENT = msgspec.json.Decoder(RunEvent)

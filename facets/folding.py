@@ -31,7 +31,6 @@ from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_inst
 from .merge_rule import merge_all
 from .overrides import read_error_cause, read_sayings, split_transforms
 from .record import (
-    UNREADABLE,
     FinalState,
     ProvenanceRecord,
     complete_values,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 REASON_CHARS_MAX: Final = 200
 
 _NO_FACETS = RunFacets()
-_SUMMARY = msgspec.json.Decoder(Summary)
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 
@@ -230,10 +228,10 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
 def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
     if not facets.summary:
         return None
+    summary = facets.read_summary() or Summary()
     try:
-        summary = _SUMMARY.decode(facets.summary)
         start_us, end_us = parse_instant_us(summary.windowStart), parse_instant_us(summary.windowEnd)
-    except UNREADABLE:
+    except ValueError:
         return CoalescedSeen()
     return CoalescedSeen(
         max(summary.records, 0),

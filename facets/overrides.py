@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from .causes import telling
+from .event import read_facet
 from .record import FinalState
 
 if TYPE_CHECKING:
@@ -45,12 +46,7 @@ class _Properties(msgspec.Struct):
     properties: dict[str, object] | None = None
 
 
-class _Exception(msgspec.Struct):
-    message: str | None = None
-
-
 _PROPERTIES = msgspec.json.Decoder(_Properties)
-_EXCEPTION = msgspec.json.Decoder(_Exception)
 
 
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
@@ -106,21 +102,14 @@ def split_transforms(value: str) -> tuple[str, ...]:
 
 
 def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
-    try:
-        return _PROPERTIES.decode(facet).properties or {}
-    except msgspec.ValidationError:
-        return {}
+    captured = read_facet(_PROPERTIES, facet) or _Properties()
+    return captured.properties or {}
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
     """Return whether the cause is from `spark.exception` rather than `errorMessage`, and the cause."""
     if facets.error_message is not None and (cause := telling(facets.error_message.message)):
         return False, cause
-    if not bytes(facets.spark_exception):
-        return None
-    try:
-        message = _EXCEPTION.decode(facets.spark_exception).message
-    except msgspec.ValidationError:
-        return None
-    cause = telling(message or "")
+    exception = facets.read_exception()
+    cause = telling((exception and exception.message) or "")
     return (True, cause) if cause else None

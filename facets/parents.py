@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .event import read_facet
 from .overrides import read_sayings
-from .record import UNREADABLE
 
 if TYPE_CHECKING:
     from .event import RunEvent
@@ -52,10 +52,5 @@ def parents_of(event: RunEvent) -> tuple[str, ...]:
 
 
 def _upstream(facet: msgspec.Raw) -> list[str]:
-    if not bytes(facet):
-        return []
-    try:
-        upstream = _JOB_DEPENDENCIES.decode(facet).upstream
-    except UNREADABLE:
-        return []
-    return [one.run.runId for one in upstream if one.run is not None]
+    dependencies = read_facet(_JOB_DEPENDENCIES, facet) or _JobDependencies()
+    return [one.run.runId for one in dependencies.upstream if one.run is not None]

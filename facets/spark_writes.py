@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .event import TERMINAL, JobFacets
+from .event import TERMINAL, read_facet
 
 if TYPE_CHECKING:
     from .event import OutputDataset, RunEvent
@@ -44,18 +44,14 @@ class _DatasetFacets(msgspec.Struct):
 
 
 _FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
-_JOB_FACETS: Final = msgspec.json.Decoder(JobFacets)
 
 
 def is_written(output: OutputDataset) -> bool:
     """Whether a run writes an output; a table that it drops, alters or renames is not one."""
     if _CHANGE not in bytes(output.facets):
         return True
-    try:
-        change = _FACETS.decode(output.facets).change
-    except msgspec.ValidationError:
-        return True
-    return change is None or change.change.upper() not in _NO_WRITES
+    facets = read_facet(_FACETS, output.facets) or _DatasetFacets()
+    return facets.change is None or facets.change.change.upper() not in _NO_WRITES
 
 
 def may_hide_output(job_name: str) -> bool:
@@ -70,13 +66,9 @@ def is_batch(event: RunEvent) -> bool:
     """
     if _BATCH not in bytes(event.job.facets):
         return False
-    try:
-        kind = _JOB_FACETS.decode(event.job.facets).job_type
-    except msgspec.ValidationError:
-        return False
-    if kind is None or kind.integration.upper() != "SPARK":
-        return False
-    return kind.processingType.upper() == "BATCH" and kind.jobType in _JOBS
+    kind = event.job.job_type
+    is_spark_batch = (kind.integration.upper(), kind.processingType.upper()) == ("SPARK", "BATCH")
+    return is_spark_batch and kind.jobType in _JOBS
 
 
 def shows_write(event: RunEvent) -> bool:

@@ -9,8 +9,6 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from waybill.facets import UNREADABLE, RunEvent, decode_event
-
 from .admission import Redaction
 from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
@@ -21,6 +19,8 @@ from .root import renew_used_node
 from .runner import Supervisor, note_program
 
 if TYPE_CHECKING:
+    from waybill.facets import RunEvent
+
     from .config import Settings
     from .journal import FileContent
 
@@ -187,13 +187,11 @@ def last_event_of(journal: Journal, did: str) -> RunEvent | None:
     while end > oldest:
         start = max(end - _SEARCHED_AT_ONCE, oldest)
         for entry in reversed(journal.read(start, limit=end - start)):
-            if entry.seq <= end and entry.kind is Kind.OPENLINEAGE and word in entry.body:
-                with contextlib.suppress(*UNREADABLE):
-                    event = decode_event(entry.body)
-                    if isinstance(event, RunEvent) and event.run.runId == did:
-                        facets = event.run.facets
-                        if facets is not None and facets.delta_file is not None:
-                            return event
+            event = entry.run_event if entry.seq <= end and word in entry.body else None
+            if event is not None and event.run.runId == did:
+                facets = event.run.facets
+                if facets is not None and facets.delta_file is not None:
+                    return event
         end = start
     return None
 

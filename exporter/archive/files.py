@@ -11,14 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple, Self
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.facets import UNREADABLE, parse_instant_us
+from waybill.facets import DatasetEvent, RunEvent, parse_instant_us
 from waybill.transport.journal import Entry, Kind
 
 from ..directory import names
@@ -64,31 +63,46 @@ _FIRST_HOUR: Final = Hour("00000000", "00")
 _LAST_HOUR: Final = Hour("99999999", "99")
 
 
-class _Run(msgspec.Struct, frozen=True):
-    runId: str | None = None  # noqa: N815 - OpenLineage's own name
+class ArchivedEntry(NamedTuple):
+    """An entry as the columns of the archive show it, in their order and without the node."""
+
+    seq: int
+    received_ms: int
+    event_time_us: int | None
+    run_id: str | None
+    event_type: str | None
+    job_namespace: str | None
+    job_name: str | None
+    kind: str
+    system_name: str
+    body: bytes
+
+    @property
+    def is_flush(self) -> bool:
+        """Whether it is the mark of a flush."""
+        return self.kind == Kind.MARK.name and self.body == b"flush"
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """What the archive keeps of an entry of the journal."""
+        event = entry.event
+        run = event if isinstance(event, RunEvent) else None
+        job = None if event is None or isinstance(event, DatasetEvent) else event.job
+        return cls(
+            entry.seq,
+            entry.received_ms,
+            None if event is None else _instant_us(event.eventTime),
+            None if run is None else run.run.runId,
+            None if run is None else str(run.eventType),
+            None if job is None else job.namespace,
+            None if job is None else job.name,
+            entry.kind.name,
+            entry.system_name,
+            entry.body,
+        )
 
 
-class _Job(msgspec.Struct, frozen=True):
-    namespace: str | None = None
-    name: str | None = None
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """The part of an event that the columns show."""
-
-    eventTime: str | None = None  # noqa: N815 - OpenLineage's own name
-    eventType: str | None = None  # noqa: N815 - OpenLineage's own name
-    run: _Run | None = None
-    job: _Job | None = None
-
-
-_HEAD: Final = msgspec.json.Decoder(_Head)
-_NOTHING: Final = _Head()
-_NO_RUN: Final = _Run()
-_NO_JOB: Final = _Job()
-
-
-def arrival_hour(entry: Entry) -> Hour:
+def arrival_hour(entry: Entry | ArchivedEntry) -> Hour:
     """The hour that an entry is filed under."""
     return hour_of(entry.received_ms)
 
@@ -98,28 +112,15 @@ def folder_hour(path: Path) -> Hour:
     return Hour(path.parent.parent.name, path.parent.name)
 
 
-def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
+def encode_entries(node: str, entries: Sequence[ArchivedEntry], before: str | None) -> tuple[memoryview, str]:
     """Encode a journal's entries, in order, as one sealed file; return its bytes and its seal.
 
     The same entries give the same bytes. `before` is the previous file's seal.
     """
-    heads = [_read_head(entry) for entry in entries]
-    runs = [head.run or _NO_RUN for head in heads]
-    jobs = [head.job or _NO_JOB for head in heads]
-    columns: list[list[Any]] = [
-        [entry.seq for entry in entries],
-        [node] * len(entries),
-        [entry.received_ms for entry in entries],
-        [_instant_us(head.eventTime) for head in heads],
-        [run.runId for run in runs],
-        [head.eventType for head in heads],
-        [job.namespace for job in jobs],
-        [job.name for job in jobs],
-        [entry.kind.name for entry in entries],
-        [entry.system_name for entry in entries],
-    ]
+    seqs, *columns, bodies = zip(*entries, strict=True)
+    columns = [seqs, (node,) * len(entries), *columns]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=False)]
-    arrays.append(_joined([entry.body for entry in entries]))
+    arrays.append(_joined(bodies))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -129,7 +130,10 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
         use_dictionary=_DICTIONARY,
         column_encoding=_ENCODING,
         bloom_filter_options={
-            "run_id": {"ndv": min(max(len(set(columns[4])), 1), _ROW_GROUP), "fpp": _FALSE_POSITIVES}
+            "run_id": {
+                "ndv": min(len({entry.run_id for entry in entries}), _ROW_GROUP),
+                "fpp": _FALSE_POSITIVES,
+            }
         },
         store_schema=False,
     ) as writer:
@@ -231,17 +235,8 @@ def archived_files(
     ]
 
 
-def _read_head(entry: Entry) -> _Head:
-    if entry.kind is not Kind.OPENLINEAGE:
-        return _NOTHING
+def _instant_us(text: str) -> int | None:
     try:
-        return _HEAD.decode(entry.body)
-    except UNREADABLE:
-        return _NOTHING
-
-
-def _instant_us(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_instant_us(text)
+        return parse_instant_us(text)
     except ValueError:
         return None

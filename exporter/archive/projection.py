@@ -22,13 +22,13 @@ from .. import parquet
 from ..ledger import recorded
 from ..names import ARCHIVE, EVENTS, RawName, events_folder, relative
 from ..parquet import Covers
-from .files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
+from .files import BYTES_MAX, ENTRIES_MAX, ArchivedEntry, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from waybill.transport.config import Settings
-    from waybill.transport.journal import Entry, Journal
+    from waybill.transport.journal import Journal
 
 GATHER_S: Final = 60.0
 """Entries wait this long for others, so that there are few large files instead of many small ones."""
@@ -80,7 +80,7 @@ class Archive:
         self._due_s = 0.0
         """When the collected entries have waited long enough, on the monotonic clock."""
         self._cursor: int | None = None
-        self._gathered: list[Entry] = []
+        self._gathered: list[ArchivedEntry] = []
         self._gathered_bytes = 0
         self._flush: int | None = None
         self._stored_range: tuple[int, int] | None = None
@@ -132,11 +132,11 @@ class Archive:
         self._cursor = None
         self._keep([])
 
-    def _keep(self, entries: list[Entry]) -> None:
+    def _keep(self, entries: list[ArchivedEntry]) -> None:
         self._gathered, self._gathered_bytes, self._flush = [], 0, None
         self._add(entries)
 
-    def _add(self, entries: list[Entry]) -> None:
+    def _add(self, entries: list[ArchivedEntry]) -> None:
         if entries and not self._gathered:
             gathered_ms = entries[0].received_ms + int(self._gather_s * 1_000)
             self._due_s = time.monotonic() + left_s(gathered_ms, self._gather_s)
@@ -177,7 +177,7 @@ class Archive:
     def _gather(self) -> bool:
         """Read more entries; return False if there is nothing new."""
         entries = self._journal.feed(ARCHIVE, self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
-        self._add(entries)
+        self._add(list(map(ArchivedEntry.of, entries)))
         return bool(entries)
 
     def _due(self) -> int | None:

@@ -15,7 +15,7 @@ from .. import parquet
 from ..ledger import recorded
 from ..names import RawName, events_folder, relative
 from ..quarantine import quarantine
-from .files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
+from .files import BYTES_MAX, ENTRIES_MAX, ArchivedEntry, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
@@ -75,7 +75,7 @@ def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, 
         # A damaged file has no readable seal to name; `verify` reports it.
         with contextlib.suppress(*parquet.DAMAGED):
             before = last_seal(root, node, entries[0].seq - 1)
-        content, seal = encode_entries(node, entries, before)
+        content, seal = encode_entries(node, list(map(ArchivedEntry.of, entries)), before)
         publish_alone(files, path, content)
         changed[place] = seal
 

@@ -198,12 +198,12 @@ class Layout:
             archived=archived,
         )
 
-    def _apply(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> Step:
-        tables = [
-            self._fold(runs, entries[start : start + _FOLD_ENTRIES])
-            for start in range(0, len(entries), _FOLD_ENTRIES)
-        ]
-        first, last = entries[0], entries[-1]
+    def _apply(self, runs: UnsettledRuns, entries: list[Entry]) -> Step:
+        first, last, count = entries[0], entries[-1], len(entries)
+        tables = []
+        while entries:
+            tables.append(self._fold(runs, entries[:_FOLD_ENTRIES]))
+            del entries[:_FOLD_ENTRIES]  # with their decoded events
         # Only a claim shows whether the journal's numbers were used before, and the look-up needs to know
         # that.
         raw = RawName(self._filing.begin(first.seq, last.seq), first.seq, last.seq)
@@ -237,7 +237,7 @@ class Layout:
             delete += outdated
         self._filing.done(raw.node, raw.last, put=put, delete=delete)
         self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
-        return Step(applied=len(entries), problem=self._damage)
+        return Step(applied=count, problem=self._damage)
 
     def _watched(self, records: Iterable[ProvenanceRecord]) -> Iterator[ProvenanceRecord]:
         """Note whether any record rests on the word of Spark's listener alone."""

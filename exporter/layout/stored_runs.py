@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import EVIDENCE, ProvenanceRecord, RunState, merge_states
+from waybill.facets import EVIDENCE, SEVERITY, ProvenanceRecord, RunState, merge_states
 from waybill.facets.folding import ParentSeen
 from waybill.facets.spark_writes import LISTENER_ONLY
-from waybill.transport.runner import read_head
 
 from ..names import LAYOUT
 
@@ -156,10 +155,10 @@ def count_open(journal: Journal, *, max_entries: int = _COUNTED_ENTRIES_MAX) -> 
     while entries := journal.read(after, max_bytes=_COUNTED_BYTES_AT_ONCE):
         after = entries[-1].seq
         for entry in entries:
-            if entry.damage is not None or (head := read_head(entry)) is None:
+            if (event := entry.run_event) is None:
                 continue
-            key = key_of(head.run.run_id)
-            if head.is_end:
+            key = key_of(event.run.runId)
+            if event.eventType in SEVERITY:
                 found.discard(key)
                 ended.add(key)
             elif key not in ended and key not in found and not is_stored(journal, key):

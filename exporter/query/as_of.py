@@ -22,7 +22,6 @@ from waybill.facets import (
     AnnotationRule,
     ProvenanceRecord,
     RunState,
-    decode_event,
     keep_annotations,
     merge_all,
     merge_states,
@@ -31,10 +30,8 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.arrow import from_table
-from waybill.facets.event import RunEvent
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
-from waybill.transport.journal import Kind
 
 from .. import parquet
 from ..archive import archived_files, read_entries
@@ -133,7 +130,7 @@ class _Heard:
     def add_runs(self, entries: Sequence[Entry], run_ids: Collection[str]) -> None:
         """Add the events of some runs, whose records follow from all of them."""
         for entry in self._readable(entries):
-            event = _run_event(entry)
+            event = entry.run_event
             if event is not None and event.run.runId in run_ids:
                 with contextlib.suppress(*UNREADABLE):
                     state = observe(event, system_name=entry.system_name or self._system_name)
@@ -254,13 +251,3 @@ def _of_runs(root: Path, journal: Journal | None, run_ids: Collection[str]) -> I
         yield from _of_journal(journal, first.seq, journal.last_seq())
     for _, path in archived_files(root):
         yield from _of_archived(root, path, run_ids)
-
-
-def _run_event(entry: Entry) -> RunEvent | None:
-    if entry.kind is not Kind.OPENLINEAGE:
-        return None
-    try:
-        event = decode_event(entry.body)
-    except UNREADABLE:
-        return None
-    return event if isinstance(event, RunEvent) else None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from waybill.transport.runner import OpenRun, read_head
+from waybill.facets import SEVERITY
+from waybill.transport.runner import OpenRun
 
 from .. import parquet
 from ..archive import archived_files, read_entries
@@ -20,23 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from waybill.facets import RunState
+    from waybill.facets import RunEvent, RunState
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
-    from waybill.transport.runner import EventHead
 
     from ..names import Hour
-
-
-class _File(msgspec.Struct, rename="camel"):
-    """The fields in the facet of a file that has begun."""
-
-    did: str | None = None
-    parent_did: str | None = None
-    system_name: str | None = None
-    data_source: str | None = None
-    filename: str | None = None
-    annotations: dict[str, object] | None = None
 
 
 class OpenRunSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +71,8 @@ def open_runs(journal: Journal, settings: Settings, unread: list[str]) -> list[O
         for entry in entries:
             if entry.damage is not None:
                 unread.append(damaged(journal, entry, entry.damage))
-            elif (head := read_head(entry)) is not None:
-                _take(head, entry, found, ended, journal)
+            elif (event := entry.run_event) is not None:
+                _take(event, entry, found, ended, journal)
     return sorted(found.values(), key=lambda one: (one.last_ms, one.did))
 
 
@@ -119,23 +108,23 @@ def _begun(journal: Journal, root: Path, noted: Iterable[_Noted], unread: list[s
         # Damaged or aged off: an end needs a job, and this one is as good as any.
         found[key_of(run_id)] = OpenRun("", state.system_name, run_id, state.system_name, "unknown")
         for entry in journal.read(one.seq - 1, limit=1):
-            head = read_head(entry) if entry.damage is None else None
-            if head is not None and head.run.run_id == run_id:
-                found[key_of(run_id)] = OpenRun.begun_by(head, entry)
+            event = entry.run_event
+            if event is not None and event.run.runId == run_id:
+                found[key_of(run_id)] = OpenRun.begun_by(event, entry)
                 break
         else:
             by_hour[hour_of(one.began_ms)].add(run_id)
     for hour, run_ids in by_hour.items():
-        for head, entry in _archived(root, hour, run_ids, unread):
-            if head.run.run_id in run_ids:
-                run_ids.remove(head.run.run_id)
-                found[key_of(head.run.run_id)] = OpenRun.begun_by(head, entry)
+        for event, entry in _archived(root, hour, run_ids, unread):
+            if event.run.runId in run_ids:
+                run_ids.remove(event.run.runId)
+                found[key_of(event.run.runId)] = OpenRun.begun_by(event, entry)
     return found
 
 
 def _archived(
     root: Path, hour: Hour, run_ids: Collection[str], unread: list[str]
-) -> Iterator[tuple[EventHead, Entry]]:
+) -> Iterator[tuple[RunEvent, Entry]]:
     """The entries of some runs in an hour of the archive; stops once `run_ids` is empty."""
     for _, path in archived_files(root, hour, hour):
         if not run_ids:
@@ -143,8 +132,8 @@ def _archived(
         try:
             for entries in read_entries(path, run_ids=frozenset(run_ids)):
                 for entry in entries:
-                    if (head := read_head(entry)) is not None:
-                        yield head, entry
+                    if (event := entry.run_event) is not None:
+                        yield event, entry
         except FileNotFoundError:
             continue  # It has been aged off meanwhile.
         except parquet.DAMAGED as error:
@@ -153,36 +142,33 @@ def _archived(
 
 
 def _take(
-    head: EventHead, entry: Entry, found: dict[str, OpenRunSeen], ended: set[int], journal: Journal
+    event: RunEvent, entry: Entry, found: dict[str, OpenRunSeen], ended: set[int], journal: Journal
 ) -> None:
     """Apply an unfiled entry to its run; older entries may come after newer ones."""
-    key = key_of(head.run.run_id)
+    key = key_of(event.run.runId)
     known = found.get(key)
-    if head.is_end:
+    if event.eventType in SEVERITY:
         found.pop(key, None)
         ended.add(hash(key))
     elif known is None:
         if hash(key) not in ended and not is_stored(journal, key):
-            found[key] = _seen(OpenRun.begun_by(head, entry), entry.received_ms, entry.received_ms)
+            found[key] = _seen(OpenRun.begun_by(event, entry), entry.received_ms, entry.received_ms)
     elif entry.received_ms < known.began_ms:
-        found[key] = _seen(OpenRun.begun_by(head, entry), entry.received_ms, known.last_ms)
+        found[key] = _seen(OpenRun.begun_by(event, entry), entry.received_ms, known.last_ms)
     else:
         last_ms = max(known.last_ms, entry.received_ms)
         found[key] = msgspec.structs.replace(known, last_ms=last_ms)
 
 
 def _seen(begun: OpenRun, began_ms: int, last_ms: int) -> OpenRunSeen:
-    try:
-        file = msgspec.json.decode(begun.file, type=_File) if begun.file else _File()
-    except msgspec.DecodeError:  # whatever client wrote it, the run is open
-        file = _File()
+    file = begun.delta_file
     return OpenRunSeen(
-        did=file.did or begun.run_id,
-        parent_did=file.parent_did or begun.parent_id,
-        system_name=file.system_name or begun.namespace,
-        data_source=file.data_source or begun.name,
-        filename=file.filename,
-        annotations={key: text for key, text in (file.annotations or {}).items() if isinstance(text, str)},
+        did=file.did if file else begun.run_id,
+        parent_did=(file and file.parent_did) or begun.parent_id,
+        system_name=(file and file.system_name) or begun.namespace,
+        data_source=(file and file.data_source) or begun.name,
+        filename=None if file is None else file.filename,
+        annotations=(file and file.annotations) or {},
         began_ms=began_ms,
         last_ms=last_ms,
         begun=begun,

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from waybill.facets import (
     UNREADABLE,
     ProvenanceRecord,
-    RunEvent,
     RunState,
-    decode_event,
     has_record,
     keep_annotations,
     merge_states,
@@ -24,7 +22,6 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.arrow import from_table, to_table
-from waybill.transport.journal import Kind
 
 from .. import parquet
 from ..layout import DUE, SETTLE_S, StoredRun, key_of, read_run
@@ -100,7 +97,7 @@ class _Runs:
 
     def add(self, entry: Entry) -> None:
         """Add an entry to its run, if it has a run event."""
-        event = _event_of(entry)
+        event = entry.run_event  # `read_backlog` reports unreadable entries
         if event is None:
             return
         key = key_of(event.run.runId)
@@ -193,14 +190,3 @@ class _Found:
             return
         self._found[is_settled] += from_table(table)
         self._room_bytes -= table.nbytes + _RECORD_BYTES * table.num_rows
-
-
-def _event_of(entry: Entry) -> RunEvent | None:
-    """The run event of an entry; `read_backlog` reports unreadable entries."""
-    if entry.kind is not Kind.OPENLINEAGE or entry.damage is not None:
-        return None
-    try:
-        event = decode_event(entry.body)
-    except UNREADABLE:
-        return None
-    return event if isinstance(event, RunEvent) else None

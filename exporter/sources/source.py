@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 from waybill.transport.errors import NotFoundError, WaybillError
-from waybill.transport.journal import Kind
+from waybill.transport.journal import Kind, event_in
 
 if TYPE_CHECKING:
+    from waybill.facets import Event
     from waybill.transport.config import Settings
 
 SOURCES_GROUP: Final = "waybill.sources"
@@ -45,6 +46,11 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     system_name: str
     body: bytes
+
+    @property
+    def event(self) -> Event | None:
+        """The OpenLineage event in it; None if it contains none, or one that is unreadable."""
+        return event_in(self.kind, self.body)
 
 
 @runtime_checkable

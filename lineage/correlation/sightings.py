@@ -13,8 +13,6 @@ from waybill.facets import (
     UNREADABLE,
     EventType,
     FinalState,
-    RunEvent,
-    decode_event,
     fingerprints_of,
     inferred_reason,
     observe,
@@ -25,6 +23,7 @@ from waybill.facets.record import EpochMs, NonEmpty
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
+    from waybill.facets import RunEvent
     from waybill.facets.event import DeltaFile
     from waybill.transport.journal import Entry
 
@@ -109,8 +108,8 @@ def sightings_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Sigh
         stamped = entry.system_name or system_name
         try:
             if entry.kind is Kind.OPENLINEAGE:
-                event = decode_event(entry.body)
-                if isinstance(event, RunEvent) and (seen := _of_event(event, stamped)) is not None:
+                event = entry.run_event
+                if event is not None and (seen := _of_event(event, stamped)) is not None:
                     yield seen
             elif entry.kind is Kind.PROVENANCE:
                 yield from _of_records(_PATHS.decode(entry.body), stamped, shared)
@@ -217,32 +216,10 @@ def _states(event: RunEvent, said: str | None) -> tuple[str, ...]:
 
 def _content_of(event: RunEvent) -> Content | None:
     """The version of the job, and fingerprint and size of the content; of several inputs, of one."""
-    version = _version_of(event.job.facets)
+    version = event.job.version
     seen = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
     if seen is not None:
         return Content(
             version=version, fingerprint=seen.fingerprint, input_size=seen.inputBytes, is_forced=seen.forced
         )
     return None if version is None else Content(version=version)
-
-
-class _CodeLocation(msgspec.Struct, frozen=True):
-    version: str | None = None
-
-
-class _JobFacets(msgspec.Struct, frozen=True):
-    code: _CodeLocation | None = msgspec.field(default=None, name="sourceCodeLocation")
-
-
-_JOB_FACETS: Final = msgspec.json.Decoder(_JobFacets)
-
-
-def _version_of(facets: msgspec.Raw) -> str | None:
-    """The version in the standard job facet `sourceCodeLocation`."""
-    if b"sourceCodeLocation" not in bytes(facets):
-        return None
-    try:
-        code = _JOB_FACETS.decode(facets).code
-    except UNREADABLE:
-        return None
-    return None if code is None else code.version

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.transport import MissingExtraError
 from waybill.transport.config import kafka_address
+from waybill.transport.journal import Kind, event_in
 
-from ..envelope import envelope_of
+from ..subject import subject_of
 from .answers import Answer, Correction, Verdict, one_line
 from .client import Target
 
@@ -92,7 +93,7 @@ class KafkaTarget(Target):
             words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1].said()}")
             return Answer(verdict=Verdict.BARRED, words=words)
         reports: list[KafkaError | None] = []
-        key = envelope_of(body).subject(0).key.encode()
+        key = subject_of(event_in(Kind.OPENLINEAGE, body), 0).key.encode()
         try:
             producer.produce(self._topic, body, key=key, on_delivery=lambda error, _: reports.append(error))
             while not reports and time.monotonic() < started_s + self._timeout_s + _GRACE_S:

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY, EventType
+from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent
 from waybill.transport.config import MARQUEZ
-from waybill.transport.journal import SYNC_EVERY_S, Entry, Kind
+from waybill.transport.journal import SYNC_EVERY_S, Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
 
 from ..acks import ROW_PREFIX, Acks
 from ..backend import Answer, Backend, Verdict, explain, setting_of
-from ..envelope import Envelope, Subject, envelope_of
 from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
     JobGraph,
     file_event_of,
+    job_facets_of,
     path_of,
     paths_of_records,
     present,
@@ -35,6 +35,7 @@ from ..graph import (
 )
 from ..links import CollectorLinks
 from ..state_batch import StateBatch
+from ..subject import Subject, subject_of
 from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
 from .dead_letter_box import (
     OWED_PREFIX,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
     from ..backend import Target
-    from ..graph import FileEvent, Node
+    from ..graph import FileEvent, Node, Outcome, Path
 
 log = logging.getLogger("waybill.marquez")
 
@@ -136,6 +137,8 @@ class Delivery:
         self._schedule = Schedule(self._pending, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._dead_letters = DeadLetterBox(dead_letters(journal, name))
         self._run_states = RunStates(journal, name)
+        self._recent = RecentEntries(_READ_MAX_BYTES)
+        """The entries that came into view last, as they were fed: most of them are sent soon."""
         self._links = CollectorLinks(journal, summaries.public_url)
         self._coalescing = Coalescing(journal, name, summaries, self._links)
         self._counters = counters_of(journal, name) or Counters()
@@ -214,20 +217,18 @@ class Delivery:
             return admitted
         after = self._pending.read_after()
         entries = self._journal.feed(self.name, after, limit=room, max_bytes=_READ_MAX_BYTES)
-        envelopes = [
-            envelope_of(entry.body) if entry.kind is Kind.OPENLINEAGE else Envelope() for entry in entries
-        ]
-        events = [file_event_of(envelope) for envelope in envelopes]
+        self._recent.add(entries)
+        events = [file_event_of(entry.event) for entry in entries]
         takes = self._coalescing.takes
         begun = self._run_states.open_of(f"run {one.run_id}" for one in events if one and takes(one))
         coalesced = 0
-        for entry, envelope, event in zip(entries, envelopes, events, strict=True):
+        for entry, event in zip(entries, events, strict=True):
             if self._draws:
-                self._learn(entry, envelope, event)
+                self._learn(entry, event)
             if self._coalesce(entry, event, begun):
                 coalesced += 1
             else:
-                self._view(entry, envelope)
+                self._view(entry)
         if coalesced:
             self._count(coalesced=coalesced)
         caught_up = not entries or entries[-1].seq == self._journal.last_seq()
@@ -245,9 +246,9 @@ class Delivery:
         for node in self._job_graph.due(now_ms(), caught_up=caught_up):
             self._tell(node)
 
-    def _view(self, entry: Entry, envelope: Envelope) -> None:
+    def _view(self, entry: Entry) -> None:
         is_event = entry.kind is Kind.OPENLINEAGE
-        self._pending.look_at(entry.seq, envelope.subject(entry.seq) if is_event else None)
+        self._pending.look_at(entry.seq, subject_of(entry.event, entry.seq) if is_event else None)
         if is_event and entry.seq > self._viewed:
             self._viewed = entry.seq
             self._batch.put(_VIEWED, str(entry.seq).encode())
@@ -270,10 +271,11 @@ class Delivery:
             self._pending.look_at(entry.seq, None)
         return True
 
-    def _learn(self, entry: Entry, envelope: Envelope, event: FileEvent | None) -> None:
+    def _learn(self, entry: Entry, event: FileEvent | None) -> None:
         """Draw the flows and the datasets that an entry names, and count the paths that ended."""
-        self._job_graph.learn_datasets(envelope.outputs)
-        for path, outcome in paths_of_records(entry) if event is None else [path_of(event, envelope)]:
+        if isinstance(entry.event, RunEvent | JobEvent):
+            self._job_graph.learn_datasets(entry.event.outputs or ())
+        for path, outcome in _paths_of(entry, event):
             jobs = self._job_graph.learn(path, now_ms())
             if event is not None:
                 self._tagging.want(event.flow.job_in_marquez, path.notes)
@@ -296,7 +298,7 @@ class Delivery:
             if entry is None:
                 self._no_longer_owed(seq)
             else:
-                self._owe(seq, envelope_of(entry.body).subject(seq))
+                self._owe(seq, subject_of(entry.event, seq))
         return len(new) + len(jobs)
 
     def _owe(self, seq: int, subject: Subject) -> None:
@@ -312,7 +314,8 @@ class Delivery:
         is_job = seq < 0
         body = self._job_graph.event(self._job_graph.node(seq)) if is_job else self._coalescing.event(seq)
         if body is None:
-            entry = next(iter(self._journal.feed(self.name, seq - 1, limit=1)), None)
+            recent = self._recent.get(seq)
+            entry = recent or next(iter(self._journal.feed(self.name, seq - 1, limit=1)), None)
             if entry is not None and entry.seq == seq and entry.kind is Kind.OPENLINEAGE:
                 return entry
             body = dead_letter_body(self._journal, seq, self.name)
@@ -330,7 +333,7 @@ class Delivery:
             try:
                 entry = self._entry(seq)
                 if entry is not None:
-                    self._in_flight[self._senders.submit(self._deliver, self._bodies(entry.body))] = entry
+                    self._in_flight[self._senders.submit(self._deliver, self._bodies(entry))] = entry
             except BaseException:
                 # The journal cannot be read, or a stop came in the middle: the event is still to be sent.
                 self._schedule.give_back(seq, self._clock())
@@ -346,16 +349,15 @@ class Delivery:
                 pruned += 1
         return pruned
 
-    def _bodies(self, body: bytes) -> list[bytes]:
+    def _bodies(self, entry: Entry) -> list[bytes]:
         """The events to send for one; with the end of a run of Waybill's own goes its START."""
-        start = start_of(body)
-        bodies = [body] if start is None else [start, body]
+        start = start_of(entry.body)
+        events = [] if start is None else [(start, event_in(Kind.OPENLINEAGE, start))]
+        events.append((entry.body, entry.event))
         if not self._draws:
-            return bodies
-        base = self._links.base
-        return [
-            presented for one in bodies for presented in present(one, self._job_graph, collector_url=base)
-        ]
+            return [body for body, _ in events]
+        graph, base = self._job_graph, self._links.base
+        return [one for body, event in events for one in present(body, event, graph, collector_url=base)]
 
     def _deliver(self, bodies: list[bytes]) -> Answer:
         """Send events in their order, up to the first that is not accepted."""
@@ -505,6 +507,12 @@ class Delivery:
         problem = explain(trouble, self._backend.shown_url, to_correct=to_correct, has_stopped=has_stopped)
         setting = setting_of(trouble, to_correct)
         return Step(applied=applied, retry_s=retry_s, problem=problem, to_correct=setting)
+
+
+def _paths_of(entry: Entry, event: FileEvent | None) -> list[tuple[Path, Outcome]]:
+    if event is None or entry.run_event is None:
+        return paths_of_records(entry)
+    return [path_of(event, job_facets_of(entry.run_event.job))]
 
 
 def progress_of(journal: Journal, projection: str, seq: int) -> Progress | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ..acks import Acks
-    from ..envelope import Subject
+    from ..subject import Subject
 
 HELD_MAX: Final = 16_384
 READ_MAX: Final = 256

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.facets import SEVERITY
 
-from ..envelope import Subject
+from ..subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

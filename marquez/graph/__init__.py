@@ -5,13 +5,15 @@ from .event_facets import (
     FileEvent as FileEvent,
     Flow as Flow,
     JobFacets as JobFacets,
-    Named as Named,
     file_event_of as file_event_of,
+    job_facets_of as job_facets_of,
 )
 from .job_graph import (
     JOURNEY_PREFIX as JOURNEY_PREFIX,
     Job as Job,
     JobGraph as JobGraph,
+    Outcome as Outcome,
+    Path as Path,
     path_of as path_of,
     paths_of_records as paths_of_records,
     row_key as row_key,

@@ -7,18 +7,20 @@ schema completes, so the last schema is remembered and sent again.
 
 from __future__ import annotations
 
-import contextlib
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.facets import DATA_SINK
+from waybill.facets.event import read_facet
 
 from .names import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from waybill.facets.event import OutputDataset
 
 DATASET_PREFIX: Final = "dataset:"
 
@@ -29,24 +31,7 @@ FACET_MAX_BYTES: Final = 16 * 1024
 
 COLUMN_FACETS: Final = ("schema", "columnLineage")
 
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _MARKS: Final = tuple(mark.encode() for mark in (DATA_SINK, *COLUMN_FACETS))
-
-
-class _Identifier(msgspec.Struct):
-    namespace: str = ""
-    name: str = ""
-    type: str = ""
-
-
-class _Symlinks(msgspec.Struct):
-    identifiers: list[_Identifier] = []
-
-
-class _Written(msgspec.Struct):
-    namespace: str
-    name: str
-    facets: dict[str, msgspec.Raw] | None = None
 
 
 class Dataset(msgspec.Struct):
@@ -62,8 +47,7 @@ class Dataset(msgspec.Struct):
     facets: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
 
 
-_OUTPUTS: Final = msgspec.json.Decoder(list[_Written] | None)
-_SYMLINKS: Final = msgspec.json.Decoder(_Symlinks)
+_FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Datasets:
@@ -79,20 +63,18 @@ class Datasets:
         self._of_sink = {sink: one.node for one in stored for sink in one.sinks}
         self._changed: set[Node] = set()
 
-    def learn(self, outputs: msgspec.Raw) -> dict[Node, Node]:
+    def learn(self, outputs: Iterable[OutputDataset]) -> dict[Node, Node]:
         """Learn from an event's outputs; returns the successor of each dataset that lost its last sink."""
         moved: dict[Node, Node] = {}
-        if any(mark in bytes(outputs) for mark in _MARKS):
-            with contextlib.suppress(*_UNREADABLE):
-                for written in _OUTPUTS.decode(outputs) or []:
-                    moved |= self._learn(written)
+        for written in outputs:
+            if any(mark in bytes(written.facets) for mark in _MARKS):
+                moved |= self._learn(written)
         return moved
 
-    def _learn(self, written: _Written) -> dict[Node, Node]:
-        facets = written.facets or {}
+    def _learn(self, written: OutputDataset) -> dict[Node, Node]:
+        facets = read_facet(_FACETS, written.facets) or {}
         node = Node(written.namespace, written.name)
-        symlinks = _SYMLINKS.decode(facets["symlinks"]) if "symlinks" in facets else _Symlinks()
-        named = (Node(one.namespace, one.name) for one in symlinks.identifiers if one.type == DATA_SINK)
+        named = (Node(*sink) for sink in written.sinks)
         sinks = [sink for sink in named if sink != node and self._of_sink.get(sink) != node]
         known = self._known.get(node)
         columns: dict[str, msgspec.Raw] = {

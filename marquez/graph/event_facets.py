@@ -6,25 +6,27 @@ which a client adds to each event, for example through ``tags`` in ``openlineage
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, PRESENTED_FACET, FinalState, parse_instant_us
+from waybill.facets import EventType, FinalState, RunEvent, parse_instant_us
+from waybill.facets.event import read_facet
 
 from .names import Node, full_name
 
 if TYPE_CHECKING:
-    from ..envelope import Envelope
+    from waybill.facets import Event
+    from waybill.facets.event import DeltaFile, RunFacets, RunJob
 
-_FACET: Final = DELTA_FILE_FACET.encode()
-_ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
+_ENDS: Final = {
+    EventType.COMPLETE: FinalState.COMPLETE,
+    EventType.FAIL: FinalState.ERROR,
+    EventType.ABORT: FinalState.CANCELLED,
+}
 
 NOTES_MAX_BYTES: Final = 16 * 1024
 """Larger facets are ignored, so that a stored job stays small."""
-
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Flow(NamedTuple):
@@ -71,118 +73,40 @@ class FileEvent(NamedTuple):
     cause: str = ""
 
 
-class _File(msgspec.Struct, rename="camel"):
-    parent_did: str | None = None
-    system_name: str | None = None
-    data_source: str | None = None
-    transforms: tuple[str, ...] | None = None
-    data_sink: str | None = None
-    final_state: FinalState | None = None
-    completed: str | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Error(msgspec.Struct):
-    message: str = ""
-
-
-class Named(msgspec.Struct):
-    """A job or a dataset as JSON has it."""
-
-    namespace: str
-    name: str
-
-    @property
-    def node(self) -> Node:
-        """Its node in the graph."""
-        return Node(self.namespace, self.name)
-
-
-class _ParentRun(msgspec.Struct, rename="camel"):
-    run_id: str
-
-
-class _Parent(msgspec.Struct):
-    run: _ParentRun
-    job: Named
-
-
-class _Presented(msgspec.Struct, rename="camel"):
-    """What the event of another home had before it was changed for Marquez's page."""
-
-    job_name: str
-    parent: _Parent
-
-
-class _Facets(msgspec.Struct):
-    file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
-    parent: _Parent | None = None
-    presented: _Presented | None = msgspec.field(default=None, name=PRESENTED_FACET)
-    error: _Error | None = msgspec.field(default=None, name="errorMessage")
-
-
-class _Statistics(msgspec.Struct):
-    size: int | None = None
-
-
-class _OutputFacets(msgspec.Struct, rename="camel"):
-    output_statistics: _Statistics | None = None
-
-
-class _Output(Named, rename="camel"):
-    output_facets: _OutputFacets | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        statistics = self.output_facets and self.output_facets.output_statistics
-        return max(statistics.size or 0, 0) if statistics else 0
-
-
-_FACETS: Final = msgspec.json.Decoder(_Facets)
-_INPUTS: Final = msgspec.json.Decoder(list[Named] | None)
-_OUTPUTS: Final = msgspec.json.Decoder(list[_Output] | None)
-
-
-def file_event_of(envelope: Envelope) -> FileEvent | None:
+def file_event_of(event: Event | None) -> FileEvent | None:
     """The facts about a file in an event; None if the event is not about a file."""
-    run, job = envelope.run, envelope.job
-    if run is None or not run.run_id or job is None or _FACET not in bytes(run.facets):
+    facets = event.run.facets if isinstance(event, RunEvent) else None
+    if not isinstance(event, RunEvent) or facets is None or facets.delta_file is None:
         return None
+    file, parent, job = facets.delta_file, facets.parent, event.job
     try:
-        facets = _FACETS.decode(run.facets)
-        if facets.file is None:
-            return None
-        file, parent, name = facets.file, facets.parent, job.name
-        if facets.presented is not None:
-            parent, name = facets.presented.parent, facets.presented.job_name
-        inputs = _INPUTS.decode(envelope.inputs or b"[]") or []
-        outputs = _OUTPUTS.decode(envelope.outputs or b"[]") or []
-        completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
-    except _UNREADABLE:
+        completed_ms = parse_instant_us(file.completed or event.eventTime) // 1000
+    except ValueError:
         return None
-    end = None if envelope.is_inferred else _ENDS.get(envelope.type_name)
-    parents = parent.job.node if parent is not None else None
-    is_of_file = parent is not None and parent.run.run_id == file.parent_did
-    source = Node(file.system_name or job.namespace, file.data_source or name)
+    end = None if facets.inferred is not None else _ENDS.get(event.eventType)
+    parents = Node(parent.job.namespace, parent.job.name) if parent is not None else None
+    is_of_file = parent is not None and parent.run.runId == file.parent_did
+    source = Node(file.system_name or job.namespace, file.data_source or job.name)
+    outputs = event.outputs or ()
     return FileEvent(
-        flow=Flow(Node(job.namespace, name), parents, source),
-        run_id=run.run_id,
-        parent_run_id=parent.run.run_id if parent is not None else None,
+        flow=Flow(Node(job.namespace, job.name), parents, source),
+        run_id=event.run.runId,
+        parent_run_id=parent.run.runId if parent is not None else None,
         comes_from=parents if is_of_file else None,
         state=end and (file.final_state or end),
         completed_ms=completed_ms,
-        transforms=file.transforms or (),
+        transforms=tuple(file.transforms or ()),
         sink=file.data_sink if end else None,
-        inputs=[dataset.node for dataset in inputs],
-        outputs=[dataset.node for dataset in outputs],
+        inputs=[Node(one.namespace, one.name) for one in event.inputs or ()],
+        outputs=[Node(one.namespace, one.name) for one in outputs],
         size_bytes=sum(output.size_bytes for output in outputs) if end else 0,
         cause=_cause_of(facets, file) if end is FinalState.ERROR else "",
     )
 
 
-def _cause_of(facets: _Facets, file: _File) -> str:
-    if facets.error is not None and facets.error.message:
-        return facets.error.message
+def _cause_of(facets: RunFacets, file: DeltaFile) -> str:
+    if facets.error_message is not None and facets.error_message.message:
+        return facets.error_message.message
     return (file.annotations or {}).get("errorCause", "")
 
 
@@ -237,22 +161,18 @@ class _Facet(msgspec.Struct):
     tags: tuple[_Tag, ...] = ()
 
 
-def job_facets_of(envelope: Envelope) -> JobFacets:
-    """The facts in the job facets of an event; a facet that does not follow its schema is ignored."""
-    try:
-        raw = envelope.job.facets if envelope.job is not None else msgspec.Raw()
-        facets = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
-    except _UNREADABLE:
-        return JobFacets()
+def job_facets_of(job: RunJob) -> JobFacets:
+    """The facts in the facets of an event's job; a facet that does not follow its schema is ignored."""
+    facets = job.read_facets()
     return JobFacets(
-        _read(facets.get("documentation")).description,
-        _read(facets.get("ownership")).owners,
-        tuple(one.tag for one in _read(facets.get("tags")).tags),
+        _read(facets.documentation).description,
+        _read(facets.ownership).owners,
+        tuple(one.tag for one in _read(facets.tags).tags),
     )
 
 
-def _read(raw: msgspec.Raw | None) -> _Facet:
-    if raw is not None and len(raw) <= NOTES_MAX_BYTES:
-        with contextlib.suppress(*_UNREADABLE):
-            return msgspec.json.decode(raw, type=_Facet)
-    return _Facet()
+def _read(facet: msgspec.Raw) -> _Facet:
+    return (read_facet(_FACET, facet) if len(facet) <= NOTES_MAX_BYTES else None) or _Facet()
+
+
+_FACET: Final = msgspec.json.Decoder(_Facet)

@@ -27,17 +27,17 @@ from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
 from waybill.transport.journal import Kind as EntryKind
 
 from .datasets import Datasets
-from .event_facets import JobFacets, described, job_facets_of
+from .event_facets import JobFacets, described
 from .names import Kind, Node, Step, sink_says, source_says
 from .run_events import counts, run_event, standard_facet, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from waybill.facets.event import OutputDataset
     from waybill.transport.journal import Entry
 
-    from ..envelope import Envelope
     from .event_facets import FileEvent
 
 JOURNEY_PREFIX: Final = "job:"
@@ -113,10 +113,9 @@ class Outcome(NamedTuple):
     cause: str = ""
 
 
-def path_of(event: FileEvent, envelope: Envelope) -> tuple[Path, Outcome]:
-    """The path of the file in one event, and how it ended."""
+def path_of(event: FileEvent, notes: JobFacets) -> tuple[Path, Outcome]:
+    """The path of the file in one event, and how it ended; `notes` are the facts about its job."""
     is_split = event.state is FinalState.SPLIT
-    notes = job_facets_of(envelope)
     path = Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
     return path, Outcome(event.state, event.cause)
 
@@ -243,7 +242,7 @@ class JobGraph:
         """The job that a number stands for."""
         return self._nodes[-number - 1]
 
-    def learn_datasets(self, outputs: msgspec.Raw) -> None:
+    def learn_datasets(self, outputs: Iterable[OutputDataset]) -> None:
         """Learn of the datasets in an event's outputs, and draw sinks as the datasets that they write."""
         for before, written in self.datasets.learn(outputs).items():
             self._learned.clear()

@@ -24,106 +24,105 @@ import msgspec
 
 from waybill.facets import (
     DATA_SINK,
-    DELTA_FILE_FACET,
     PRESENTED_FACET,
     PRODUCER,
     SEVERITY,
-    SUMMARY_FACET,
-    EventType,
+    UNREADABLE,
+    RunEvent,
 )
-from waybill.facets.event import facet_schema_url
+from waybill.facets.event import RunFacets, facet_schema_url
 
-from ..envelope import envelope_of
 from ..links import records_url
-from .event_facets import Named, described, job_facets_of
+from .event_facets import described, job_facets_of
 from .names import Node, full_name, source_says
 from .run_events import standard_facet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from waybill.facets import Event
+
     from .job_graph import JobGraph
 
 _SCHEMA_URL: Final = facet_schema_url("WaybillPresentedRunFacet")
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _NULL: Final = msgspec.Raw(b"null")
 
 Members = dict[str, msgspec.Raw]
 
 
-class _OfFiles(msgspec.Struct, rename="camel"):
-    """The facet of one file, or of a summary of many."""
-
-    system_name: str | None = None
-    data_source: str | None = None
-
-
-class _Parent(msgspec.Struct):
-    job: Named
-
-
-class _RunFacets(msgspec.Struct):
-    file: _OfFiles | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
-    summary: _OfFiles | None = msgspec.field(default=None, name=SUMMARY_FACET)
-    parent: _Parent | None = None
-    presented: object = msgspec.field(default=None, name=PRESENTED_FACET)
-
-
 _MEMBERS: Final = msgspec.json.Decoder(Members)
 _SOME_MEMBERS: Final = msgspec.json.Decoder(Members | None)
 _MANY: Final = msgspec.json.Decoder(list[Members] | None)
-_RUN_FACETS: Final = msgspec.json.Decoder(_RunFacets | None)
-_NAMED: Final = msgspec.json.Decoder(Named)
 
 
-def present(body: bytes, graph: JobGraph, *, collector_url: str = "") -> list[bytes]:
+def present(body: bytes, event: Event | None, graph: JobGraph, *, collector_url: str = "") -> list[bytes]:
     """The events to send to Marquez for one, in this order; one that cannot be read is sent as it is.
 
-    With `collector_url`, the jobs of flows link to the collector's records of their data source.
+    Args:
+        body: the event.
+        event: the same, decoded; None if it cannot be read.
+        graph: what is known of flows and datasets.
+        collector_url: the jobs of flows link to this collector's records of their data source.
     """
+    if event is None:
+        return [body]
     try:
-        return _present(body, graph, collector_url)
-    except _UNREADABLE:
+        members = _MEMBERS.decode(body)
+        if isinstance(event, RunEvent):
+            return _present_run(body, event, members, graph, collector_url)
+        return [_changed(body, members, _present_datasets(members, graph, is_of_files=False))]
+    except UNREADABLE:  # a part that nobody else reads
         return [body]
 
 
-def _present(body: bytes, graph: JobGraph, collector_url: str) -> list[bytes]:
-    event = _MEMBERS.decode(body)
-    if "run" not in event or "job" not in event:
-        return [_changed(body, event, _present_datasets(event, graph, is_of_files=False))]
-    run, job = _MEMBERS.decode(event["run"]), _MEMBERS.decode(event["job"])
-    named = _NAMED.decode(event["job"])
-    facets = _RUN_FACETS.decode(run.get("facets", b"null")) or _RunFacets()
-    of_files, envelope = facets.file or facets.summary, envelope_of(body)
-    changed = _present_datasets(event, graph, is_of_files=of_files is not None)
-    if of_files is not None:
-        source = Node(of_files.system_name or named.namespace, of_files.data_source or named.name)
-        notes = job_facets_of(envelope) or graph.notes_of(source)
+def _present_run(
+    body: bytes, event: RunEvent, members: Members, graph: JobGraph, collector_url: str
+) -> list[bytes]:
+    facets = event.run.facets or RunFacets()
+    source = _source_of(event, facets)
+    changed = _present_datasets(members, graph, is_of_files=source is not None)
+    job = _MEMBERS.decode(members["job"])
+    if source is not None:
+        notes = job_facets_of(event.job) or graph.notes_of(source)
         says = described(source_says(source), notes)
         adds = {"documentation": _documentation("DocumentationJobFacet", says)}
         if collector_url:
             adds["sourceCodeLocation"] = _location(records_url(collector_url, *source))
         if _complete(job, adds):
             changed["job"] = _raw(job)
-    told = _changed(body, event, changed)
-    ends = EventType(envelope.type_name) in SEVERITY
-    if facets.parent is None or facets.presented is not None or not (ends or of_files):
+    told = _changed(body, members, changed)
+    is_needed = event.eventType in SEVERITY or source is not None
+    if facets.parent is None or not is_needed:
         return [told]
+    run = _MEMBERS.decode(members["run"])
     of_run = _MEMBERS.decode(run["facets"])
+    if PRESENTED_FACET in of_run:
+        return [told]  # another home has done so
     of_run[PRESENTED_FACET] = _raw(
         {
             "_producer": PRODUCER,
             "_schemaURL": _SCHEMA_URL,
-            "jobName": named.name,
+            "jobName": event.job.name,
             "parent": of_run.pop("parent"),
         }
     )
-    job["name"] = _raw(full_name(named.name, facets.parent.job.name))
+    job["name"] = _raw(full_name(event.job.name, facets.parent.job.name))
     changed |= {"job": _raw(job), "run": _raw(run | {"facets": _raw(of_run)})}
-    alone = _changed(body, event, changed)
+    alone = _changed(body, members, changed)
     # The end with the parent ends the run that Marquez invents of a parent that it calls something else.
-    return [alone] if of_files else [told, alone]
+    return [told, alone] if source is None else [alone]
+
+
+def _source_of(event: RunEvent, facets: RunFacets) -> Node | None:
+    """The data source of the files that an event is about; None if it is about none."""
+    if facets.delta_file is not None:
+        system, source = facets.delta_file.system_name, facets.delta_file.data_source
+    elif (summary := facets.read_summary()) is not None:
+        system, source = summary.systemName, summary.dataSource
+    else:
+        return None
+    return Node(system or event.job.namespace, source or event.job.name)
 
 
 def _changed(body: bytes, event: Members, changed: Members) -> bytes:

@@ -23,11 +23,10 @@ import msgspec
 import requests
 
 from waybill.facets import parse_instant_us
+from waybill.facets.event import DatasetName
 from waybill.transport.errors import WaybillError
 
 from ..backend import base_url, open_session, shown
-from ..envelope import envelope_of
-from ..graph import Named
 
 if TYPE_CHECKING:
     from ..graph import Node
@@ -66,9 +65,13 @@ class _Page(msgspec.Struct):
     totalCount: int  # noqa: N815 - Marquez's own name
 
 
+class _Timed(msgspec.Struct):
+    eventTime: str  # noqa: N815 - OpenLineage's own name
+
+
 class _Job(msgspec.Struct):
-    inputs: list[Named]
-    outputs: list[Named]
+    inputs: list[DatasetName]
+    outputs: list[DatasetName]
 
 
 class _RunSaid(msgspec.Struct):
@@ -199,8 +202,8 @@ class EventReader:
         if answer.status_code in _NOT_THERE:
             return answer.status_code == _BAD_NAME
         found = self._decode(answer.content, _Job)
-        has_inputs = {one.node for one in found.inputs}.issuperset(inputs)
-        return has_inputs and {one.node for one in found.outputs}.issuperset(outputs)
+        drawn = ({(one.namespace, one.name) for one in side} for side in (found.inputs, found.outputs))
+        return all(side.issuperset(wanted) for side, wanted in zip(drawn, (inputs, outputs), strict=True))
 
     def _get(
         self,
@@ -277,7 +280,7 @@ def _path(job: Node) -> str:
 
 def _time_us(event: msgspec.Raw) -> int:
     try:
-        return parse_instant_us(str(envelope_of(bytes(event)).event_time))
+        return parse_instant_us(msgspec.json.decode(event, type=_Timed).eventTime)
     except ValueError as error:
         raise MarquezReadError(
             f"Marquez has an event whose time cannot be read ({error}); remove it there"

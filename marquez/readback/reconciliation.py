@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import parse_instant_us
+from waybill.facets import RunEvent, parse_instant_us
 from waybill.transport.config import MARQUEZ
-from waybill.transport.journal import Kind
+from waybill.transport.journal import Kind, event_in
 
 from ..acks import ROW_PREFIX, Acks
 from ..delivery import OWED_PREFIX, dead_letters
-from ..envelope import envelope_of
 from ..graph import JOURNEY_PREFIX, Job, Node, row_key
 from ..summaries import CoalescedEntries, summary_event
 from .run_comparison import KnownRuns, is_lesser
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from ..envelope import Envelope
     from .event_reader import EventReader
 
 _RECONCILED: Final = "reconciled"
@@ -48,7 +46,7 @@ class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One delivered event that the backend lacks, or whose effect on its run the backend lacks.
 
     Attributes:
-        event_type: as the event has it, as is the time; empty where it has none.
+        event_time: as the event has it.
     """
 
     seq: int
@@ -166,7 +164,7 @@ def _compare(journal: Journal, reader: EventReader, backend: str, after: int, up
     if wanted:
         # The backend rounds to microseconds.
         for bodies in reader.read(first_us, last_us + 2, instants_us.append):
-            for found in filter(None, map(_event_of, map(envelope_of, bodies))):
+            for found in filter(None, map(_event_of, map(_run_event, bodies))):
                 wanted.pop(found.identity, None)
     lacking = list(_read(journal, backend, wanted.values()))
     unreadable_us = {one for instant_us in instants_us for one in (instant_us - 1, instant_us)}
@@ -179,15 +177,15 @@ def _compare_runs(
     journal: Journal, reader: EventReader, backend: str, after: int, upto: int
 ) -> Iterator[MissingEvent]:
     with contextlib.closing(KnownRuns()) as runs:
-        for event, envelope in _delivered(journal, backend, after, upto):
-            runs.add(event.seq, envelope)
+        for known, event in _delivered(journal, backend, after, upto):
+            runs.add(known.seq, event)
         yield from _read(journal, backend, runs.lacking(reader))
 
 
 def _read(journal: Journal, backend: str, seqs: Iterable[int]) -> Iterator[MissingEvent]:
     for seq in sorted(seqs):
         body = summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
-        if (event := _event_of(envelope_of(body), seq)) is not None:
+        if (event := _event_of(_run_event(body), seq)) is not None:
             yield event
 
 
@@ -223,7 +221,7 @@ def _has_last_run(journal: Journal, job: Job, reader: EventReader) -> bool:
 
 def _delivered(
     journal: Journal, backend: str, after: int, upto: int
-) -> Iterator[tuple[MissingEvent, Envelope]]:
+) -> Iterator[tuple[MissingEvent, RunEvent]]:
     acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
     not_delivered |= {poison.seq for poison in journal.poison.all(backend)}
@@ -235,13 +233,12 @@ def _delivered(
         for entry in entries:
             if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in not_delivered:
                 continue
-            body = entry.body if entry.seq not in coalesced else summary_event(journal, backend, entry.seq)
-            if body is None:
-                continue
+            sent = entry.run_event
+            if entry.seq in coalesced:
+                sent = _run_event(summary_event(journal, backend, entry.seq) or b"")
             # JobEvents and DatasetEvents are left out: the backend does not return them.
-            envelope = envelope_of(body)
-            if (event := _event_of(envelope, entry.seq)) is not None:
-                yield event, envelope
+            if sent is not None and (event := _event_of(sent, entry.seq)) is not None:
+                yield event, sent
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:
@@ -257,13 +254,19 @@ def _last_before(journal: Journal, since_ms: int) -> int:
     return low
 
 
-def _event_of(envelope: Envelope, seq: int = 0) -> MissingEvent | None:
+def _run_event(body: bytes) -> RunEvent | None:
+    event = event_in(Kind.OPENLINEAGE, bytes(body))
+    return event if isinstance(event, RunEvent) else None
+
+
+def _event_of(event: RunEvent | None, seq: int = 0) -> MissingEvent | None:
     """A run event that may be missing; None if it is not a run event, or its time cannot be read."""
-    event_type, event_time = envelope.event_type or "", envelope.event_time
-    if envelope.run is None or not isinstance(event_type, str) or not isinstance(event_time, str):
+    if event is None:
         return None
-    event = MissingEvent(seq=seq, run_id=envelope.run.run_id, event_type=event_type, event_time=event_time)
+    missing = MissingEvent(
+        seq=seq, run_id=event.run.runId, event_type=str(event.eventType), event_time=event.eventTime
+    )
     with contextlib.suppress(ValueError):
-        _ = event.time_us
-        return event
+        _ = missing.time_us
+        return missing
     return None

@@ -9,22 +9,21 @@ The known runs are in a temporary database, which is on disk if it is large.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sqlite3
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from waybill.facets import SEVERITY, EventType
 
 from ..graph import Node, full_name
 from ..links import namespace_in_marquez
+from ..subject import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..envelope import Envelope
+    from waybill.facets import RunEvent
+
     from .event_reader import EventReader
 
 _STATES: Final = {EventType.COMPLETE: "COMPLETED", EventType.ABORT: "ABORTED", EventType.FAIL: "FAILED"}
@@ -46,17 +45,6 @@ WHERE (excluded.is_own, excluded.rank, excluded.last) > (is_own, rank, last)
 """
 
 
-class _Parent(msgspec.Struct):
-    class Job(msgspec.Struct):
-        name: str
-
-    job: Job
-
-
-class _Facets(msgspec.Struct):
-    parent: _Parent | None = None
-
-
 class KnownRuns:
     """The runs of delivered events: for each the first event, and the one that decides its state."""
 
@@ -68,15 +56,14 @@ class KnownRuns:
         """Delete them."""
         self._rows.close()
 
-    def add(self, seq: int, envelope: Envelope) -> None:
+    def add(self, seq: int, event: RunEvent) -> None:
         """Take in a delivered event; the backend has no page for a run whose id is not a UUID."""
-        job, run = _job_of(envelope), envelope.run
-        if job is None or run is None or not _RUN_ID.fullmatch(run.run_id):
+        if not _RUN_ID.fullmatch(event.run.runId):
             return
-        subject = envelope.subject(seq)
+        subject = subject_of(event, seq)
         rank = _OPEN if subject.severity is None else max(SEVERITY.values()) - subject.severity
         is_own = rank > _OPEN and not subject.inferred
-        self._rows.execute(_ADD, (run.run_id.lower(), *job, seq, is_own, rank, seq))
+        self._rows.execute(_ADD, (event.run.runId.lower(), *_job_of(event), seq, is_own, rank, seq))
 
     def lacking(self, reader: EventReader) -> Iterator[int]:
         """The events to send again.
@@ -127,13 +114,9 @@ def _lesser(state: str, is_own: int, rank: int, last: int) -> Iterable[int]:
     return [last] if shown < (rank if is_own else min(rank, 0)) else []
 
 
-def _job_of(envelope: Envelope) -> Node | None:
+def _job_of(event: RunEvent) -> Node:
     """The job of an event as Marquez names it."""
-    if envelope.job is None or envelope.run is None:
-        return None
-    name = envelope.job.name
-    with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-        facets = msgspec.json.decode(envelope.run.facets or b"{}", type=_Facets)
-        if facets.parent is not None:
-            name = full_name(name, facets.parent.job.name)
-    return Node(namespace_in_marquez(envelope.job.namespace), name)
+    facets, name = event.run.facets, event.job.name
+    if facets is not None and facets.parent is not None:
+        name = full_name(name, facets.parent.job.name)
+    return Node(namespace_in_marquez(event.job.namespace), name)

@@ -219,7 +219,7 @@ class Coalescing:
         """The event of the summary that an entry stands for; None if it stands for none."""
         if seq in self._closed:
             return self._closed[seq].event(self._journal.node)
-        return summary_event(self._journal, self._projection, seq)
+        return summary_event(self._journal, self._projection, seq) if seq in self._coalesced else None
 
     def is_summary(self, seq: int) -> bool:
         """Whether an entry stands for a summary without a final response from the backend."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
+from waybill.facets import RunEvent, decode_event
 
-from waybill.facets import SUMMARY_FACET
-from waybill.transport.journal import Kind
-
-from ..envelope import envelope_of
 from ..graph import WINDOW_MS, file_event_of
 from .coalescing import CoalescedEntries, summary_event, waiting_summary
 
@@ -18,23 +14,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Entry, Journal
 
-    from ..graph import FileEvent, Flow
-
-
-class _Summary(msgspec.Struct):
-    events: int = 0
-
-
-class _Facets(msgspec.Struct):
-    summary: _Summary = msgspec.field(name=SUMMARY_FACET)
-
-
-class _Run(msgspec.Struct):
-    facets: _Facets
-
-
-class _Event(msgspec.Struct):
-    run: _Run
+    from ..graph import Flow
 
 
 class Members:
@@ -69,7 +49,7 @@ class Members:
         first_ms = 0
         for batch in filter(None, batches):
             if flow is None:
-                event = _file_event(batch[0])
+                event = file_event_of(batch[0].event)
                 if batch[0].seq != self._seq or event is None:
                     return
                 flow, first_ms = event.flow, batch[0].received_ms
@@ -80,7 +60,7 @@ class Members:
 
     def _is_counted_end(self, entry: Entry, flow: Flow) -> bool:
         """Whether an entry is a member and the end of a path; members are counted off."""
-        event = _file_event(entry)
+        event = file_event_of(entry.event)
         if event is None or event.flow != flow:
             return False
         if self.exact:
@@ -98,8 +78,7 @@ def _events_of(journal: Journal, backend: str, seq: int) -> int | None:
     sent = summary_event(journal, backend, seq)
     if sent is None:
         return None
-    return msgspec.json.decode(sent, type=_Event).run.facets.summary.events
-
-
-def _file_event(entry: Entry) -> FileEvent | None:
-    return file_event_of(envelope_of(entry.body)) if entry.kind is Kind.OPENLINEAGE else None
+    event = decode_event(sent)
+    facets = event.run.facets if isinstance(event, RunEvent) else None
+    summary = None if facets is None else facets.read_summary()
+    return 0 if summary is None else summary.events

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 import time
@@ -15,7 +14,7 @@ import msgspec
 from waybill.exporter.names import EVENTS
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, inferred_reason, parse_instant_us
-from waybill.facets.event import JobFacets
+from waybill.facets.event import read_facet
 from waybill.transport import Kind
 
 from ..tracking import (
@@ -44,7 +43,7 @@ _CLOCKS_APART_MS: Final = 3_600_000
 ENDED: Final = "its event log says that it has ended"
 """Why an application's run is ended whose end the listener did not report."""
 
-_DETAILS: Final = b'"spark_applicationDetails"'
+_DETAILS_KEY: Final = b'"spark_applicationDetails"'
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,10 +141,6 @@ def catch_up(
         yield found
 
 
-class _Run(msgspec.Struct):
-    facets: _Facets | None = None
-
-
 class _Details(msgspec.Struct):
     application_id: str | None = msgspec.field(default=None, name="applicationId")
 
@@ -155,35 +150,8 @@ class _Query(msgspec.Struct):
     application_id: str = msgspec.field(name="source")
 
 
-class _Facets(msgspec.Struct):
-    details: _Details | None = msgspec.field(default=None, name="spark_applicationDetails")
-    query: _Query | None = msgspec.field(default=None, name="externalQuery")
-
-
-class _Job(msgspec.Struct):
-    facets: JobFacets | None = None
-
-
-class _Event(msgspec.Struct):
-    run: _Run
-    job: _Job
-
-    @property
-    def is_application(self) -> bool:
-        facets = self.job.facets
-        return facets is not None and facets.job_type is not None and facets.job_type.jobType == "APPLICATION"
-
-
-_EVENT: Final = msgspec.json.Decoder(_Event)
-_NOTHING: Final = _Event(_Run(), _Job())
-
-
-def _sent(body: bytes) -> _Event:
-    """The application that an event names; empty if it does not name it as the listener does."""
-    try:
-        return _EVENT.decode(body)
-    except msgspec.ValidationError:
-        return _NOTHING
+_DETAILS: Final = msgspec.json.Decoder(_Details)
+_QUERY: Final = msgspec.json.Decoder(_Query)
 
 
 class _StoredRuns:
@@ -197,16 +165,16 @@ class _StoredRuns:
         self.inferred: set[str] = set()
         """The runs that Waybill ended by inference."""
 
-    def add_ours(self, event: RunEvent, body: bytes) -> None:
+    def add_ours(self, event: RunEvent) -> None:
         """Add one of our events, which corrects the listener's; add the listener's first."""
         run = self.observed.runs.get(event.run.runId)
         if run is not None and event.eventType in (EventType.FAIL, EventType.ABORT):
             run.is_reported = True
         elif event.eventType is EventType.COMPLETE:
             self.confirmed.add(event.run.runId)
-        facets = _sent(body).run.facets
-        if facets is not None and facets.query is not None and facets.query.number.isdecimal():
-            failed = FailedExecution(facets.query.application_id, int(facets.query.number))
+        query = read_facet(_QUERY, event.run.facets.external_query) if event.run.facets else None
+        if query is not None and query.number.isdecimal():
+            failed = FailedExecution(query.application_id, int(query.number))
             if run is not None:
                 run.failed = failed
             self.told.add((failed, parse_instant_us(event.eventTime) // 1000))
@@ -231,31 +199,29 @@ def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict
     """
     by_root: dict[str, _StoredRuns] = {}
     found: dict[str, _StoredRuns] = {}
-    for event, body in _events(sources, re.compile(re.escape(_DETAILS))):
-        sent = _sent(body)
-        details = None if sent.run.facets is None else sent.run.facets.details
+    for event in _events(sources, re.compile(re.escape(_DETAILS_KEY))):
+        details = read_facet(_DETAILS, event.run.facets.spark_application) if event.run.facets else None
         id_ = None if details is None else details.application_id
         if id_ is not None and id_ in application_ids:
             # An application may have a parent itself, for example an Airflow task.
-            parent = None if sent.is_application else _parent_of(event)
+            parent = None if event.job.job_type.jobType == "APPLICATION" else _parent_of(event)
             root = parent or event.run.runId
             by_root[root] = found.setdefault(id_, _StoredRuns())
             by_root[root].roots.add(root)
-    ours: list[tuple[_StoredRuns, RunEvent, bytes]] = []
+    ours: list[tuple[_StoredRuns, RunEvent]] = []
     pattern = re.compile(b"|".join(re.escape(root.encode()) for root in sorted(by_root)))
-    for event, body in _events(sources, pattern) if by_root else ():
+    for event in _events(sources, pattern) if by_root else ():
         runs = by_root.get(event.run.runId) or by_root.get(_parent_of(event) or "")
         if runs is not None and event.producer == PRODUCER:
             # An inferred end says nothing of a failure, and gives way to one.
             if inferred_reason(event):
                 runs.inferred.add(event.run.runId)
             else:
-                ours.append((runs, event, body))
+                ours.append((runs, event))
         elif runs is not None:
-            with contextlib.suppress(msgspec.ValidationError):  # facets that are not the listener's
-                runs.observed.observe(body)
-    for runs, event, body in ours:
-        runs.add_ours(event, body)
+            runs.observed.observe(event)
+    for runs, event in ours:
+        runs.add_ours(event)
     return found
 
 
@@ -264,7 +230,7 @@ def _parent_of(event: RunEvent) -> str | None:
     return None if facets is None or facets.parent is None else facets.parent.run.runId
 
 
-def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[tuple[RunEvent, bytes]]:
+def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[RunEvent]:
     for source in sources:
         for part in source.parts():
             for batch in source.read(part):
@@ -272,7 +238,7 @@ def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[t
                     if entry.kind is Kind.OPENLINEAGE and pattern.search(entry.body):
                         event = decode_event(entry.body)
                         if isinstance(event, RunEvent):
-                            yield event, entry.body
+                            yield event
 
 
 def _corrections(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets import RunEvent, decode_event
 from waybill.facets.causes import telling
 
 from .corrections import failure_event, success_event, unknown_run
@@ -68,10 +69,13 @@ class FailureWatch:
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
-        """Add one of the listener's events; returns the run that it belongs to."""
+        """Add one of the listener's events; returns the run that it belongs to, if any."""
+        event = decode_event(body)
+        if not isinstance(event, RunEvent):
+            return None
         with self._lock:
-            run = self._observed.observe(body)
-        if run is not None and run.ended_ms is not None:
+            run = self._observed.observe(event)
+        if run.ended_ms is not None:
             self._woken.set()
         return run
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from waybill.facets import EventType, RunEvent, decode_event, parse_instant_us
-from waybill.facets.event import TERMINAL, Parent, RunFacets
+from waybill.facets import EventType, RunEvent, parse_instant_us
+from waybill.facets.event import TERMINAL, Parent, RunFacets, read_facet
 
 RUNS_MAX: Final = 10_000
 """The most runs of a live application that are remembered."""
@@ -18,12 +18,6 @@ class _JobDetails(msgspec.Struct):
     job_id: int | None = msgspec.field(default=None, name="jobId")
 
 
-class _Exception(msgspec.Struct):
-    message: str = ""
-    stack_trace: str | None = msgspec.field(default=None, name="stackTrace")
-
-
-_EXCEPTION: Final = msgspec.json.Decoder(_Exception)
 _JOB_DETAILS: Final = msgspec.json.Decoder(_JobDetails)
 
 
@@ -74,11 +68,8 @@ class ObservedRuns:
         self.runs: OrderedDict[str, ObservedRun] = OrderedDict()
         self._runs_max = runs_max
 
-    def observe(self, body: bytes) -> ObservedRun | None:
-        """Add one event; the run it belongs to, None for an event of no run."""
-        event = decode_event(body)
-        if not isinstance(event, RunEvent):
-            return None
+    def observe(self, event: RunEvent) -> ObservedRun:
+        """Add one event; returns the run that it belongs to."""
         run = self.runs.get(event.run.runId) or ObservedRun(
             event.run.runId, event.job.namespace, event.job.name
         )
@@ -108,10 +99,8 @@ class ObservedRuns:
     @staticmethod
     def _add_facets(facets: RunFacets, run: ObservedRun) -> None:
         run.parent = facets.parent or run.parent
-        if details := bytes(facets.spark_job_details):
-            job_id = _JOB_DETAILS.decode(details).job_id
-            if job_id is not None:
-                run.spark_jobs.add(job_id)
-        if exception := bytes(facets.spark_exception):
-            reported = _EXCEPTION.decode(exception)
-            run.error = reported.stack_trace or reported.message
+        details = read_facet(_JOB_DETAILS, facets.spark_job_details)
+        if details is not None and details.job_id is not None:
+            run.spark_jobs.add(details.job_id)
+        if (reported := facets.read_exception()) is not None:
+            run.error = reported.stack_trace or reported.message or ""

@@ -10,7 +10,7 @@ import pytest
 from layouts import START_MS, Layout, record
 
 from waybill.exporter import Wanted, age_off_archive, check, export, find, open_destination, rebuild
-from waybill.exporter.archive.files import encode_entries, read_entries
+from waybill.exporter.archive.files import ArchivedEntry, encode_entries, read_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.exporter.quarantine import list_quarantined
@@ -105,7 +105,8 @@ def test_a_file_that_is_not_the_ledgers_is_set_aside_and_not_reported_as_removed
     keep(settings, "a", "b")
     first, second = archived(root)
     (entries,) = read_entries((root / second).read_bytes())
-    forged, _ = encode_entries(Path(second).name.partition("-")[0], entries, None)
+    rows = list(map(ArchivedEntry.of, entries))
+    forged, _ = encode_entries(Path(second).name.partition("-")[0], rows, None)
     (root / second).write_bytes(forged)
     done = age_off_archive(root, days=1, now_ms=later_ms(2))
     assert done.removed == (first,)

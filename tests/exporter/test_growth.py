@@ -19,7 +19,7 @@ from growth import check_linear
 from layouts import NODE, START_MS, Layout, event, in_order, record
 
 from waybill.exporter import Compactor
-from waybill.exporter.archive.files import encode_entries
+from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection, archived_runs as archived_runs_module
 from waybill.exporter.layout.archived_runs import ArchivedRuns
@@ -261,7 +261,9 @@ class Archived:
             folder = root / events_folder(hour_of(arrived_ms))
             folder.mkdir(parents=True)
             name = RawName(node, entries[0].seq, entries[-1].seq)
-            (folder / str(name)).write_bytes(encode_entries(node, entries, None)[0])
+            (folder / str(name)).write_bytes(
+                encode_entries(node, list(map(ArchivedEntry.of, entries)), None)[0]
+            )
             self.runs += runs
         self.until_ms = START_MS + files * HOUR_MS
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import pytest
 from contract_server import ContractServer
@@ -137,6 +137,17 @@ def keep(journal: Journal) -> Callable[..., int]:
         return journal.append(Kind.OPENLINEAGE, event(run, number, **members))
 
     return keep
+
+
+REFUSED: Final = {
+    "job": {"namespace": "tests", "name": "job", "facets": {"documentation": {"_producer": "tests"}}}
+}
+"""Members for which Marquez refuses an event: its facet names no schema. Admission knows no such rule."""
+
+
+@pytest.fixture
+def refused_members() -> dict[str, Any]:
+    return REFUSED
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import requests
 
 from waybill.facets import FinalState
+from waybill.facets.event import RunJob
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
-from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JobGraph, Node
 from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
 from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
@@ -525,8 +526,8 @@ def facet(name: str, **members: object) -> dict[str, object]:
 def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -> None:
     large = {"documentation": {"description": "x" * NOTES_MAX_BYTES}}
     for said in (facets, large):
-        body = json.dumps({"job": {"facets": said}}).encode()
-        assert job_facets_of(envelope_of(body)) == JobFacets()
+        job = RunJob("ns", "job", msgspec.Raw(json.dumps(said).encode()))
+        assert job_facets_of(job) == JobFacets()
 
 
 def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:

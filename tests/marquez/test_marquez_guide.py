@@ -29,13 +29,15 @@ def test_the_examples_run(
     marquez: ContractServer,
     worker: Worker,
     keep: Callable[..., int],
+    refused_members: dict[str, object],
     tmp_path: Path,
 ) -> None:
-    bad = keep("run", producer=...)
+    bad = keep("run", **refused_members)
     worker.run()
     reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     out = run(reading, home, tmp_path)
-    assert out == f'{bad} run run 422 {{"errors":["producer must not be null"]}}\n'
+    words = '{"errors":["job.facets.documentation._schemaURL must not be null"]}'
+    assert out == f"{bad} run run 422 {words}\n"
     assert b'"runId": "run"' in (tmp_path / f"{bad}.json").read_bytes()
     out = run(probing.replace("http://localhost:5000", marquez.url), home, tmp_path)
     assert re.fullmatch(r"True \d+\.\d+ None\n", out)

@@ -53,6 +53,7 @@ def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
     marquez: ContractServer,
     new_worker: type[Worker],
     event_of: Callable[..., bytes],
+    refused_members: dict[str, object],
     runs: list[str],
     refused: set[int],
     script: list[str | None],
@@ -64,7 +65,7 @@ def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder))
         for number, run in enumerate(runs):
-            members = {"producer": ...} if number in refused else {}
+            members = refused_members if number in refused else {}
             journal.append(Kind.OPENLINEAGE, event_of(run, number, **members))
         for count in steps:
             worker = new_worker(journal, marquez.url)

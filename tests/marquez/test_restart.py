@@ -120,7 +120,7 @@ def test_a_journal_that_cannot_be_read_for_a_while_loses_nothing(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
-        keep("run", number)
+        keep("run", number, pad="x" * 5 * 2**20)  # more than one step reads
     worker.delivery.step()
 
     def fail(*_: object, **__: object) -> None:

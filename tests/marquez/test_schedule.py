@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from random import Random
@@ -16,7 +17,8 @@ from waybill.marquez.backend.answers import judge
 from waybill.marquez.delivery.circuit import Circuit, full_jitter
 from waybill.marquez.delivery.pending import PendingEvents
 from waybill.marquez.delivery.schedule import POISON_AFTER_S, POISON_TRIES, Schedule, SendOutcome
-from waybill.marquez.envelope import Subject, envelope_of
+from waybill.marquez.subject import Subject, subject_of
+from waybill.transport.journal import Entry, Kind
 
 DELIVERED = Answer(verdict=Verdict.DELIVERED, status=201)
 SENT_S = 0.02
@@ -259,20 +261,20 @@ def test_acks_restored_from_their_rows_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("body", "key"),
+    ("event", "key"),
     [
-        (b'{"run":{"runId":"r"},"job":{"namespace":"n","name":"j"}}', "run r"),
-        (b'{"job":{"namespace":"n","name":"j"},"inputs":[1]}', "job n j"),
-        (b'{"dataset":{"namespace":"n","name":"d"}}', "dataset n d"),
-        (b'{"run":null,"job":{"name":"j"}}', "job  j"),
-        (b'{"run":{"runId":"r"},"eventType":5}', "run r"),
-        (b'{"run":{"runId":""}}', "entry 7"),
-        (b"[]", "entry 7"),
-        (b"\xff", "entry 7"),
+        ({"eventType": "START", "run": {"runId": "r"}, "job": {"namespace": "n", "name": "j"}}, "run r"),
+        ({"schemaURL": "#/$defs/JobEvent", "job": {"namespace": "n", "name": "j"}}, "job n j"),
+        ({"schemaURL": "#/$defs/DatasetEvent", "dataset": {"namespace": "n", "name": "d"}}, "dataset n d"),
+        ({"run": {"runId": ""}}, "entry 7"),
+        ([], "entry 7"),
     ],
 )
-def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
-    assert envelope_of(body).subject(7).key == key
+def test_an_events_key_is_what_it_is_about(event: object, key: str) -> None:
+    if isinstance(event, dict):
+        event = {"eventTime": "2026-01-01T00:00:00Z", "producer": "tests", **event}
+    entry = Entry(7, 1, Kind.OPENLINEAGE, "", json.dumps(event).encode())
+    assert subject_of(entry.event, 7).key == key
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def file(system: str, *tags: str, kind: str = "COMPLETE", run: str = "", parent:
     ]
     facets: dict[str, Any] = {
         "waybill_deltaFile": facet(
-            "WaybillDeltaFileRunFacet", systemName=system, dataSource="orders", transforms=["load"]
+            "WaybillDeltaFileRunFacet", did="d", systemName=system, dataSource="orders", transforms=["load"]
         )
     }
     if parent:

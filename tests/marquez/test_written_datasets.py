@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from waybill.facets import RunEvent, decode_event, fold
+from waybill.facets.event import OutputDataset
 from waybill.marquez import EventReader, reconcile
 from waybill.marquez.graph import Job, JobGraph, Node
 from waybill.marquez.graph.datasets import DATASETS_MAX, FACET_MAX_BYTES, Datasets
@@ -218,12 +219,8 @@ def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent
     assert sinks == {None, "lake"}
 
 
-def outputs(*written: tuple[str, dict[str, Any]]) -> msgspec.Raw:
-    return msgspec.Raw(
-        json.dumps(
-            [{"namespace": "file", "name": name, "facets": facets} for name, facets in written]
-        ).encode()
-    )
+def outputs(*written: tuple[str, dict[str, Any]]) -> list[OutputDataset]:
+    return [OutputDataset("file", name, msgspec.Raw(json.dumps(facets).encode())) for name, facets in written]
 
 
 def sink_of(name: str) -> dict[str, Any]:
@@ -264,10 +261,8 @@ def test_a_sink_that_writes_elsewhere_moves_with_its_jobs() -> None:
     assert graph.datasets.sinks_of(Node("file", "/old")) == []
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"5", b'["schema"]', b'[{"namespace": "schema"}]', b"[" * 9_999 + b"schema"]
-)
+@pytest.mark.parametrize("raw", [b"", b"5", b'["schema"]', b"[" * 9_999 + b"schema"])
 def test_outputs_that_cannot_be_read_teach_nothing(raw: bytes) -> None:
     datasets = Datasets({})
-    assert datasets.learn(msgspec.Raw(raw)) == {}
+    assert datasets.learn([OutputDataset("file", "/lake", msgspec.Raw(raw))]) == {}
     assert list(datasets.changed()) == []

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sayings import AT, COLLECT, CTAS, MERGE, START_MS, ended, event_of, files
 
+from waybill.facets import RunEvent, decode_event
 from waybill.spark.tracking.match_failures import match
 from waybill.spark.tracking.observed_runs import RUNS_MAX, ObservedRun, ObservedRuns
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def observe(observed: ObservedRuns, run: str, kind: str, at_ms: int, **what: Any) -> None:  # noqa: ANN401 - as for `event_of`
-    observed.observe(event_of(run, kind, at_ms, **what))
+    event = decode_event(event_of(run, kind, at_ms, **what))
+    assert isinstance(event, RunEvent)
+    observed.observe(event)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
 from waybill.transport.journal import adopt
 from waybill.transport.programs import this_program
-from waybill.transport.runner import OpenRun, Runner, note_program, read_head
+from waybill.transport.runner import OpenRun, Runner, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
@@ -235,9 +235,8 @@ def test_what_an_earlier_version_followed_is_followed_on(
     killed = emitter()
     killed.emit(event("begun", "START"))
     (entry,) = journal.read(0)
-    head = read_head(entry)
-    assert head is not None
-    row = msgspec.msgpack.encode(OpenRun.begun_by(head, entry))
+    assert entry.run_event is not None
+    row = msgspec.msgpack.encode(OpenRun.begun_by(entry.run_event, entry))
     key = blake2b(b"begun", digest_size=12).hexdigest()
     journal.commit("programs", put={f"run:{key}": row, "cursor": str(entry.seq).encode()})
     killed.emit(event("later", "START"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cached_property
 
 import msgspec
+
+from waybill.facets import UNREADABLE, Event, RunEvent, decode_event
 
 
 class Kind(IntEnum):
@@ -21,7 +24,17 @@ class Kind(IntEnum):
     """
 
 
-class Entry(msgspec.Struct, frozen=True):
+def event_in(kind: Kind, body: bytes) -> Event | None:
+    """The OpenLineage event in the body of an entry; None if it contains none, or one that is unreadable."""
+    if kind is not Kind.OPENLINEAGE:
+        return None
+    try:
+        return decode_event(body)
+    except UNREADABLE:
+        return None
+
+
+class Entry(msgspec.Struct, frozen=True, dict=True):
     """One entry of the journal.
 
     Attributes:
@@ -40,6 +53,16 @@ class Entry(msgspec.Struct, frozen=True):
     body: bytes
     damage: str | None = None
     program: str | None = None
+
+    @cached_property
+    def event(self) -> Event | None:
+        """The OpenLineage event in it, decoded once; None if it contains none, or one that is unreadable."""
+        return event_in(self.kind, self.body)
+
+    @property
+    def run_event(self) -> RunEvent | None:
+        """The same, if it is an event of a run."""
+        return self.event if isinstance(self.event, RunEvent) else None
 
     @property
     def is_flush(self) -> bool:

@@ -17,12 +17,11 @@ from waybill.facets import (
     FINGERPRINT_FACET,
     UNREADABLE,
     RunEvent,
-    decode_event,
     fingerprints_of,
     parse_instant_us,
 )
 
-from .entry import Kind
+from .entry import Kind, event_in
 
 if TYPE_CHECKING:
     import apsw
@@ -68,8 +67,8 @@ def contents_in(kind: int, body: bytes, system_name: str) -> Sequence[FileConten
     """The contents that an entry tells; `system_name` is stamped on events that carry none."""
     if not tells_content(kind, body):
         return ()
+    event = event_in(Kind.OPENLINEAGE, body)
     try:
-        event = decode_event(body)
         return _contents_of(event, system_name) if isinstance(event, RunEvent) else ()
     except UNREADABLE:
         return ()

@@ -34,6 +34,7 @@ from .fingerprints import (
 from .group_commit import GroupCommit, OnDone
 from .nodes import Node, current_node, nodes_of, renew
 from .poison import PoisonBox
+from .recent import RecentEntries, size_of
 from .rescue import exists
 from .rows import (
     AFTER_GONE,
@@ -57,6 +58,7 @@ NEARLY_FULL: Final = 0.8
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
+_RECENT_BYTES_MAX: Final = 16 * 2**20
 
 _PUT_STATE: Final = """
 INSERT INTO state (projection, key, value, seq) VALUES (?, ?, ?, ?)
@@ -153,6 +155,7 @@ class Journal:
         self._database = Database(self.path, vfs, clock)
         self.poison = PoisonBox(self._database)
         """The entries that projections cannot apply."""
+        self._recent = RecentEntries(_RECENT_BYTES_MAX)
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # The parent commits other threads' entries, because those threads exist only there.
         self._database.on_fork = self._commits.reset
@@ -254,15 +257,29 @@ class Journal:
                 entries.append(_entry_of(row))
         return entries
 
+    def follow(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
+        """The entries after `after`, like `read`, for one of several readers that follow the journal.
+
+        They share recent entries, so that each is read and decoded once.
+        """
+        entries = self._recent.after(after, limit, max_bytes)
+        if len(entries) < limit:
+            upto, room_bytes = entries[-1].seq if entries else after, max_bytes - size_of(entries)
+            more = self.read(upto, limit=limit - len(entries), max_bytes=room_bytes)
+            if not entries or size_of(more) <= room_bytes:
+                self._recent.add(more)
+                entries += more
+        return entries
+
     def feed(
         self, projection: str, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20
     ) -> list[Entry]:
-        """The entries after `after`, like `read`, for a projection to apply.
+        """The entries after `after`, like `follow`, for a projection to apply.
 
         A damaged entry is set aside as poison of this projection. A mark ``poison`` replaces each entry that
         was set aside. An entry that is tried again replaces its mark.
         """
-        entries = self.read(after, limit=limit, max_bytes=max_bytes)
+        entries = self.follow(after, limit=limit, max_bytes=max_bytes)
         for entry in entries:
             if entry.damage is not None:
                 self.poison.set_aside(projection, entry.seq, entry.damage)
@@ -468,6 +485,7 @@ class Journal:
             received_before_ms: only entries accepted before this instant are removed.
             limit: the most entries that one call removes, so that writers do not wait long.
         """
+        self._recent.clear()
         outdated = upto_seq, received_before_ms, limit
         try:
             return self._database.write(lambda writer: self._remove_all(writer, outdated))

@@ -1,11 +1,7 @@
 """The runner: the one process of a home that runs its projections, and the supervisor that starts it."""
 
 from .flushing import FlushReport as FlushReport, flush as flush
-from .open_runs import (
-    EventHead as EventHead,
-    OpenRun as OpenRun,
-    read_head as read_head,
-)
+from .open_runs import OpenRun as OpenRun
 from .projection import (
     PROJECTIONS_GROUP as PROJECTIONS_GROUP,
     Progress as Progress,

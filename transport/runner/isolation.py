@@ -242,6 +242,9 @@ class _BoundedJournal(Journal):
         entries = super().read(after, limit=limit, max_bytes=max_bytes) if limit > 0 else []
         return [entry for entry in entries if entry.seq <= self.upto]
 
+    def follow(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
+        return self.read(after, limit=limit, max_bytes=max_bytes)  # what was read before may be beyond it
+
 
 def main() -> None:
     """Be the process: run a projection up to each entry number that is read, and write the outcome."""

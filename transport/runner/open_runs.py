@@ -8,93 +8,53 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER
-from waybill.facets.event import JobFacets, JobType, facet_schema_url
-
-from ..journal import Kind
+from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
 
 if TYPE_CHECKING:
+    from waybill.facets import RunEvent
+
     from ..journal import Entry
 
-_ENDS: Final = frozenset({"COMPLETE", "ABORT", "FAIL"})
 _SCHEDULERS: Final = frozenset({"AIRFLOW", "DAGSTER"})
 _SPARK: Final = "SPARK"
 _APPLICATION: Final = "APPLICATION"
-_UNKNOWN: Final = JobType()
 _SCHEMA_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET_URL: Final = facet_schema_url("WaybillInferredRunFacet")
 
 
-class _Job(msgspec.Struct):
-    namespace: str
-    name: str
-    facets: JobFacets | None = None
-
-
-class _Presented(msgspec.Struct, rename="camel"):
-    job_name: str
+class _Presented(msgspec.Struct):
     parent: msgspec.Raw
 
 
-class _RunFacets(msgspec.Struct):
-    parent: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+class _Repeated(msgspec.Struct):
+    """The run facets that an end repeats as they are."""
+
+    parent: msgspec.Raw = msgspec.Raw()
     presented: _Presented | None = msgspec.field(default=None, name=PRESENTED_FACET)
-    file: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=DELTA_FILE_FACET)
+    file: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name=DELTA_FILE_FACET)
 
 
-class _RunOfEvent(msgspec.Struct, rename="camel"):
-    run_id: str
-    facets: _RunFacets | None = None
+class _BegunRun(msgspec.Struct):
+    facets: _Repeated | None = None
 
 
-class _ParentRun(msgspec.Struct, rename="camel"):
-    run_id: str
+class _Beginning(msgspec.Struct):
+    run: _BegunRun
 
 
-class _Parent(msgspec.Struct):
-    run: _ParentRun
+def is_scheduled(event: RunEvent) -> bool:
+    """Whether a scheduler sent it; a scheduler's runs outlive the process that reports them."""
+    return event.job.job_type.integration.upper() in _SCHEDULERS
 
 
-class EventHead(msgspec.Struct, rename="camel"):
-    """The part of a run event that shows whether its run is open."""
-
-    run: _RunOfEvent
-    job: _Job
-    event_type: str
-
-    @property
-    def is_end(self) -> bool:
-        """Whether the event ends its run."""
-        return self.event_type.upper() in _ENDS
-
-    @property
-    def is_scheduled(self) -> bool:
-        """Whether a scheduler sent it; a scheduler's runs outlive the process that reports them."""
-        return self._job_type.integration.upper() in _SCHEDULERS
-
-    @property
-    def is_of_spark(self) -> bool:
-        """Whether Spark's listener reports it."""
-        return self._job_type.integration == _SPARK
-
-    @property
-    def is_application(self) -> bool:
-        """Whether its run is a whole Spark application."""
-        return self.is_of_spark and self._job_type.jobType == _APPLICATION
-
-    @property
-    def _job_type(self) -> JobType:
-        facets = self.job.facets
-        return facets.job_type if facets is not None and facets.job_type is not None else _UNKNOWN
+def is_of_spark(event: RunEvent) -> bool:
+    """Whether Spark's listener reports it."""
+    return event.job.job_type.integration == _SPARK
 
 
-def read_head(entry: Entry) -> EventHead | None:
-    """The head of the run event in an entry; None if it contains none."""
-    if entry.kind is not Kind.OPENLINEAGE:
-        return None
-    try:
-        return _HEAD.decode(entry.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # not a run event, or one that violates the schema
+def is_of_application(event: RunEvent) -> bool:
+    """Whether its run is a whole Spark application."""
+    return is_of_spark(event) and event.job.job_type.jobType == _APPLICATION
 
 
 class OpenRun(msgspec.Struct, frozen=True, array_like=True):
@@ -109,32 +69,33 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
     file: bytes = b""
 
     @classmethod
-    def begun_by(cls, head: EventHead, entry: Entry) -> Self:
-        """The run that an event begins, or first mentions.
+    def begun_by(cls, event: RunEvent, entry: Entry) -> Self:
+        """The run that the event of an entry begins, or first mentions.
 
         Of an event that was changed for Marquez's page, it has the job name and the parent from before.
         """
-        facets = head.run.facets or _RunFacets()
-        name, parent = head.job.name, facets.parent
-        if facets.presented is not None:
-            name, parent = facets.presented.job_name, facets.presented.parent
+        facets = _BEGINNING.decode(entry.body).run.facets or _Repeated()
+        parent = facets.parent if facets.presented is None else facets.presented.parent
         return cls(
             entry.program or "",
             entry.system_name,
-            head.run.run_id,
-            head.job.namespace,
-            name,
+            event.run.runId,
+            event.job.namespace,
+            event.job.name,
             bytes(parent),
             bytes(facets.file),
         )
 
     @property
     def parent_id(self) -> str | None:
-        """The run id of its parent; None if it has no parent, or the facet cannot be read."""
-        try:
-            return _PARENT.decode(self.parent).run.run_id if self.parent else None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
+        """The run id of its parent; None if it has no parent."""
+        parent = read_facet(_PARENT, msgspec.Raw(self.parent))
+        return None if parent is None else parent.run.runId
+
+    @property
+    def delta_file(self) -> DeltaFile | None:
+        """What its facet says, if it is a file."""
+        return read_facet(_DELTA_FILE, msgspec.Raw(self.file))
 
     def end(self, now_ms: int, reason: str, event_type: Literal["ABORT", "FAIL"] = "ABORT") -> bytes:
         """The event that ends it; if the run's own end comes later, it replaces this one."""
@@ -158,5 +119,6 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-_HEAD: Final = msgspec.json.Decoder(EventHead)
-_PARENT: Final = msgspec.json.Decoder(_Parent)
+_BEGINNING: Final = msgspec.json.Decoder(_Beginning)
+_PARENT: Final = msgspec.json.Decoder(Parent)
+_DELTA_FILE: Final = msgspec.json.Decoder(DeltaFile)

@@ -27,15 +27,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.facets import SEVERITY
+
 from ..journal import Kind, adopt
 from ..programs import Program
-from .open_runs import OpenRun, read_head
+from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from waybill.facets import RunEvent
+
     from ..journal import Entry, Journal
-    from .open_runs import EventHead
 
 PROGRAM_GONE: Final = "the program that ran it is gone"
 APPLICATION_ENDED: Final = "its application has ended"
@@ -163,7 +166,7 @@ class UnendedRuns:
 
     def _follow(self, cursor: int) -> int:
         """Read the next entries; return the last one's number."""
-        entries = self._journal.read(cursor, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE)
+        entries = self._journal.follow(cursor, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE)
         if not entries:
             return cursor
         programs = self._noted()  # after the entries: a program is noted before its first entry
@@ -174,34 +177,34 @@ class UnendedRuns:
                 or entry.program in programs
                 or _OF_SPARK in entry.body
             )
-            if is_looked_at and (head := read_head(entry)) is not None:
-                is_of_program = entry.program in programs and not head.is_scheduled
-                self._take(head, entry, entry.program if is_of_program else None)
+            if is_looked_at and (event := entry.run_event) is not None:
+                is_of_program = entry.program in programs and not is_scheduled(event)
+                self._take(event, entry, entry.program if is_of_program else None)
         while len(self._known_ends) > _ENDED_MAX:
             del self._known_ends[next(iter(self._known_ends))]
         self._store({_CURSOR: str(entries[-1].seq).encode()})
         return entries[-1].seq
 
-    def _take(self, head: EventHead, entry: Entry, program: str | None) -> None:
-        key = _key_of(head.run.run_id)
+    def _take(self, event: RunEvent, entry: Entry, program: str | None) -> None:
+        key = _key_of(event.run.runId)
         known = self._runs.get(key)
-        if head.is_end:
+        if event.eventType in SEVERITY:
             self._set(key, None)
             self._known_ends[key] = None
-            is_application = head.is_application or (known is not None and known.is_application)
+            is_application = is_of_application(event) or (known is not None and known.is_application)
             if is_application and len(self._ended_ms) < _OPEN_MAX:
                 self._ended_ms[key] = entry.received_ms
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
             self._set(key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms))
         elif key not in self._known_ends and len(self._runs) < _OPEN_MAX:
-            run = _Followed.begun_by(head, entry)
+            run = _Followed.begun_by(event, entry)
             followed = msgspec.structs.replace(
                 run,
                 program=program or "",
                 last_ms=entry.received_ms,
-                application=_key_of(run.parent_id) if head.is_of_spark and run.parent_id else "",
-                is_application=head.is_application,
+                application=_key_of(run.parent_id) if is_of_spark(event) and run.parent_id else "",
+                is_application=is_of_application(event),
             )
             self._set(key, followed)
 

@@ -1,0 +1,37 @@
+"""The subject of an event, which decides the order in which events reach the backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from waybill.facets import SEVERITY, JobEvent, RunEvent, inferred_reason
+
+if TYPE_CHECKING:
+    from waybill.facets import Event
+
+
+class Subject(NamedTuple):
+    """The subject of an event; events with the same key reach the backend in journal order.
+
+    Attributes:
+        key: its run; for a JobEvent its job; for a DatasetEvent its dataset.
+        severity: of a terminal event, as `waybill.facets.SEVERITY` has it; None for any other.
+        inferred: whether Waybill inferred that; the run's own terminal event counts for more.
+    """
+
+    key: str
+    is_run: bool = False
+    severity: int | None = None
+    inferred: bool = False
+
+
+def subject_of(event: Event | None, seq: int) -> Subject:
+    """The subject of the event in an entry; the entry itself if it cannot be read."""
+    if event is None:
+        return Subject(f"entry {seq}")
+    if isinstance(event, RunEvent):
+        severity = SEVERITY.get(event.eventType)
+        inferred = severity is not None and bool(inferred_reason(event))
+        return Subject(f"run {event.run.runId}", is_run=True, severity=severity, inferred=inferred)
+    kind, named = ("job", event.job) if isinstance(event, JobEvent) else ("dataset", event.dataset)
+    return Subject(f"{kind} {named.namespace} {named.name}")
