@@ -6,93 +6,61 @@ that need pyarrow (`arrow`, `columns`) are imported by name.
 
 from typing import TYPE_CHECKING
 
-from .annotations import EVIDENCE, AnnotationRule
+from .annotations import EVIDENCE as EVIDENCE, AnnotationRule as AnnotationRule
 from .event import (
-    DATA_SINK,
-    DELTA_FILE_FACET,
-    EVIDENCE_FACET,
-    FINGERPRINT_FACET,
-    INFERRED_FACET,
-    PRESENTED_FACET,
-    PRODUCER,
-    SEVERITY,
-    SUMMARY_FACET,
-    DatasetEvent,
-    Event,
-    EventType,
-    InputFingerprint,
-    JobEvent,
-    RunEvent,
-    decode_event,
-    fingerprints_of,
-    parse_instant_us,
+    DATA_SINK as DATA_SINK,
+    DELTA_FILE_FACET as DELTA_FILE_FACET,
+    EVIDENCE_FACET as EVIDENCE_FACET,
+    FINGERPRINT_FACET as FINGERPRINT_FACET,
+    INFERRED_FACET as INFERRED_FACET,
+    PRESENTED_FACET as PRESENTED_FACET,
+    PRODUCER as PRODUCER,
+    SEVERITY as SEVERITY,
+    SUMMARY_FACET as SUMMARY_FACET,
+    DatasetEvent as DatasetEvent,
+    Event as Event,
+    EventType as EventType,
+    InputFingerprint as InputFingerprint,
+    JobEvent as JobEvent,
+    RunEvent as RunEvent,
+    decode_event as decode_event,
+    fingerprints_of as fingerprints_of,
+    parse_instant_us as parse_instant_us,
 )
 from .folding import (
-    RunState,
-    facet_records,
-    fold,
-    has_record,
-    inferred_reason,
-    merge_states,
-    observe,
-    records_of,
+    RunState as RunState,
+    facet_records as facet_records,
+    fold as fold,
+    has_record as has_record,
+    inferred_reason as inferred_reason,
+    merge_states as merge_states,
+    observe as observe,
+    records_of as records_of,
 )
 from .lazy import lazily as _lazily
-from .merge_rule import is_collision, merge_all, merge_records, record_key
-from .parents import parents_of
-from .record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
+from .merge_rule import (
+    is_collision as is_collision,
+    merge_all as merge_all,
+    merge_records as merge_records,
+    record_key as record_key,
+)
+from .parents import parents_of as parents_of
+from .record import (
+    UNREADABLE as UNREADABLE,
+    FinalState as FinalState,
+    ProvenanceRecord as ProvenanceRecord,
+    decode_records as decode_records,
+    keep_annotations as keep_annotations,
+)
 
 if TYPE_CHECKING:
-    from .delta_file import WaybillDeltaFileRunFacet
-    from .fingerprint import WaybillFingerprintInputDatasetFacet
-    from .inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
-    from .summary import WaybillSummaryRunFacet
-
-__all__ = [
-    "DATA_SINK",
-    "DELTA_FILE_FACET",
-    "EVIDENCE",
-    "EVIDENCE_FACET",
-    "FINGERPRINT_FACET",
-    "INFERRED_FACET",
-    "PRESENTED_FACET",
-    "PRODUCER",
-    "SEVERITY",
-    "SUMMARY_FACET",
-    "UNREADABLE",
-    "AnnotationRule",
-    "DatasetEvent",
-    "Event",
-    "EventType",
-    "FinalState",
-    "InputFingerprint",
-    "JobEvent",
-    "ProvenanceRecord",
-    "RunEvent",
-    "RunState",
-    "WaybillDeltaFileRunFacet",
-    "WaybillEvidenceRunFacet",
-    "WaybillFingerprintInputDatasetFacet",
-    "WaybillInferredRunFacet",
-    "WaybillSummaryRunFacet",
-    "decode_event",
-    "decode_records",
-    "facet_records",
-    "fingerprints_of",
-    "fold",
-    "has_record",
-    "inferred_reason",
-    "is_collision",
-    "keep_annotations",
-    "merge_all",
-    "merge_records",
-    "merge_states",
-    "observe",
-    "parents_of",
-    "parse_instant_us",
-    "record_key",
-    "records_of",
-]
+    from .delta_file import WaybillDeltaFileRunFacet as WaybillDeltaFileRunFacet
+    from .fingerprint import WaybillFingerprintInputDatasetFacet as WaybillFingerprintInputDatasetFacet
+    from .inferred import (
+        WaybillEvidenceRunFacet as WaybillEvidenceRunFacet,
+        WaybillInferredRunFacet as WaybillInferredRunFacet,
+    )
+    from .summary import WaybillSummaryRunFacet as WaybillSummaryRunFacet
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lazily(package: str) -> Callable[[str], object]:
-    """Create the `__getattr__` of a package (PEP 562) from the relative imports below its `if TYPE_CHECKING`.
+    """Create the `__getattr__` of a package (PEP 562) from its relative imports.
 
     It also gives `__all__`, the names that they import.
     """
@@ -34,9 +34,13 @@ def lazily(package: str) -> Callable[[str], object]:
 
 
 def _read_modules(package: str) -> dict[str, str]:
-    """The module of each name that a package imports for type checkers."""
+    """The module of each name that a package imports, for type checkers or at once."""
     spec = sys.modules[package].__spec__
     source = None if spec is None else cast("InspectLoader", spec.loader).get_source(package)
-    blocks = (node for node in ast.parse(source or "").body if isinstance(node, ast.If))
-    imports = (node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom))
-    return {alias.name: "." * node.level + (node.module or "") for node in imports for alias in node.names}
+    return {
+        alias.name: "." * node.level + (node.module or "")
+        for node in ast.walk(ast.parse(source or ""))
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+        if alias.asname == alias.name
+    }

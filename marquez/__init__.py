@@ -4,49 +4,33 @@
 questions; `EventReader` reads run events back.
 """
 
-from .backend import Backend, ProbeResult, probe
-from .delivery import (
-    Counters,
-    DeadLetter,
-    Delivery,
-    counters_of,
-    dead_letter_body,
-    dead_letters,
-    drop_dead_letters,
-    retry_dead_letters,
-)
-from .readback import (
-    EventReader,
-    MarquezReadError,
-    MissingEvent,
-    MissingJob,
-    Reconciliation,
-    reconcile,
-    reconcile_new,
-    repair,
-)
-from .targets import open_deliveries, open_reader
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Backend",
-    "Counters",
-    "DeadLetter",
-    "Delivery",
-    "EventReader",
-    "MarquezReadError",
-    "MissingEvent",
-    "MissingJob",
-    "ProbeResult",
-    "Reconciliation",
-    "counters_of",
-    "dead_letter_body",
-    "dead_letters",
-    "drop_dead_letters",
-    "open_deliveries",
-    "open_reader",
-    "probe",
-    "reconcile",
-    "reconcile_new",
-    "repair",
-    "retry_dead_letters",
-]
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from .backend import Backend as Backend, ProbeResult as ProbeResult, probe as probe
+    from .delivery import (
+        Counters as Counters,
+        DeadLetter as DeadLetter,
+        Delivery as Delivery,
+        counters_of as counters_of,
+        dead_letter_body as dead_letter_body,
+        dead_letters as dead_letters,
+        drop_dead_letters as drop_dead_letters,
+        retry_dead_letters as retry_dead_letters,
+    )
+    from .readback import (
+        EventReader as EventReader,
+        MarquezReadError as MarquezReadError,
+        MissingEvent as MissingEvent,
+        MissingJob as MissingJob,
+        Reconciliation as Reconciliation,
+        reconcile as reconcile,
+        reconcile_new as reconcile_new,
+        repair as repair,
+    )
+    from .targets import open_deliveries as open_deliveries, open_reader as open_reader
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__)
