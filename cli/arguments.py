@@ -53,6 +53,12 @@ Timeout = Annotated[
         "--timeout", metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="COUNT", min=1, help="Number of worker processes.", show_default="one for each core"
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="Choose all of them.")]
 
 

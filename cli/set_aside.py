@@ -109,9 +109,10 @@ class Kind(ABC, Generic[_T]):
         if everything == bool(ids):
             raise typer.BadParameter(f"give the ones to use, as listed by {listed_by}, or --all")
         items = [(str(getattr(item, self.key[0])), item) for item in self.read(journal)]
-        if unknown := sorted(set(ids or ()).difference(item_id for item_id, _ in items)):
+        wanted = {item_id for item_id, _ in items} if everything else set(ids or ())
+        if unknown := sorted(wanted.difference(item_id for item_id, _ in items)):
             raise NotFoundError(f"{', '.join(unknown)}: no such {self.nouns[0]}; {listed_by} shows them")
-        return [item for item_id, item in items if everything or item_id in (ids or ())]
+        return [item for item_id, item in items if item_id in wanted]
 
     def left_after_flush(self, journal: Journal, items: list[_T], timeout_s: float | None) -> Left[_T]:
         """Flush the home, which tries these items again; return those that stay."""
@@ -223,8 +224,8 @@ def _retry(
         _show_plan(kind, items, "retried", as_json=as_json)
         return
     left = kind.retry(journal, items, *option.values()) if journal and items else []
-    keys_left = [kind.key_of(item) for item, _ in left]
-    succeeded = [key for key in map(kind.key_of, items) if key not in keys_left]
+    names_left = {kind.name_of(item) for item, _ in left}
+    succeeded = [kind.key_of(item) for item in items if kind.name_of(item) not in names_left]
     if as_json:
         whys = [kind.key_of(item) | {"why": why} for item, why in left]
         console.json({"succeeded": succeeded, "left": whys})

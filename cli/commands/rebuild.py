@@ -12,7 +12,7 @@ from waybill.transport import Settings
 from waybill.transport.counting import counted
 
 from .. import completing, console
-from ..arguments import Engine, JsonObject, Master, Since, Until, check_span
+from ..arguments import Engine, JsonObject, Master, Since, Until, Workers, check_span
 from ..home import agreed_settings
 from ..options import with_settings
 from ..records import as_plain
@@ -57,12 +57,7 @@ def rebuild(
             help="Only records of this system. Repeatable.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Number of worker processes.", show_default="one for each core"
-        ),
-    ] = None,
+    workers: Workers = None,
     engine: Annotated[
         Engine, typer.Option(help="'embedded': processes on this machine; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,

@@ -10,7 +10,7 @@ import typer
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, Workers
 from ..home import agreed_settings, checked_root
 from ..options import with_settings
 
@@ -27,12 +27,7 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be restored.", show_default=False)
     ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Number of worker processes.", show_default="one for each core"
-        ),
-    ] = None,
+    workers: Workers = None,
     as_json: JsonObject = False,
 ) -> None:
     """Restore what a root has lost, from its archive and the home's journal.
