@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 from waybill.facets.overrides import OVERRIDABLE, PROPERTY_PREFIX
@@ -14,9 +12,6 @@ from ..errors import SparkSetupError
 from ..runtime import LISTENER_CLASS
 
 LISTENERS: Final = "spark.extraListeners"
-CLASS_PATH: Final = "spark.driver.extraClassPath"
-JARS: Final = ("spark.jars", "spark.jars.packages")
-"""Options that name the user's JARs, which Spark loads with a separate class loader."""
 APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
 NAMESPACE: Final = "spark.openlineage.namespace"
 
@@ -58,11 +53,6 @@ def listener_options(
         options[_APP_NAME] = name
     all_tags = [*filter(None, [given(_TAGS)]), *(_tag(key, value) for key, value in tags.items())]
     return options | {_TAGS: ";".join(all_tags)} if all_tags else options
-
-
-def class_path(given: Given, jar: Path) -> str:
-    """The driver's class path, extended by the JAR."""
-    return os.pathsep.join([*filter(None, [given(CLASS_PATH)]), str(jar)])
 
 
 def _listed(value: str | None, otherwise: Iterable[str] = ()) -> list[str]:

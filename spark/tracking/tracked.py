@@ -110,8 +110,8 @@ class TrackedBuilder(SparkSession.Builder):
         return session
 
     def _make(self, url: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-        jvm = self._jvm()
         jar = fetch_listener()
+        _load(self._jvm(), jar)
         wanted = {**more} | listener_options.listener_options(
             self._given,
             url=url,
@@ -119,10 +119,6 @@ class TrackedBuilder(SparkSession.Builder):
             names=self._property_names(),
             tags=self.waybill_tags,
         )
-        if jvm is not None:
-            _load(jvm, jar)
-        else:
-            wanted[listener_options.CLASS_PATH] = listener_options.class_path(self._given, jar)
         given = {name: self._given(name) for name in wanted}
         for name, value in wanted.items():
             self.config(name, value)
@@ -130,21 +126,16 @@ class TrackedBuilder(SparkSession.Builder):
         _reset(_running_jvm(), given)
         return session
 
-    def _jvm(self) -> Any | None:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
-        """The JVM to load the listener into; None if the class path of a JVM that has not started will do.
+    def _jvm(self) -> Any:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
+        """The JVM to load the listener into, started if there is none yet.
 
         Spark loads the user's JARs with a class loader below that of the class path, whose listener would not
-        see their catalogs. That loader exists once a JVM runs. `spark.jars` uses the same loader, but a
-        builder that sets it hides the JARs of `spark.jars.packages` from the executors.
+        see their catalogs. That loader exists once a JVM runs.
         """
-        if (jvm := _running_jvm()) is not None:
-            return jvm
-        os.environ["JAVA_HOME"] = str(find_java().home)
-        # Arguments for spark-submit outrank options, whatever they name.
-        if "PYSPARK_SUBMIT_ARGS" not in os.environ and not any(map(self._given, listener_options.JARS)):
-            return None
-        options = SparkConf(loadDefaults=False).setAll(list(self._options.items()))
-        SparkContext._ensure_initialized(conf=options)  # noqa: SLF001 - PySpark starts a JVM in no other way
+        if _running_jvm() is None:
+            os.environ["JAVA_HOME"] = str(find_java().home)
+            options = SparkConf(loadDefaults=False).setAll(list(self._options.items()))
+            SparkContext._ensure_initialized(conf=options)  # noqa: SLF001 - PySpark starts a JVM in no other way
         return _running_jvm()
 
     def _given(self, name: str) -> str | None:

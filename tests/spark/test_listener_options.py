@@ -9,7 +9,7 @@ import pytest
 
 from waybill.spark import SparkSetupError
 from waybill.spark.runtime import LISTENER_CLASS, spark_defaults
-from waybill.spark.tracking.listener_options import class_path, listener_options
+from waybill.spark.tracking.listener_options import listener_options
 
 
 def told(given: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -66,17 +66,6 @@ def test_tags_are_escaped_and_added_to_the_users() -> None:
 def test_a_tag_the_listener_cannot_read_is_refused(tag: tuple[str, str]) -> None:
     with pytest.raises(SparkSetupError, match="run tag"):
         told(tags=dict([tag]))
-
-
-def test_the_jar_is_added_to_the_users_class_path() -> None:
-    def with_options(options: dict[str, str]) -> str:
-        def given(name: str) -> str | None:
-            return options.get(name)
-
-        return class_path(given, Path("/x.jar"))
-
-    assert with_options({}) == "/x.jar"
-    assert with_options({"spark.driver.extraClassPath": "/a:/b"}) == "/a:/b:/x.jar"
 
 
 def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
