@@ -29,7 +29,7 @@ from ..exporting import (
     open_blob_store,
     open_destination,
 )
-from ..names import RAW, Hour, RawName, parse_hour, raw_folder
+from ..names import RAW, Hour, RawName, hour_in, raw_folder
 from ..parallel import in_parallel
 from ..sources import MARK, list_objects
 from .compactor import CompactionReport, HourReport, compact_hour, summed
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ..quarantine import Quarantined
 
 _HOURS_AT_ONCE: Final = 4
-_PARTS: Final = 3
-"""The path of a raw file below the folder of raw files: day, hour and file name."""
 
 
 def compact_remote(url: str) -> CompactionReport:
@@ -58,10 +56,9 @@ def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
     """The raw files in an object store's folder, by hour, relative to it; raises as `list_objects` does."""
     found: dict[Hour, list[str]] = defaultdict(list)
     for name in list_objects(f"{url}/{RAW}"):
-        below = PurePosixPath(name.partition(MARK)[2])
-        hour = parse_hour(*below.parts[:2]) if len(below.parts) == _PARTS else None
-        if hour is not None and RawName.parse(below.name):
-            found[hour].append(str(RAW / below))
+        path = f"{RAW}/{name.partition(MARK)[2]}"
+        if (hour := hour_in(path)) is not None and RawName.parse(PurePosixPath(path).name):
+            found[hour].append(path)
     return found
 
 

@@ -34,7 +34,6 @@ from ..names import (
     compacted_path,
     hour_in,
     late_path,
-    parse_hour,
     raw_folder,
     relative,
     safe_name,
@@ -51,10 +50,7 @@ if TYPE_CHECKING:
     from waybill.transport.root import Claim
 
 _SUFFIX: Final = ".parquet"
-_DEPTH: Final = len(RAW.parts)
-_STRAY: Final = "it is not a file of the layout; move it away"
-_PARTS: Final = 3
-"""Of a file's path below the folder of its kind."""
+_STRAY: Final = ("stray", "it is not a file of the layout; move it away")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -128,8 +124,9 @@ def check(root: Path | str, *, is_copy: bool = False) -> Iterator[CheckedFile]:
             if path == root / kind / FOLDER_MARK:
                 continue
             place = relative(root, path)
+            hour = hour_in(place) if path.suffix == _SUFFIX else None
             try:
-                rows, said = judge(view, PurePosixPath(place))
+                rows, said = (0, [_STRAY]) if hour is None else judge(view, PurePosixPath(place), hour)
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
@@ -305,13 +302,8 @@ def hash_of(path: Path) -> str:
         return ""
 
 
-def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root = view.root
-    parts = path.parts[_DEPTH:]
-    hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
-    if hour is None or not path.name.endswith(_SUFFIX):
-        return 0, [("stray", _STRAY)]
-    with (root / path).open("rb") as source:
+def _judge_compacted(view: _LedgerView, path: PurePosixPath, hour: Hour) -> tuple[int, _Said]:
+    with (view.root / path).open("rb") as source:
         file = parquet.open_stream(source)
         metadata = file.metadata.metadata
         Covers.read(metadata)
@@ -327,7 +319,7 @@ def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said
         said.append(("altered", f"its bytes are not those that were sealed; {view.way_out}"))
     else:
         view.judge(path, metadata)
-    if foreign := [name for name in sorted(rows.systems) if safe_name(name) != parts[0]]:
+    if foreign := [name for name in sorted(rows.systems) if safe_name(name) != path.parent.parent.name]:
         said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
     elif len(rows.systems) > 1:
         said.append(("system", f"it holds rows of {len(rows.systems)} systems; rebuild the hour"))
@@ -338,28 +330,22 @@ def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said
     return file.metadata.num_rows, said
 
 
-def _judge_raw(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root = view.root
-    parts = path.parts[_DEPTH:]
-    hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
+def _judge_raw(view: _LedgerView, path: PurePosixPath, hour: Hour) -> tuple[int, _Said]:
     raw = RawName.parse(path.name)
-    if hour is None or raw is None:
-        return 0, [("stray", _STRAY)]
-    file = parquet.open_file(root / path)
+    if raw is None:
+        return 0, [_STRAY]
+    file = parquet.open_file(view.root / path)
     rows = Rows(file, hour)
-    said = [*rows.faults()]
-    if all(_covers(root, system, hour, raw) for system in rows.systems):
+    if all(_covers(view.root, system, hour, raw) for system in rows.systems):
         view.note_left(path)
-    return file.metadata.num_rows, said
+    return file.metadata.num_rows, [*rows.faults()]
 
 
-def _judge_archived(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root, parts = view.root, path.parts
-    hour = parse_hour(parts[1], parts[2]) if len(parts) == len(EVENTS.parts) + _PARTS else None
+def _judge_archived(view: _LedgerView, path: PurePosixPath, hour: Hour) -> tuple[int, _Said]:
     name = RawName.parse(path.name)
-    if hour is None or name is None:
-        return 0, [("stray", _STRAY)]
-    data = (root / path).read_bytes()
+    if name is None:
+        return 0, [_STRAY]
+    data = (view.root / path).read_bytes()
     file = pq.ParquetFile(pa.BufferReader(data))
     if file.schema_arrow != EVENTS_SCHEMA:
         raise parquet.ForeignError("its columns are not those of the archive")
