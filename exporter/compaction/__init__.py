@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from .compactor import (
         CompactionReport as CompactionReport,
         Compactor as Compactor,
-        HourReport as HourReport,
         compact_hour as compact_hour,
         summed as summed,
     )
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         compact_remote_hour as compact_remote_hour,
         remote_raw_hours as remote_raw_hours,
     )
-    from .restartable_hour import Retraction as Retraction
+    from .restartable_hour import HourReport as HourReport, Retraction as Retraction
     from .schedule import (
         GATHER_S as GATHER_S,
         CompactionSchedule as CompactionSchedule,

@@ -17,7 +17,7 @@ from ..names import Hour
 from ..parallel import in_parallel, workers_default
 from ..parquet import WINDOW_ROWS
 from ..quarantine import Quarantined
-from .restartable_hour import HourCompaction, Retraction
+from .restartable_hour import HourCompaction, HourReport, Retraction
 
 _HOURS_AT_ONCE_MAX: Final = 64
 """The maximum number of hours that a compaction holds in memory."""
@@ -39,20 +39,6 @@ class CompactionReport(msgspec.Struct, frozen=True):
     aside: tuple[Quarantined, ...] = ()
     unreadable: Mapping[Hour, str] = {}
     failed: Mapping[Hour, str] = {}
-
-
-class HourReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of compacting one hour; a `CompactionReport` has the same for several.
-
-    Attributes:
-        changed: by path relative to the root, the seal of each published file, or None for each removed one.
-    """
-
-    hour: Hour
-    changed: dict[str, str | None]
-    aside: list[Quarantined] = []
-    unreadable: str | None = None
-    failed: str | None = None
 
 
 class Compactor:
@@ -133,21 +119,14 @@ def compact_hour(
 ) -> HourReport:
     """Compact one hour, with the arguments of `Compactor`; the caller must hold the root's lock."""
     compaction = HourCompaction(root, hour, files, nodes, window_rows)
-    failed = None
     try:
         compaction.run(retraction)
     except OSError as error:
-        failed = (
+        compaction.report.failed = (
             f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept; "
             "once the disk works again, it is retried automatically"
         )
-    return HourReport(
-        hour=hour,
-        changed={**compaction.published, **dict.fromkeys(compaction.removed)},
-        aside=compaction.quarantined,
-        unreadable=next(iter(compaction.unreadable), None),
-        failed=failed,
-    )
+    return compaction.report
 
 
 def summed(reports: Iterable[HourReport], aside: Iterable[Quarantined] = ()) -> CompactionReport:

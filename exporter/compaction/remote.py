@@ -32,7 +32,8 @@ from ..exporting import (
 from ..names import RAW, Hour, RawName, hour_in, raw_folder
 from ..parallel import in_parallel
 from ..sources import MARK, list_objects
-from .compactor import CompactionReport, HourReport, compact_hour, summed
+from .compactor import CompactionReport, compact_hour, summed
+from .restartable_hour import HourReport
 
 if TYPE_CHECKING:
     from ..quarantine import Quarantined
@@ -81,7 +82,7 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
                 store.delete(raws)
         except (DestinationError, OSError) as error:
             what = f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); try again"
-            return HourReport(hour=hour, changed={}, failed=what)
+            return HourReport(hour=hour, failed=what)
         # The report names places in the store, wherever the work was done.
         aside = [msgspec.structs.replace(one, restore=_rebuilding(url, hour)) for one in report.aside]
         return msgspec.structs.replace(report, aside=aside)

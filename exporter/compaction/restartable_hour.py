@@ -145,6 +145,23 @@ class _SystemCompaction:
         return without(table, self._keys) if self._keys else table
 
 
+class HourReport(msgspec.Struct, kw_only=True):
+    """The result of compacting one hour; a `CompactionReport` has the same for several.
+
+    Attributes:
+        changed: by path relative to the root, the seal of each published file, or None for each removed one.
+        aside: the damaged files that were quarantined.
+        unreadable: a sentence about the first file that cannot be read now.
+        failed: why the hour could not be completed.
+    """
+
+    hour: Hour
+    changed: dict[str, str | None] = {}
+    aside: list[Quarantined] = []
+    unreadable: str | None = None
+    failed: str | None = None
+
+
 class _QuarantinedError(Exception):
     """A raw file was quarantined after part of it had been read."""
 
@@ -153,19 +170,13 @@ class HourCompaction:
     """The compaction of one hour, with the arguments of `compact_hour`, and its results so far.
 
     Attributes:
-        published: by path relative to the root, the seal of each file published.
-        removed: files that were removed because no record was left in them, as paths relative to the root.
-        quarantined: the damaged files.
-        unreadable: a sentence for each file that cannot be read now.
+        report: what it has done so far.
     """
 
     def __init__(
         self, root: Path, hour: Hour, files: Files, nodes: Collection[str], window_rows: int
     ) -> None:
-        self.published: dict[str, str] = {}
-        self.removed: list[str] = []
-        self.quarantined: list[Quarantined] = []
-        self.unreadable: list[str] = []
+        self.report = HourReport(hour=hour)
         self._root = root
         self._hour = hour
         self._files = files
@@ -251,7 +262,7 @@ class HourCompaction:
                 bases[system] = _NO_ROWS if metadata is None else read(parquet.open_file(path, metadata))
             except parquet.DAMAGED as error:
                 self._is_complete = False
-                self.unreadable.append(parquet.unreadable(path, error, root=self._root))
+                self._note_unreadable(parquet.unreadable(path, error, root=self._root))
                 del systems[system]
         return bases, parts
 
@@ -282,7 +293,7 @@ class HourCompaction:
         noted = covers.metadata() | rules.metadata()
         data, seal = finish_sealed(one.encoder, noted, one.known.seal)
         publish_alone(self._files, self._root / path, data)
-        self.published[str(path)] = seal
+        self.report.changed[str(path)] = seal
 
     def _remove(self, raws: Sequence[Path]) -> None:
         for path in raws:
@@ -294,7 +305,7 @@ class HourCompaction:
                 self._files.fsync_folder(self._folder)
             for emptied in self._emptied:
                 self._files.remove(self._root / emptied)
-                self.removed.append(str(emptied))
+                self.report.changed[str(emptied)] = None
         if raws:
             self._files.remove_folder(self._folder)
             self._files.remove_folder(self._folder.parent)
@@ -327,26 +338,29 @@ class HourCompaction:
         except parquet.DAMAGED as error:
             return _Known() if self._quarantine_if_damaged(path, error) else None
 
+    def _note_unreadable(self, sentence: str) -> None:
+        self.report.unreadable = self.report.unreadable or sentence
+
     def _quarantine_if_damaged(self, path: Path, error: Exception) -> bool:
         """Quarantine an unreadable file if its bytes are the cause; return whether they are."""
         try:
             data = path.read_bytes()
         except OSError as failure:
-            self.unreadable.append(parquet.unreadable(path, failure, root=self._root))
+            self._note_unreadable(parquet.unreadable(path, failure, root=self._root))
             return False
         seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
         if is_sealed or isinstance(error, MemoryError | parquet.FormatError):
             # There was no memory for it, or another version of Waybill wrote it.
-            self.unreadable.append(parquet.unreadable(path, error, root=self._root))
+            self._note_unreadable(parquet.unreadable(path, error, root=self._root))
             return False
         if seal is None and _is_readable(data):
             # Something else failed, such as a disk that works again by now.
-            self.unreadable.append(parquet.unreachable(path, error))
+            self._note_unreadable(parquet.unreachable(path, error))
             return False
         place = PurePosixPath(path.relative_to(self._root))
         reason = parquet.damage_of(error)
-        self.quarantined.append(
+        self.report.aside.append(
             quarantine(self._root, place, self._hour, data, reason=reason, files=self._files)
         )
         return True

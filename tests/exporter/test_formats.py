@@ -11,7 +11,7 @@ from layouts import NODE, Layout, event, record
 
 from waybill.exporter import IncompleteError, find
 from waybill.exporter.archive import read_entries
-from waybill.exporter.archive.files import encode_entries
+from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.parquet import FORMAT, FormatError, open_file, open_selectable
 from waybill.transport.journal import Entry, Kind
 
@@ -35,7 +35,7 @@ def archive_file(root: Path) -> Path:
     entry = Entry(1, 0, Kind.OPENLINEAGE, "", event("r", "COMPLETE", 0))
     root.mkdir()
     path = root / "archived.parquet"
-    path.write_bytes(encode_entries(NODE, [entry], None)[0])
+    path.write_bytes(encode_entries(NODE, [ArchivedEntry.of(entry)], None)[0])
     return path
 
 
