@@ -56,7 +56,7 @@ COMMANDS: Final = {
 }
 """Every command, in the order of the help, with the first line of its own help."""
 
-_ELSEWHERE: Final = {"demo": "waybill.cli.demo.command", "dev": "waybill.cli.dev.command"}
+_ELSEWHERE: Final = {"demo": "waybill.cli.demo.command"}
 """The modules of the commands that have a package of their own."""
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 _TIMEOUT_S: Final = 3.0
 _OK: Final = 200
 _SAMPLE: Final = re.compile(r'waybill_projection_(behind|age_seconds)\{projection="([^"]*)"\} (\S+)')
@@ -41,6 +43,10 @@ PROMETHEUS: Final = Service("prometheus", "Prometheus", "PROMETHEUS_PORT", 9090,
 GRAFANA: Final = Service("grafana", "Grafana", "GRAFANA_PORT", 3001, "/api/health")
 
 SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, GRAFANA)
+
+
+class _Readiness(msgspec.Struct):
+    problems: dict[str, str]
 
 
 class Answer(NamedTuple):
@@ -81,6 +87,11 @@ class Waiting(NamedTuple):
 
     entries: int
     age_s: float
+
+
+def problems_by_projection(readiness: str) -> Mapping[str, str]:
+    """The problems of a collector's projections, read from its answer at `/health/ready`."""
+    return msgspec.json.decode(readiness, type=_Readiness).problems
 
 
 def waiting_by_projection(metrics: str) -> Mapping[str, Waiting]:

@@ -226,7 +226,7 @@ def test_a_package_is_imported_by_its_face() -> None:
         f"{name}: {source}.{imported}"
         for name, path in known.items()
         for source, imported in imports_of(path)
-        # Commands, demo and stack of the last room have no users but its own application.
+        # Commands and demo of the last room have no users but its own application.
         if shelf(source) not in {shelf(name), "waybill.cli"} and not source.startswith("waybill.cli.")
         if shelf(f"{source}.{imported}") not in known or source.count(".") == 2
         if source != shelf(source) or imported not in face_of(source)

@@ -40,8 +40,8 @@ WORDS: Final = {
 """The arguments that a command needs."""
 
 MAKE_A_HOME: Final = {"demo", "init", "serve", "spark submit"}
-WITHOUT_A_HOME: Final = {"fingerprint", "schema", "dev up", "dev down", "dev logs"}
-SHOW_WITHOUT_A_HOME: Final = {"doctor", "settings", "dev status"}
+WITHOUT_A_HOME: Final = {"fingerprint", "schema", "dev up", "dev status", "dev down", "dev logs"}
+SHOW_WITHOUT_A_HOME: Final = {"doctor", "settings"}
 """They tell of the machine and the settings, for which nobody needs a home yet."""
 
 OF_HOMES: Final = [name for name in commands() if name not in MAKE_A_HOME | WITHOUT_A_HOME]
