@@ -18,7 +18,7 @@ from waybill.transport import locks
 from waybill.transport.config import apply_command
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
-from waybill.transport.journal import NEARLY_FULL, damaged_spools
+from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.root import check_root
 from waybill.transport.runner import LOG_NAME, statuses
 
@@ -48,7 +48,6 @@ class ProblemKind(StrEnum):
     SETTING = "setting"
     LAG = "lag"
     POISON = "poison"
-    SPOOL = "spool"
     QUARANTINE = "quarantine"
     DEAD_LETTERS = "dead-letters"
     FALLBACK = "fallback"
@@ -126,7 +125,6 @@ def problems_of_home(journal: Journal, settings: Settings) -> list[Problem]:
         *_room(journal),
         *problems_of_projections(journal),
         *_poison(journal),
-        *_spools(journal.home),
         *_dead_letters(journal),
         *_fallback(settings),
     ]
@@ -190,12 +188,6 @@ def _poison(journal: Journal) -> Iterator[Problem]:
         says = f"{name} has set aside {entries} that it cannot apply"
         fix = f"to see why: {_command(journal.home, 'poison list')}"
         yield Problem(ProblemKind.POISON, name, says, fix)
-
-
-def _spools(home: Path) -> Iterator[Problem]:
-    for path in damaged_spools(home):
-        says = f"{path} was damaged, and entries are lost with it"
-        yield Problem(ProblemKind.SPOOL, path.name, says, "delete it, and it is no longer reported")
 
 
 def _dead_letters(journal: Journal) -> Iterator[Problem]:

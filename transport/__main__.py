@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import locks, process
 from .config import agreed, obey
-from .journal import Journal, waiting
+from .journal import Journal
 from .runner import IDLE_S, Runner
 
 log = logging.getLogger("waybill.runner")
@@ -50,8 +50,7 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
             finally:
                 lease.release()
             # An emitter that checked before the release saw a runner and started none.
-            is_done = must_end() or not home.is_dir()
-            is_done = is_done or (journal.last_seq() <= last_seq and not waiting(home))
+            is_done = must_end() or not home.is_dir() or journal.last_seq() <= last_seq
         lease = None if is_done else locks.take(home)
     return 0
 

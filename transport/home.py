@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from .admission import Redaction
 from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
-from .journal import Journal, Kind, Spool, tells_content
+from .journal import Journal, Kind
 from .known_contents import first_with
 from .programs import this_program
 from .root import renew_used_node
@@ -40,30 +40,28 @@ class Home:
     Threads may share one, and it works across a fork.
 
     Attributes:
-        journal: the home's journal, without entries that are still in the spool.
+        journal: the home's journal.
         settings: the caller's settings, with agreed values where the caller gave none.
         redaction: admits events by these settings.
     """
 
-    def __init__(self, journal: Journal, spool: Spool | None, supervisor: Supervisor) -> None:
+    def __init__(self, journal: Journal, supervisor: Supervisor) -> None:
         self.journal = journal
         self.settings = supervisor.settings
         self.redaction = Redaction(self.settings.redact, self.settings.bounds)
-        self._spool = spool
         self._supervisor = supervisor
         self._noted: int | None = None
         """The process that was noted as writing entries here; a fork is a different one."""
         atexit.register(_leave_at_exit, weakref.ref(self))
 
     @classmethod
-    def open(cls, settings: Settings, journal: Journal | None = None, *, may_spool: bool = True) -> Home:
+    def open(cls, settings: Settings, journal: Journal | None = None) -> Home:
         """Open a home, agree on its settings, and start a runner if one is wanted and none is running.
 
-        The caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
-        If the root shows that the journal's next numbers were used before, the journal first gets another
-        node. Entries that the fallback kept while the home could not be used are adopted. If the home still
-        cannot be used, the fallback replaces it, unless the settings are strict or the caller opened the
-        journal.
+        The caller may have opened the journal already. If the root shows that the journal's next numbers were
+        used before, the journal first gets another node. Entries that the fallback kept while the home could
+        not be used are adopted. If the home still cannot be used, the fallback replaces it, unless the
+        settings are strict or the caller opened the journal.
 
         Raises:
             SettingsConflictError: the home's live runner uses other settings, and these are strict.
@@ -81,8 +79,7 @@ class Home:
             return cls._open_fallback(settings, error)
         renew_used_node(journal, supervisor.settings.root)
         adopt_fallback(journal, supervisor.settings, within_s=_ADOPT_WITHIN_S)
-        spool = Spool(journal).open() if may_spool and settings.durability == "process" else None
-        return cls(journal, spool, supervisor)
+        return cls(journal, supervisor)
 
     @classmethod
     def _open_fallback(cls, settings: Settings, why: JournalError) -> Home:
@@ -90,7 +87,7 @@ class Home:
             journal, own = open_fallback(settings, why)
         except JournalError as error:
             raise why from error
-        return cls(journal, None, Supervisor(journal, own))
+        return cls(journal, Supervisor(journal, own))
 
     def emit(self, body: bytes) -> None:
         """Admit an OpenLineage event and keep it, redacted.
@@ -104,19 +101,15 @@ class Home:
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
         """Keep an admitted entry; on return it is durable as the setting `durability` defines.
 
-        An event that tells a file's content never waits in a spool, where `first_with` would not find it.
-
         Raises:
             JournalError: it could not be kept.
         """
         if self._noted != os.getpid():
             self._note_program(has_left=False)
         try:
-            if self._spool is not None and not tells_content(kind, body):
-                self._spool.append(kind, body, system_name)
-            else:
-                program = this_program()
-                self.journal.append(kind, body, system_name, program=program and str(program))
+            program = this_program()
+            durable = self.settings.durability == "power"
+            self.journal.append(kind, body, system_name, program=program and str(program), durable=durable)
         except JournalFullError:
             self._supervisor.ensure_runner()  # which makes room
             raise
@@ -151,7 +144,7 @@ class Home:
     @property
     def is_durable(self) -> bool:
         """Whether all appended entries are fsynced."""
-        return self._spool is None or not self._spool.unsynced
+        return self.settings.durability == "power" or not self.journal.has_unsynced
 
     def sync(self) -> bool:
         """Fsync everything that is not yet durable.
@@ -159,21 +152,16 @@ class Home:
         Returns:
             Whether everything is durable. If not, the log says why.
         """
-        if self._spool is not None:
-            try:
-                self._spool.sync()
-            except JournalError:
-                log.exception("events wait in the spool of %s; they will be adopted later", self.journal.home)
+        try:
+            self.journal.sync()
+        except JournalError:
+            log.exception("the events of this process may not survive a power failure")
         return self.is_durable
 
     def close(self) -> None:
-        """Move the spool's entries into the journal and close both; a closed home may be used again."""
+        """Make everything durable and close the journal; a closed home may be used again."""
         self.leave()
-        if self._spool is not None:
-            try:
-                self._spool.close()
-            except JournalError:
-                log.exception("events stay in the spool of %s; they will be adopted later", self.journal.home)
+        self.sync()
         self.journal.close()
 
 

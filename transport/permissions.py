@@ -18,7 +18,7 @@ HomeMode = Literal["private", "group"]
 
 _FOLDER_MODES: Final[dict[HomeMode, int]] = {"private": 0o700, "group": stat.S_ISGID | 0o770}
 _FILE_MODES: Final[dict[HomeMode, int]] = {"private": 0o600, "group": 0o660}
-_OWN: Final = ("journal*", "*.lock", "runner.log", "spool/*")
+_OWN: Final = ("journal*", "*.lock", "runner.log")
 """Waybill's files in a home. The default root is the same folder, and a root's files are for its readers."""
 
 
@@ -89,6 +89,6 @@ def _wanted(path: Path, mode: HomeMode) -> int:
 
 
 def _own(home: Path) -> list[Path]:
-    """List Waybill's files in a home, its spool folder, and the home itself."""
+    """List Waybill's files in a home, and the home itself."""
     files = [path for pattern in _OWN for path in sorted(home.glob(pattern)) if path.is_file()]
-    return [*files, *(folder for folder in (home / "spool", home) if folder.is_dir())]
+    return [*files, *([home] if home.is_dir() else [])]

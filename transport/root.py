@@ -80,17 +80,16 @@ class Claim(msgspec.Struct, frozen=True):
         last: the last number of all.
         home: the journal's file.
         earlier: the nodes that the journal had before this one.
-        folder: the folder of the root that holds the projection's files; it exists since the claim was made.
-        is_marked: whether the folder got its mark then; earlier versions made none.
+        folder: the folder of the root that holds the projection's files; it exists, with its mark, since the
+            claim was made.
     """
 
     first: int
     begun: int
     last: int
     home: JournalFile
-    earlier: tuple[str, ...] = ()
-    folder: str = ""
-    is_marked: bool = False
+    earlier: tuple[str, ...]
+    folder: str
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
@@ -279,8 +278,6 @@ class Filing:
         self.check()
         if known is not None and _known(self._root, known.id) != known:
             _remember(self._journal, self._root, known.id)
-        if self._journal.cursor(self._projection) and filed_as(self._journal, self._projection) is None:
-            self._begin_to_claim()
 
     def check(self) -> None:
         """Raise a `RootError` unless the root is the right one; if it is not, write nothing there."""
@@ -345,8 +342,8 @@ class Filing:
                 _renew(self._journal, node, _COPIED)
                 return None
             least = first if claim is None else min(claim.first, first)
-            claimed = Claim(least, first, last, home, tuple(earlier), self._folder, is_marked=True)
-            if claim is None or not claim.is_marked:
+            claimed = Claim(least, first, last, home, tuple(earlier), self._folder)
+            if claim is None:
                 self._mark_folder()
             if claimed != claim:
                 publish(self._files, path, _ENCODER.encode(claimed))
@@ -367,22 +364,13 @@ class Filing:
             marker = _make_marker(self._files, root)
         _remember(self._journal, root, marker.id)
 
-    def _begin_to_claim(self) -> None:
-        """Make an empty claim where an earlier version of Waybill, which made none, has filed."""
-        node, cursor = self._journal.nodes()[-1].name, self._journal.cursor(self._projection)
-        path = _claim_path(self._root, node, self._projection)
-        if _read(path, _CLAIM_DECODER) is None:
-            claim = Claim(cursor + 1, cursor + 1, cursor, JournalFile.of(self._journal))
-            publish_alone(self._files, path, _ENCODER.encode(claim))
-        self._journal.commit(self._projection, put={_FILED_AS: node.encode()})
-
 
 def _lost(root: Path, claim: Claim) -> str | None:
     """The loss in the folder that a claim names; None if the folder is there and was not emptied."""
     folder = root / claim.folder
     if not folder.is_dir():
         return f"the folder {claim.folder}"
-    if claim.is_marked and not (folder / FOLDER_MARK).is_file():
+    if not (folder / FOLDER_MARK).is_file():
         return f"what was in the folder {claim.folder}"
     return None
 

@@ -86,7 +86,7 @@ class WaybillTransport(Transport):
         return self._home.first_with(fingerprint)
 
     def last_said_of(self, did: str) -> RunEvent | None:
-        """See `waybill.transport.home.last_event_of`; what is still in a spool is not seen."""
+        """See `waybill.transport.home.last_event_of`."""
         return last_event_of(self._home.journal, did)
 
     def close(self, timeout: float = -1) -> bool:

@@ -148,7 +148,7 @@ def _correct(
     sources = stored_events(agreed.home, checked_root(agreed), applications)
     found = list(compare(applications, sources, status=status))
     if not dry_run and any(one.events for one in found):
-        with contextlib.closing(Home.open(agreed, may_spool=False)) as home:
+        with contextlib.closing(Home.open(agreed)) as home:
             for one in found:
                 for event in one.events:
                     home.emit(event)

@@ -14,7 +14,6 @@ from waybill.exporter.health import HOLDS_UP, Problem, problems_of
 from waybill.exporter.layout import OpenCount, count_open, has_plain_spark
 from waybill.exporter.names import DAMAGED
 from waybill.transport import Journal, Settings, locks
-from waybill.transport.journal import damaged_spools
 from waybill.transport.runner import statuses, unsettled
 
 from .. import console
@@ -78,7 +77,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         runner_pid: the runner's process id; None if there is no runner, or it has not written its id yet.
         deliveries: by backend; backends without any deliveries yet are left out.
         poison: by projection, how many entries are set aside because it cannot apply them.
-        damaged_spools: spool files that lost entries to damage; each stays listed until it is deleted.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
         open_runs: the number of files and runs that have begun and not ended.
         open_runs_is_least: whether there may be more, since too many entries wait to count them all.
@@ -96,7 +94,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: dict[str, DeliveryStatus]
     dead_letters: int
     poison: dict[str, int] = {}
-    damaged_spools: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     open_runs: int = 0
     open_runs_is_least: bool = False
@@ -109,8 +106,8 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
     """Show what the journal holds and how far each projection has got.
 
     Exit code 1 if something is wrong: a disk or the journal is full, the root is missing, a projection is
-    held up or ten minutes behind, entries are poison, dead letters or lost with a spool, files are damaged,
-    or entries wait outside the home. `waybill doctor`, /health/ready and the alerts report the same problems.
+    held up or ten minutes behind, entries are poison or dead letters, files are damaged, or entries wait
+    outside the home. `waybill doctor`, /health/ready and the alerts report the same problems.
 
     Examples:
 
@@ -150,7 +147,6 @@ def status_of(settings: Settings) -> Status:
             if journal
             else 0,
             poison=journal.poison.counts() if journal else {},
-            damaged_spools=tuple(map(str, damaged_spools(settings.home))),
             damaged=_damaged(settings.root),
             open_runs=opened.runs,
             open_runs_is_least=opened.is_least,

@@ -127,8 +127,7 @@ def serve(
         at_end.enter_context(_only_collector(settings))
         at_end.callback(faulthandler.cancel_dump_traceback_later)
         at_end.callback(sum_up, at_end=True)
-        # Everything that a collector acknowledges is fsynced, whatever the setting `durability` says.
-        home = Home.open(settings, journal, may_spool=False)
+        home = Home.open(settings, journal)
         limits = _Limits(idle_timeout_s, header_timeout_s, body_timeout_s, tls)
         _give_back_large_blocks()
         access = _Access(without_keys, allowed_hosts)

@@ -17,7 +17,7 @@ import msgspec
 
 from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent
 from waybill.transport.config import MARQUEZ
-from waybill.transport.journal import SYNC_EVERY_S, Entry, Kind, RecentEntries, event_in
+from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
 
 from ..acks import ROW_PREFIX, Acks
@@ -68,6 +68,7 @@ _COUNTED: Final = "counted"
 """State key of the last entry whose paths the job graph counted: it counts each entry once."""
 _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
+_SYNC_EVERY_S: Final = 0.1
 _ANSWER_POLL_S: Final = 0.05
 _TAGS_AT_END_S: Final = 2.0
 """For how long a delivery that ends still begins to tag jobs; the next runner tags the others."""
@@ -478,7 +479,7 @@ class Delivery:
 
     def _rest(self) -> Step:
         """The outcome of a step that had nothing to do."""
-        sync_s = self._journal.sync(SYNC_EVERY_S)
+        sync_s = self._journal.sync(_SYNC_EVERY_S)
         waits_s = (
             self._schedule.wait_s(self._clock()),
             self._coalescing.wait_s(),

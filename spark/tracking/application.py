@@ -114,7 +114,7 @@ class Application:
         self.close()
 
     def close(self) -> None:
-        """Close the home; the entries in its spool go into the journal first."""
+        """Close the home."""
         self._quietly(self._home.close)
 
     def _settle(self) -> None:

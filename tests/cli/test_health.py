@@ -92,11 +92,6 @@ def poison(journal: Journal, *_: object) -> None:
     journal.poison.set_aside("layout", journal.append(Kind.PROVENANCE, b'[{"did": 1}]'), "no system")
 
 
-def damage_spool(journal: Journal, *_: object) -> None:
-    (journal.home / "spool").mkdir()
-    (journal.home / "spool/1-a.spool.damaged").touch()
-
-
 def quarantine(_: Journal, settings: Settings, __: pytest.MonkeyPatch) -> None:
     folder = settings.root / DAMAGED
     folder.mkdir(parents=True)
@@ -142,7 +137,6 @@ TROUBLES: list[tuple[ProblemKind, Spoil]] = [
     (ProblemKind.LAG, lag),
     (ProblemKind.LAG, lag_behind_live_runner),
     (ProblemKind.POISON, poison),
-    (ProblemKind.SPOOL, damage_spool),
     (ProblemKind.QUARANTINE, quarantine),
     (ProblemKind.DEAD_LETTERS, refuse),
     (ProblemKind.FALLBACK, leave_in_fallback),

@@ -15,7 +15,6 @@ from waybill.marquez import Counters, DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
 from waybill.transport.config import agree
 from waybill.transport.fallback import fallback_of
-from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -94,27 +93,6 @@ def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, hom
     assert "marquez has refused 1 event for good" in told
     assert f"`waybill dead-letters list --home {home}`" in told
     assert (told.count("for good"), told.count("dead letters")) == (1, 0)
-
-
-def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(called: Run, home: Path) -> None:
-    journal = Journal(home)
-    spool = Spool(journal).open()
-    spool.append(Kind.OPENLINEAGE, b"a", "")
-    (segment,) = (home / "spool").iterdir()
-    content = segment.read_bytes()
-    spool.close()
-    segment.write_bytes(content[:-1] + b"b")
-    adopt(journal)
-    journal.close()
-    (kept,) = (home / "spool").iterdir()
-    done = called("status", "--home", home, "--json")
-    assert (done.returncode, json.loads(done.stdout)["damaged_spools"]) == (1, [str(kept)])
-    plain = called("status", "--home", home)
-    assert plain.returncode == 1
-    assert f"{kept} was damaged" in plain.stdout
-    assert "delete it" in plain.stdout
-    kept.unlink()
-    assert called("status", "--home", home).returncode == 0
 
 
 def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path) -> None:

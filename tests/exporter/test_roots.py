@@ -26,7 +26,6 @@ from waybill.transport.root import (
     check_root,
     known_root,
     plan_adoption,
-    read_claims,
     read_marker,
 )
 from waybill.transport.runner import Runner
@@ -335,22 +334,6 @@ def test_a_root_that_is_mounted_elsewhere_is_taken_silently(
     assert known_root(site.journal) == known
 
 
-def test_a_folder_of_an_earlier_version_gets_its_mark_with_the_next_claim(site: Site) -> None:
-    root = site.settings.root
-    site.emit(["old"])
-    site.flush()
-    for path in (root / "nodes").glob("*/*.json"):
-        path.write_bytes(path.read_bytes().replace(b'"is_marked":true', b'"is_marked":false'))
-    for path in root.glob("*/*.txt"):
-        path.unlink()
-    site.restart()
-    site.emit(["new"])
-    site.flush()
-    check_all_there(site, {})
-    assert all(claim.is_marked for claim in read_claims(root, site.journal.node).values())
-    assert {path.parent.name for path in root.glob("*/*.txt")} == {"provenance", "events"}
-
-
 def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -> None:
     root = site.settings.root
     site.emit(["before"])
@@ -497,30 +480,6 @@ def test_another_root_is_refused_and_several_homes_share_one(site: Site, tmp_pat
     assert filed(third.settings.root) == {"third"}
     for each in (other, third):
         each.close()
-
-
-def test_a_home_and_a_root_of_an_earlier_version_are_upgraded_silently(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    root, journal = site.settings.root, site.journal
-    site.emit(["old"])
-    site.flush()
-    # An earlier version knows nothing of markers and claims.
-    shutil.rmtree(root / "nodes")
-    (root / "waybill-root.json").unlink()
-    forget(journal)
-    site.close()
-    caplog.clear()
-    site.open()
-    assert site.work() == []
-    last_seq = journal.last_seq()
-    for claim in read_claims(root, journal.node).values():
-        assert (claim.first, claim.last) == (last_seq + 1, last_seq)
-    site.emit(["new"])
-    site.flush()
-    check_all_there(site, {})
-    assert (len(journal.nodes()), caplog.text) == (1, "")
-    assert {one.first for one in read_claims(root, journal.node).values()} == {last_seq + 1}
 
 
 def test_a_home_of_an_earlier_version_takes_no_empty_folder_for_its_root(site: Site) -> None:

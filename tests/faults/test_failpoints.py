@@ -1,4 +1,4 @@
-"""Kills and failures at every write, fsync, rename and delete of journal, spool, raw writer and compactor."""
+"""Kills and failures at every write, fsync, rename and delete of journal, raw writer and compactor."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from seam.ledger import Ledger
 from seam.oracle import recover_and_check
 
 from waybill.transport import Journal, JournalError, JournalFullError, Settings, flush
-from waybill.transport.journal import Spool
 
 SIZE_BYTES = 24 * 2**20
 INODES = 2_000
@@ -79,21 +78,15 @@ class Emitter:
     def __init__(self, settings: Settings, durability: str) -> None:
         self.ledger, self.numbers = Ledger(), itertools.count(1)
         self._journal = Journal(settings.home)
-        self._spool = Spool(self._journal).open() if durability == "process" else None
+        self._durable = durability == "power"
 
     def emit(self) -> None:
         one = emission(next(self.numbers))
         self.ledger.offered.append(one.number)
-        if self._spool is None:
-            self._journal.append_many(one.items)
-        else:
-            for item in one.items:
-                self._spool.append(*item)
+        self._journal.append_many(one.items, durable=self._durable)
         self.ledger.acknowledged.add(one.number)
 
     def close(self) -> None:
-        if self._spool is not None:
-            self._spool.close()
         self._journal.close()
 
 

@@ -1,12 +1,13 @@
 """A seeded simulation over a disk that forgets what was not fsynced.
 
-The journal, the spool, the layout with its raw writer and its compactor, and the runner's housekeeping are
+The journal, the layout with its raw writer and its compactor, and the runner's housekeeping are
 the real ones, called one after the other in an order that the seed decides. Only the runner's threads are
 left out.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -19,12 +20,15 @@ from seam.ledger import Ledger, Teller, run_in_process
 from seam.oracle import recover_and_check
 from seam.plan import Act, Plan
 from seam.program import begin, wander
+from seam.sqlite import FaultySqlite
+from seam.system import FaultySystem
 
-from waybill.transport import WaybillError
+from waybill.transport import Journal, Kind, WaybillError
 
 OUTAGES = 4
 CALLS_MAX = 260
 """Roughly how many calls the program makes between two outages."""
+APPENDS = 60
 RUNS = 4
 RUNS_UNTIL_NOTICED = 60
 
@@ -34,8 +38,6 @@ MISSING: dict[str, Callable[[Path], bool]] = {
     "a folder after a rename": lambda path: "provenance" in path.parts and path.suffix == "",
     "the write-ahead log": lambda path: path.name.endswith("-wal"),
     "the database": lambda path: path.name == "journal.db",
-    "a spool": lambda path: path.suffix == ".spool",
-    "the folder of a spool": lambda path: path.name == "spool",
 }
 
 
@@ -43,7 +45,7 @@ def simulate(folder: Path, seed: int, run: int, deaf: Callable[[Path], bool] = l
     """Run one home through several outages; each time everything acknowledged must still be there."""
     settings = settings_in(folder / f"run-{run}")
     chance = chance_from(seed, run)
-    ledger = Ledger(has_power_cuts=True)
+    ledger = Ledger()
     for outage in range(OUTAGES):
         within = chance_from(seed, run, outage)
         at = chance.randrange(CALLS_MAX)
@@ -75,3 +77,52 @@ def test_a_missing_fsync_is_noticed(folder: Path, seed: int, where: str) -> None
     with pytest.raises((AssertionError, WaybillError)):
         for run in range(RUNS_UNTIL_NOTICED):
             simulate(folder, seed, run, MISSING[where])
+
+
+def append_at_random(journals: list[Journal], chance: Random, teller: Teller, first: int) -> None:
+    """Append numbers, as emitters of either durability do, with the runner's checkpoints between them.
+
+    A number is offered before it is appended, and acknowledged once it must survive the power.
+    """
+    offered: list[int] = []
+    for number in range(first, first + APPENDS):
+        journal, durable = chance.choice(journals), chance.random() < 0.3
+        if durable and offered and chance.random() < 0.3:
+            number = chance.choice(offered)  # noqa: PLW2901 - a repeat
+        else:
+            offered.append(number)
+            teller.tell("offer", number)
+        journal.append(Kind.OPENLINEAGE, b"%d " % number + bytes(number * 7 % 3000), durable=durable)
+        if durable:
+            teller.tell("ack", number)
+        elif chance.random() < 0.1:
+            journal.sync()
+            teller.tell("ack", number)
+        if chance.random() < 0.1:
+            journal.checkpoint()
+
+
+def test_the_power_leaves_everything_up_to_some_entry_and_nothing_that_was_fsynced_is_after_it(
+    folder: Path, seed: int
+) -> None:
+    for run in range(2 * RUNS):
+        home, expected = folder / f"run-{run}" / "home", list[int]()
+        for outage in range(OUTAGES):
+            chance, first = chance_from(seed, run, outage), 1 + outage * APPENDS
+
+            def work(teller: Teller, home: Path = home, chance: Random = chance, first: int = first) -> None:
+                plan = Plan(chance.randrange(CALLS_MAX), Act.POWER)
+                plan.disk = ForgetfulDisk([home], chance)
+                FaultySystem(plan, home).install()
+                sqlite = FaultySqlite(plan)
+                journals = [Journal(home, vfs=sqlite.name) for _ in range(2)]
+                append_at_random(journals, chance, teller, first)
+                plan.lose_power()
+
+            ledger = Ledger()
+            assert run_in_process(work, ledger) == -9, ledger.faults
+            with contextlib.closing(Journal(home)) as journal:
+                kept = [int(entry.body.split()[0]) for entry in journal.read(0)]
+            assert kept == (expected + ledger.offered)[: len(kept)], f"run {run}, outage {outage}"
+            assert set(expected) | ledger.acknowledged <= set(kept), f"run {run}, outage {outage}"
+            expected = kept

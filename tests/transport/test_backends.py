@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport import Journal, Kind, Settings, SettingsError, locks
+from waybill.transport import Journal, Settings, SettingsError
 from waybill.transport.config import agree, obey
 
 DATAHUB = {"backend": "datahub", "endpoint": "http://hub:8080", "api_key": "hunter2"}
@@ -186,41 +186,3 @@ def test_the_passwords_of_urls_are_not_in_the_journal_and_the_runner_has_them(
     assert obey(journal).marquez_url == "http://marquez:5000", "a password goes nowhere but where it is for"
     journal.close()
     assert not [path for path in settings.home.iterdir() if b"hunter2" in path.read_bytes()]
-
-
-def test_a_password_that_an_earlier_version_kept_is_no_conflict_and_goes(tmp_path: Path) -> None:
-    settings = load(tmp_path, marquez_url=SECRET_URL)
-    journal = Journal(settings.home)
-    journal.set_meta("settings", json.dumps({"marquez_url": SECRET_URL}))
-    held = locks.take(settings.home)
-    assert held
-    assert agree(journal, settings).marquez_url == SECRET_URL
-    assert "hunter2" not in str(journal.meta("settings"))
-    held.release()
-    journal.close()
-
-
-def test_no_byte_of_a_password_that_an_earlier_version_kept_stays_in_the_files_of_the_home(
-    tmp_path: Path,
-) -> None:
-    settings = Settings.load({"home": tmp_path / "home", "marquez_url": SECRET_URL}, env={}, cwd=tmp_path)
-    journal, another = Journal(settings.home), Journal(settings.home)
-    for number in range(50):
-        journal.append(Kind.OPENLINEAGE, b"%d" % number)
-        journal.set_meta("settings", json.dumps({"marquez_url": SECRET_URL, "root": "r" * number}))
-    journal.checkpoint()
-    journal.set_meta("settings", json.dumps({"marquez_url": SECRET_URL}))
-
-    def found() -> list[Path]:
-        return [
-            path for path in settings.home.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()
-        ]
-
-    assert len(found()) == 2, "in the database and in its log"
-    agree(journal, settings)
-    assert found() == []
-    assert another.append(Kind.OPENLINEAGE, b"from one that had it open") == 51
-    assert len(journal.read(0)) == 51
-    for one in (journal, another):
-        one.close()
-    assert found() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport import AdmissionError, Journal, Kind, Settings, SettingsConflictError, locks
+from waybill.transport import AdmissionError, Kind, Settings, SettingsConflictError, locks
 from waybill.transport.home import Home
 
 EVENT = {
@@ -25,10 +25,6 @@ def settings_of(home: Path, **given: object) -> Settings:
     return Settings.load(values, env={}, cwd=home.parent)
 
 
-def spooled(home: Path) -> list[Path]:
-    return list((home / "spool").glob("*"))
-
-
 def test_what_is_emitted_is_admitted_and_redacted_first(home: Path) -> None:
     opened = Home.open(settings_of(home, redact="run.facets.secret"))
     opened.emit(BODY)
@@ -40,31 +36,16 @@ def test_what_is_emitted_is_admitted_and_redacted_first(home: Path) -> None:
     assert json.loads(entry.body)["run"]["facets"] == {}
 
 
-def test_with_durability_power_an_event_is_in_the_journal_at_once(home: Path) -> None:
-    opened = Home.open(settings_of(home))
+@pytest.mark.parametrize(("durability", "is_durable"), [("power", True), ("process", False)])
+def test_an_event_is_in_the_journal_at_once_and_fsynced_as_the_durability_says(
+    home: Path, durability: str, *, is_durable: bool
+) -> None:
+    opened = Home.open(settings_of(home, durability=durability))
     opened.emit(BODY)
-    assert opened.is_durable
-    assert opened.journal.last_seq() == 1
-    assert spooled(home) == []
-    opened.close()
-
-
-def test_with_durability_process_an_event_is_in_the_spool_until_the_home_is_closed(home: Path) -> None:
-    opened = Home.open(settings_of(home, durability="process"))
-    opened.emit(BODY)
-    assert opened.journal.last_seq() == 0
-    assert len(spooled(home)) == 1
+    assert opened.is_durable is is_durable
+    assert [entry.body for entry in opened.journal.read(0)] == [BODY]
     assert opened.sync()
-    opened.close()
-    assert spooled(home) == []
-    assert [entry.body for entry in Journal(home).read(0)] == [BODY]
-
-
-def test_a_home_that_may_not_spool_keeps_every_event_in_the_journal(home: Path) -> None:
-    opened = Home.open(settings_of(home, durability="process"), may_spool=False)
-    opened.emit(BODY)
-    assert opened.journal.last_seq() == 1
-    assert spooled(home) == []
+    assert opened.is_durable
     opened.close()
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 
@@ -19,9 +18,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
-from waybill.transport.journal import SYNC_EVERY_S
 from waybill.transport.journal.database import ENTRY_BYTES_MAX
-from waybill.transport.journal.schema import APPLICATION_ID, OLD_DIGESTS_UPTO, STEPS, VERSION
+from waybill.transport.journal.schema import VERSION
 from waybill.transport.mounts import file_system_of
 
 EVENT = Kind.OPENLINEAGE
@@ -86,11 +84,13 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
         journal.commit("p", cursor=cursor, put={"row": b"%d" % cursor}, durable=False)
 
     journal.append(EVENT, b"a")
-    settle(1)  # the first in a while is fsynced
-    assert [syncs_of(lambda: settle(2)), syncs_of(lambda: settle(3))] == [0, 0]
+    assert [syncs_of(lambda: settle(1)), syncs_of(lambda: settle(2))] == [0, 0]
+    assert syncs_of(lambda: journal.append(EVENT, b"c", durable=False)) == 0
+    assert journal.has_unsynced
     assert syncs_of(lambda: journal.append(EVENT, b"b")) == 1, "an entry is fsynced as ever"
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)  # SQLite has its own
+    assert not journal.has_unsynced
     assert journal.sync() is None, "the entry's fsync was for all that came before"
     assert syncs_of(lambda: settle(4)) == 0
     now_s[0] += 20.0
@@ -98,13 +98,42 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert synced == []
     assert [journal.sync(), journal.sync()] == [None, None]
     assert len(synced) == 1, "once there is something to be made durable"
-    now_s[0] += SYNC_EVERY_S
-    assert syncs_of(lambda: settle(5)) == 1, "nothing waits longer"
     settle(6)
     assert syncs_of(lambda: journal.append(EVENT, b"a")) == 0, "a repeat changes nothing"
-    journal.sync()
-    assert len(synced) == 2, "so what came before it waits on"
+    assert len(synced) == 2, "so the log itself is fsynced for what came before"
+    journal.append(EVENT, b"a")
+    assert journal.sync() is None
+    assert len(synced) == 2
     assert Journal(tmp_path).cursor("p") == 6
+    journal.close()
+
+
+def test_a_repeat_of_what_another_process_has_not_fsynced_is_fsynced_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, other = Journal(tmp_path), Journal(tmp_path)
+    journal.append(EVENT, b"a")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)  # SQLite has its own
+    other.append(EVENT, b"b", durable=False)
+    assert (journal.append(EVENT, b"b"), len(synced)) == (2, 1)
+    assert (journal.append(EVENT, b"b"), len(synced)) == (2, 1), "once"
+
+
+def test_one_caller_that_needs_an_fsync_makes_its_whole_group_durable(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    durable = {"durable": True}, {"durable": False}
+    appends = [
+        threading.Thread(target=journal.append, args=(EVENT, b"%d" % at), kwargs=durable[at % 2])
+        for at in range(8)
+    ]
+    for thread in appends:
+        thread.start()
+    for thread in appends:
+        thread.join()
+    assert len(bodies(journal)) == 8
+    journal.append(EVENT, b"last")
+    assert not journal.has_unsynced
     journal.close()
 
 
@@ -520,29 +549,27 @@ def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_it
 import signal, sys
 from pathlib import Path
 from waybill.transport import Journal, JournalError, Kind
-from waybill.transport.journal import Spool
 journal = Journal(Path(sys.argv[1]))
-spool = Spool(journal).open()
 kept, refused = set(), 0
-def append(body, keep):
+def append(body, durable):
     global refused
     try:
-        keep(Kind.OPENLINEAGE, body, "")
+        journal.append(Kind.OPENLINEAGE, body, "", durable=durable)
         kept.add(body)
     except JournalError as error:
         assert "signal handler" in str(error), error
         refused += 1
 def handle(*_):
-    for keep in (journal.append, spool.append):
-        append(b"%s %d" % (keep.__qualname__.encode(), len(kept) + refused), keep)
+    for durable in (True, False):
+        append(b"handler %d %d" % (durable, len(kept) + refused), durable)
 signal.signal(signal.SIGALRM, handle)
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 for number in range(1000):
-    append(b"journal %d" % number, journal.append)
-    append(b"spool %d" % number, spool.append)
+    append(b"power %d" % number, True)
+    append(b"process %d" % number, False)
 signal.setitimer(signal.ITIMER_REAL, 0)
-spool.close()
-assert {b"journal %d" % number for number in range(1000)} <= kept
+assert {b"power %d" % number for number in range(1000)} <= kept
+assert {b"process %d" % number for number in range(1000)} <= kept
 assert kept == {entry.body for entry in journal.read(0, limit=1_000_000)}
 """
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=60)
@@ -629,34 +656,6 @@ def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(tmp_p
     journal.close()
 
 
-@pytest.mark.parametrize("version", range(2, 5))
-def test_what_deliveries_of_an_earlier_version_kept_goes_with_its_entries_after_the_migration(
-    tmp_path: Path, version: int
-) -> None:
-    connection = apsw.Connection(str(tmp_path / "journal.db"))
-    for step in STEPS[:version]:
-        connection.execute(step)
-    connection.pragma("application_id", APPLICATION_ID)
-    connection.pragma("user_version", version)
-    connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
-    statement = "INSERT INTO entries (seq, received_ms, kind, system_name, body) VALUES (?, 5, 0, '', x'')"
-    connection.executemany(statement, [(seq,) for seq in (4095, 4096, 8191, 8192)])
-    old = {"end:aa": b"4095", "end:bb": b"~4095", "summed:255:4095": b"{}", "coalesced:0:0": b"bits"}
-    kept = {"end:cc": b"8192", "end:dd": b"~8191", "summed:0:8192": b"{}", "coalesced:1:1": b"bits"}
-    rows = old | kept | {"figures": b"{}", "held": b"1", "dead:1": b"{}", "job:1": b"{}"}
-    state = [("copy", key, value) for key, value in rows.items()] + [("mine", "end:of mine", b"1")]
-    connection.executemany("INSERT INTO state (projection, key, value) VALUES (?, ?, ?)", state)
-    connection.close()
-    journal = Journal(tmp_path)
-    assert journal.state("copy") == rows
-    journal.prune(4096, 2**50)
-    assert journal.state("copy") == {key: value for key, value in rows.items() if key not in old}
-    journal.prune(8191, 2**50)
-    assert {key for key in kept if journal.state_get("copy", key) is None} == {"end:dd", "coalesced:1:1"}
-    assert journal.state("mine") == {"end:of mine": b"1"}
-    journal.close()
-
-
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
     tmp_path: Path,
 ) -> None:
@@ -693,39 +692,6 @@ def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Pa
     assert sorted(bodies(journal)) == [b"1", b"2", b"3", b"4", b"5"]
 
 
-@pytest.mark.parametrize("version", range(VERSION))
-def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
-    tmp_path: Path, version: int
-) -> None:
-    connection = apsw.Connection(str(tmp_path / "journal.db"))
-    for step in STEPS[:version]:
-        connection.execute(step)
-    if version:
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", version)
-        connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
-        insert = "INSERT INTO entries (seq, received_ms, kind, system_name, digest, body) VALUES "
-        # From version 4 on, a digest begins with an instant, which this body does not have.
-        digest = bytes(8 * (version >= 4)) + blake2b(b"kept", digest_size=16, salt=bytes((EVENT,))).digest()
-        connection.execute(insert + "(1, 5, 0, '', ?, x'6b657074')", (digest,))
-    connection.close()
-    journal = Journal(tmp_path)
-    assert bodies(journal) == ([b"kept"] if version else [])
-    assert journal.node == "abcdef123456" or not version
-    journal.commit("layout", cursor=1)
-    assert journal.cursor("layout") == 1
-    items = [(EVENT, body, "") for body in (b"new", b"kept", b"newer", b"kept", b"new")]
-    seqs = journal.append_many(items)
-    assert seqs == ([2, 1, 3, 1, 2] if version else [1, 2, 3, 2, 1])
-    assert Journal(tmp_path).append_many(items) == seqs
-    assert journal.append(Kind.PROVENANCE, b"kept") == 4
-    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version in {0, *range(4, VERSION)})
-    journal.prune(99, 2**50, limit=1)
-    assert journal.meta(OLD_DIGESTS_UPTO) is None, "the last entry of version 3 is gone"
-    assert journal.append_many(items[:1]) == ([2] if version else [5])
-    journal.close()
-
-
 MOMENTS = {
     EVENT: b'{"eventType": "COMPLETE", "eventTime": "2026-01-31T12:%02d:%02d.%03dZ", "number": %d}',
     Kind.PROVENANCE: b'[{"did": "a", "completed": 17698%02d%02d%03d00, "number": %d}]',
@@ -754,12 +720,12 @@ def test_what_happened_at_one_time_changes_few_pages(tmp_path: Path, kind: Kind)
     journal.close()
 
 
-def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_journal_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     Journal(tmp_path).close()
     connection = apsw.Connection(str(tmp_path / "journal.db"))
     connection.pragma("user_version", VERSION + 1)
     connection.close()
-    with pytest.raises(JournalVersionError, match=f"version {VERSION + 1}"):
+    with pytest.raises(JournalVersionError, match=f"version {VERSION + 1}.*use the Waybill that wrote it"):
         Journal(tmp_path)
 
 

@@ -35,7 +35,6 @@ def use(settings: Settings) -> dict[str, int]:
     found = modes(settings.home)
     home.close()
     assert {"journal.db", "journal.db-wal", "journal.db-shm", "journal.lock", "runner.lock"} <= set(found)
-    assert any(name.endswith(".spool") for name in found)
     return found
 
 
@@ -47,14 +46,14 @@ def settings_of(home: Path, **given: object) -> Settings:
 @pytest.mark.usefixtures("_umask")
 def test_only_its_user_can_open_a_home_whatever_the_umask(home: Path) -> None:
     found = use(settings_of(home))
-    assert found.pop("home") == found.pop("spool") == 0o700
+    assert found.pop("home") == 0o700
     assert set(found.values()) == {0o600}
 
 
 @pytest.mark.usefixtures("_umask")
 def test_the_group_can_open_a_home_on_request(home: Path) -> None:
     found = use(settings_of(home, home_mode="group"))
-    assert found.pop("home") == found.pop("spool") == 0o2770
+    assert found.pop("home") == 0o2770
     assert set(found.values()) == {0o660}
     journal = Journal(home)
     agree(journal, settings_of(home))

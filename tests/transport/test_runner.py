@@ -662,7 +662,7 @@ def test_an_emitter_that_finds_the_journal_full_starts_the_runner_that_makes_roo
     with pytest.raises(JournalFullError):
         for number in itertools.count():
             journal.append(Kind.OPENLINEAGE, b"%d" % number + bytes(50_000))
-    home = Home(journal, None, Supervisor(journal, given))
+    home = Home(journal, Supervisor(journal, given))
     with pytest.raises(JournalFullError):
         home.append(Kind.OPENLINEAGE, b"one more", "")
     wait_for(lambda: journal.filled < NEARLY_FULL)

@@ -193,8 +193,3 @@ def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:
     assert Settings.load({"system_name": "é" * 1_000}).system_name == "é" * 1_000
     with pytest.raises(SettingsError, match="system_name"):
         Settings.load({"system_name": "é" * 1_001})
-
-
-def test_a_setting_of_an_earlier_version_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "waybill.yaml").write_text("journal_when_full: drop-delivered\njournal_retain_days: 1\n")
-    assert load(tmp_path, {"journal_when_full": "refuse"}).journal_retain_days == 1

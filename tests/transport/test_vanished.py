@@ -17,7 +17,6 @@ import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
-from waybill.transport.journal import adopt
 from waybill.transport.programs import this_program
 from waybill.transport.runner import OpenRun, Runner, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
@@ -140,19 +139,6 @@ def test_the_open_runs_of_a_killed_program_are_ended_and_no_others(
     assert facets["parent"] == parent["parent"]
     assert facets["waybill_inferred"]["reason"] == REASON
     assert len(looked(journal)) == 1, "only once"
-
-
-def test_an_end_that_waits_in_the_spool_of_a_killed_program_counts(
-    journal: Journal, emitter: Callable[..., Emitter]
-) -> None:
-    killed = emitter("process")
-    killed.emit(event("r", "START"))
-    adopt(journal, living=True)
-    assert looked(journal) == []
-    killed.emit(event("r", "COMPLETE"))
-    killed.end()
-    assert looked(journal) == []
-    assert journal.read(0)[-1].body == event("r", "COMPLETE")
 
 
 def test_a_program_that_ended_by_itself_has_its_runs_ended_but_not_its_files(

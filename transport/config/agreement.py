@@ -45,8 +45,7 @@ _warned: Final[set[Path]] = set()
 
 def agreed(journal: Journal) -> dict[str, Any]:
     """The home's settings as plain JSON values without secrets; empty before the first emitter."""
-    # An earlier version stored the passwords of URLs. They stay until the next agreement.
-    return cast("dict[str, Any]", freed_of_users(msgspec.json.decode(journal.meta(_META_KEY) or "{}")))
+    return cast("dict[str, Any]", msgspec.json.decode(journal.meta(_META_KEY) or "{}"))
 
 
 def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
@@ -254,9 +253,7 @@ def _store(
     changed = {name for name in AGREED if settings.explicit(name) and name not in yielding} | {*unset}
     values = {name: own[name] if name in changed else home.get(name, own[name]) for name in AGREED}
     kept = msgspec.json.encode(values).decode()
-    if stored is not None and msgspec.json.decode(stored) != home:
-        journal.overwrite_meta(_META_KEY, kept)  # the stored text had passwords in it
-    elif stored != kept:
+    if stored != kept:
         journal.set_meta(_META_KEY, kept)
     if set_home_mode(journal.home, values["home_mode"]):
         log.warning(

@@ -43,9 +43,6 @@ _DEFAULT: Final = "default"
 HOME: Final = "home"
 """The origin of a value that comes from the home's agreed settings."""
 
-_RETIRED: Final = frozenset({"journal_when_full"})
-"""Settings of earlier versions that no longer have any effect."""
-
 _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
 """The names that users of OpenLineage know."""
 
@@ -229,7 +226,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "child"
     durability: Annotated[
         Literal["power", "process"],
-        Setting("HOW", "'power': fsynced before it is acknowledged; 'process': within 100 ms."),
+        Setting("HOW", "'power': fsynced before it is acknowledged; 'process': a power failure may lose it."),
     ] = "power"
     fallback_home: Annotated[
         Path | None,
@@ -442,13 +439,13 @@ def _sources(
     overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
     """The values of each source, nearest first."""
-    yield origin, _without_retired(overrides)
+    yield origin, overrides
     for name in SETTINGS:
         for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
             if env.get(variable):
                 yield f"environment {variable}", {name: env[variable]}
     for file in settings_files(env, cwd):
-        yield str(file), _without_retired(_from_yaml(file))
+        yield str(file), _from_yaml(file)
 
 
 def settings_files(env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[Path, ...]:
@@ -460,10 +457,6 @@ def settings_files(env: Mapping[str, str] | None = None, cwd: Path | None = None
     except RuntimeError:  # in a container, the user may have no home
         return (own,)
     return own, config / "waybill" / "config.yaml"
-
-
-def _without_retired(values: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: value for name, value in values.items() if name not in _RETIRED}
 
 
 def _from_yaml(path: Path) -> Mapping[str, object]:

@@ -28,7 +28,7 @@ from ..fork_safety import survive_forks
 from ..permissions import file_mode, open_private
 from .nodes import new_node
 from .rescue import begin_anew, check_without_log, note_made, save, take_back
-from .schema import migrate
+from .schema import make_tables
 from .watch import Watch, log_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES_MAX: Final = 256 * 2**20
 """The largest entry that is kept, in bytes."""
-
-SYNC_EVERY_S: Final = 0.1
-"""How long a change that need not be durable at once may wait for its fsync."""
 
 log = logging.getLogger("waybill.transport")
 
@@ -82,6 +79,8 @@ class Database:
         self._is_lazy = False
         """Whether the writer's commits are not fsynced."""
         self._has_unsynced, self._synced_s = False, float("-inf")
+        self._is_log_synced = False
+        """Whether nobody has changed anything since this process's last fsync, as far as its writer knows."""
         self._in_transaction = False
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
@@ -95,8 +94,8 @@ class Database:
     def write(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
         """Do `work` in one write transaction, which is fsynced on return if `durable` is set.
 
-        Otherwise the first change `SYNC_EVERY_S` after the last fsync makes it durable, or `sync` does. If
-        `work` raises, nothing changes.
+        Otherwise the operating system has it on return. The next durable change of any process makes it
+        durable, because all share one log; so do a checkpoint and `sync`. If `work` raises, nothing changes.
         """
         with self.write_lock:
             self.refuse_reentry()
@@ -104,11 +103,9 @@ class Database:
 
     def _write(self, work: Callable[[apsw.Connection], _T], *, durable: bool) -> _T:
         writer = self._writing()
-        now_s = self._clock()
-        lazily = not durable and now_s - self._synced_s < SYNC_EVERY_S
-        if lazily != self._is_lazy:
-            writer.pragma("synchronous", "NORMAL" if lazily else "FULL")
-            self._is_lazy = lazily
+        if durable == self._is_lazy:
+            writer.pragma("synchronous", "FULL" if durable else "NORMAL")
+            self._is_lazy = not durable
         descriptor = self._os_lock_descriptor()
         try:
             self._in_transaction = True
@@ -118,15 +115,19 @@ class Database:
             changes = writer.total_changes()
             writer.execute("BEGIN IMMEDIATE")
             if writer.data_version() != self._version:
+                self._is_log_synced = False
                 self.on_change(writer)
             result = work(writer)
             writer.execute("COMMIT")
             self._version = writer.data_version()
             # Without a change SQLite writes nothing, and fsyncs nothing.
             if writer.total_changes() != changes:
-                self._has_unsynced = lazily
-                if not lazily:
-                    self._synced_s = now_s
+                self._has_unsynced, self._is_log_synced = not durable, durable
+                if durable:
+                    self._synced_s = self._clock()
+            elif durable and not self._is_log_synced:
+                # What `work` has found, such as the first of a repeat, may itself not be durable yet.
+                self._sync_log()
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -138,24 +139,36 @@ class Database:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         return result
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether this process has made a change that may not be durable yet."""
+        return self._has_unsynced
+
     def sync(self, after_s: float = 0.0) -> float | None:
         """Fsync the changes that `write` did not, `after_s` after the last fsync.
 
         Returns the seconds until then; None if nothing is left to fsync.
         """
         left_s = self._synced_s + after_s - self._clock()
-        if self._has_unsynced and left_s > 0:
+        if not self._has_unsynced:
+            return None
+        if left_s > 0:
             return left_s
-        if self._has_unsynced:
-            # SQLite fsyncs no commit that changes nothing, but it holds no lock on the log either.
-            try:
-                with log_of(self._path).open("rb") as log:
-                    sync(log.fileno())
-            except OSError as error:
-                what = f"{self._path} cannot be fsynced ({reason_of(error)})"
-                raise JournalError(f"{what}; check the disk") from None
-            self._has_unsynced, self._synced_s = False, self._clock()
+        self._sync_log()
         return None
+
+    def _sync_log(self) -> None:
+        # Set before the fsync, which may not include what other threads write meanwhile.
+        self._has_unsynced, self._is_log_synced = False, True
+        # SQLite fsyncs no commit that changes nothing, but it holds no lock on the log either.
+        try:
+            with log_of(self._path).open("rb") as log:
+                sync(log.fileno())
+        except OSError as error:
+            self._has_unsynced, self._is_log_synced = True, False
+            what = f"{self._path} cannot be fsynced ({reason_of(error)})"
+            raise JournalError(f"{what}; check the disk") from None
+        self._synced_s = self._clock()
 
     def refuse_reentry(self) -> None:
         """Refuse a signal handler that interrupts this thread's own write; the caller holds `write_lock`."""
@@ -179,7 +192,7 @@ class Database:
                 raise self._explained(error) from None
 
     def prepare(self) -> None:
-        """Create the database, or migrate an older one; raises a `JournalError` if the file is no journal."""
+        """Create the database if there is none; raises a `JournalError` if the file is no journal."""
         with self.write_lock:
             self._writing()
 
@@ -295,7 +308,7 @@ class Database:
                     take_back(self._path)
                     check_without_log(self._path, self._vfs)
                     writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-                    migrate(writer, node=new_node())
+                    make_tables(writer, node=new_node())
                     self._watch.opened()
                     note_made(self._os_lock_descriptor())
                 except (apsw.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""The group commit: one transaction, and so one fsync, for all callers that have entries at that moment.
+"""The group commit: one transaction, so at most one fsync, for all callers that have entries at that moment.
 
 - A caller that waits for the result (`GroupCommit.keep`) commits in its own thread: the thread that holds the
   lock commits for all threads that wait for it.
@@ -33,10 +33,11 @@ _Submitted = tuple[Sequence[Item], OnDone]
 class _Pending:
     """One caller's entries on their way through a commit."""
 
-    __slots__ = ("done", "error", "rows", "seqs")
+    __slots__ = ("done", "durable", "error", "rows", "seqs")
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[Row], *, durable: bool = True) -> None:
         self.rows = rows
+        self.durable = durable
         self.seqs: list[int] = []
         self.error: Exception | None = None
         self.done = False
@@ -71,9 +72,9 @@ class GroupCommit:
         began_s = self._began_s
         return 0.0 if began_s is None else time.monotonic() - began_s
 
-    def keep(self, rows: list[Row]) -> list[int]:
-        """Commit rows, all or none of them, and return their sequence numbers."""
-        pending = _Pending(rows)
+    def keep(self, rows: list[Row], *, durable: bool = True) -> list[int]:
+        """Commit rows, all or none of them, and return their sequence numbers; see `Database.write`."""
+        pending = _Pending(rows, durable=durable)
         self._commit((pending,))
         if pending.error is not None:
             raise pending.error
@@ -125,7 +126,8 @@ class GroupCommit:
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         rows = group[0].rows if len(group) == 1 else [row for pending in group for row in pending.rows]
         try:
-            seqs = self._database.write(lambda writer: self._insert(writer, rows))
+            durable = any(pending.durable for pending in group)
+            seqs = self._database.write(lambda writer: self._insert(writer, rows), durable=durable)
         except Exception as error:  # noqa: BLE001 - raised again for the caller whose entry caused it
             if len(group) == 1:
                 group[0].error = error

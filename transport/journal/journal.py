@@ -2,7 +2,9 @@
 
 One SQLite database per home, in WAL mode. Its invariants:
 
-- `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
+- `Journal.append` returns a sequence number only when the entry's transaction is committed and, unless the
+  caller asked for less, fsynced. Without the fsync an entry survives the process, but not a power failure,
+  which leaves the journal as it was after one of its commits.
 - Sequence numbers grow and are never reused under one node; `Entry.received_ms` never decreases with them.
 - The same bytes of the same kind are one entry for as long as the journal retains it undamaged.
 - A cursor and the state that belongs to it change in one transaction.
@@ -50,7 +52,6 @@ from .rows import (
     stored_rows,
     unpack,
 )
-from .schema import OLD_DIGESTS_UPTO
 from .watch import log_of
 
 NEARLY_FULL: Final = 0.8
@@ -74,7 +75,6 @@ _PRUNE: Final = f"DELETE FROM entries WHERE seq IN ({_OUTDATED})"  # noqa: S608 
 _OLDEST: Final = f"(SELECT min(seq) FROM entries WHERE seq > {AFTER_GONE})"  # noqa: S608 - a text of our own
 _PRUNE_STATE: Final = f"DELETE FROM state WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
 _PRUNE_CONTENTS: Final = f"DELETE FROM fingerprints WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
-_PRUNE_META: Final = f"DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < {_OLDEST}"  # noqa: S608 - a text of our own
 _SET_META: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 
 
@@ -107,7 +107,7 @@ class _UnremovableError(Exception):
 
 
 class Journal:
-    """A home's journal, created if there is none, and migrated if it is older.
+    """A home's journal, created if there is none.
 
     Threads may share one, and each process opens its own. It may be used across a fork.
 
@@ -162,7 +162,6 @@ class Journal:
         self._database.on_change = self._find_node
         self._database.prepare()
         self.node = self.nodes()[-1].name
-        self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
 
     @staticmethod
     def exists(home: Path) -> bool:
@@ -174,20 +173,31 @@ class Journal:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def append(self, kind: Kind, body: bytes, system_name: str = "", *, program: str | None = None) -> int:
+    def append(
+        self,
+        kind: Kind,
+        body: bytes,
+        system_name: str = "",
+        *,
+        program: str | None = None,
+        durable: bool = True,
+    ) -> int:
         """Keep one entry; see `append_many`."""
-        return self.append_many(((kind, body, system_name),), program=program)[0]
+        return self.append_many(((kind, body, system_name),), program=program, durable=durable)[0]
 
-    def append_many(self, items: Iterable[Item], *, program: str | None = None) -> list[int]:
-        """Keep entries, all or none of them, durable on return; `program` is the process that submits them.
+    def append_many(
+        self, items: Iterable[Item], *, program: str | None = None, durable: bool = True
+    ) -> list[int]:
+        """Keep entries, all or none of them; `program` is the process that submits them.
 
+        They are fsynced on return if `durable` is set; see `Database.write` for what else makes them durable.
         Returns the sequence number of each; for a repeat, that of the first entry with the same bytes.
 
         Raises:
             JournalFullError: the disk is full, or the content has reached `max_bytes`; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
-        return self._commits.keep(self._rows_of(items, program))
+        return self._commits.keep(self._rows_of(items, program), durable=durable)
 
     def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
         """Keep entries without waiting for the disk, for example from an event loop; see `append_many`.
@@ -231,7 +241,7 @@ class Journal:
                 "--provenance-enabled, --marquez-url URL or --journal-max-bytes SIZE"
             )
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
-        seqs = insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
+        seqs = insert(writer, rows, now_ms, marks=marks)
         note_contents(
             writer, [(seq, one) for seq, row in zip(seqs, rows, strict=True) for one in row.contents]
         )
@@ -377,7 +387,7 @@ class Journal:
         row with its entry. Other rows stay until they are deleted.
 
         The change is fsynced on return if `durable` is set. Otherwise it survives the death of the process,
-        and is fsynced with the next change after 100 ms, or by `sync`. That matters because emitters wait for
+        and is fsynced with the next durable change, or by `sync`. That matters because emitters wait for
         every fsync.
 
         Raises:
@@ -396,8 +406,13 @@ class Journal:
 
         self._database.write(change, durable=durable)
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether this process has kept or changed something that may not be durable yet."""
+        return self._database.has_unsynced
+
     def sync(self, after_s: float = 0.0) -> float | None:
-        """Make durable the changes that `commit` did not fsync; see `Database.sync`."""
+        """Make durable what `append` and `commit` did not fsync; see `Database.sync`."""
         return self._database.sync(after_s)
 
     # -- contents --------------------------------------------------------------------------------------------
@@ -431,27 +446,6 @@ class Journal:
     def set_meta(self, key: str, value: str) -> None:
         """Write one of the home's own notes."""
         self._database.write(lambda writer: writer.execute(_SET_META, (key, value)))
-
-    def overwrite_meta(self, key: str, value: str) -> None:
-        """Write one of the home's own notes, and leave no byte of its old value in the journal's files."""
-
-        def overwrite(writer: apsw.Connection) -> None:
-            before = writer.pragma("secure_delete")
-            writer.pragma("secure_delete", 1)
-            stored = cast("list[tuple[str, str]]", writer.execute("SELECT key, value FROM meta").fetchall())
-            notes = {**dict(stored), key: value}
-            # All of them, so that earlier values are cleared with the pages.
-            writer.execute("DELETE FROM meta")
-            writer.executemany("INSERT INTO meta VALUES (?, ?)", notes.items())
-            writer.pragma("secure_delete", before)
-
-        self._database.write(overwrite)
-        self.checkpoint()
-        # The log must not shrink while others have it open, so it is overwritten from its beginning.
-        filler = "INSERT INTO state (projection, key, value) VALUES ('filler', '', zeroblob(?))"
-        self._database.write(lambda writer: writer.execute(filler, (self.wal_bytes(),)))
-        self._database.write(lambda writer: writer.execute("DELETE FROM state WHERE projection = 'filler'"))
-        self.checkpoint()
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node that the journal ever had, in order; the last one is the current one."""
@@ -516,8 +510,6 @@ class Journal:
         writer.execute(_PRUNE_STATE)
         writer.execute(_PRUNE_CONTENTS)
         self.poison.forget_applied(writer)
-        if self._old_digests:
-            writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
 
     def checkpoint(self) -> None:
         """Move the content of the WAL into the database, so that the WAL starts again."""

@@ -205,25 +205,18 @@ def unpack(body: bytes | None, unpacked_bytes: int | None) -> bytes:
 
 
 def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
-    """Whether a body matches its digest; only a mark has none. In version 3 the digest was the hash alone."""
+    """Whether a body matches its digest; only a mark has none."""
     if digest is None:
         return kind == Kind.MARK
     return _hash_of(kind, body) == digest[-_HASH_BYTES:]
 
 
-def insert(
-    writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool, old_digests: bool = False
-) -> list[int]:
+def insert(writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool) -> list[int]:
     """Insert the rows that are no repeats; the caller has begun a transaction.
 
-    They are stamped with the current time, or with the newest entry's if that is later. `old_digests` says
-    whether the journal has entries whose digest is the hash alone, as in version 3. Returns the sequence
+    They are stamped with the current time, or with the newest entry's if that is later. Returns the sequence
     number of each row; for a repeat, that of the first undamaged entry with the same bytes.
     """
-    if old_digests and (known := _known_by_hash(writer, rows)):
-        fresh = [row for row in rows if row.digest not in known]
-        numbers = iter(insert(writer, fresh, now_ms, marks=marks))
-        return [known[row.digest] if row.digest in known else next(numbers) for row in rows]
     received_ms = max(now_ms, writer.execute(_NEWEST_MS).get or 0)
     # A mark has no digest by which its number could be found if other rows of the statement are repeats.
     at_once = 1 if marks else _ROWS_AT_ONCE
@@ -233,17 +226,9 @@ def insert(
     return seqs
 
 
-def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes | None, int]:
-    """The sequence number by digest of each row that repeats an entry of version 3."""
-    found = {
-        row.digest: _known(writer, row, row.digest[_MOMENT_BYTES:]) for row in rows if row.digest is not None
-    }
-    return {digest: seq for digest, seq in found.items() if seq is not None}
-
-
-def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | None:
+def _known(writer: apsw.Connection, row: Row) -> int | None:
     """The entry that a row repeats, found by its digest; a damaged one is never found by it again."""
-    seq = cast("int | None", writer.execute(_FIND, (digest,)).get)
+    seq = cast("int | None", writer.execute(_FIND, (row.digest,)).get)
     if seq is None:
         return None
     body = _stored_body(writer, seq)
@@ -251,13 +236,13 @@ def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | Non
         return None
     (rest,) = writer.execute(_WITHOUT_BODY, (seq,))
     found = StoredRow(*rest)
-    is_alike = (found.kind, found.digest) == (row.kind, digest)
+    is_alike = (found.kind, found.digest) == (row.kind, row.digest)
     with contextlib.suppress(ValueError):
         found.system_name.decode()
         # It may have been packed in another way.
         if is_alike and (
             (found.unpacked_bytes, body) == (row.unpacked_bytes, row.body)
-            or is_as_accepted(row.kind, unpack(body, found.unpacked_bytes), digest)
+            or is_as_accepted(row.kind, unpack(body, found.unpacked_bytes), row.digest)
         ):
             return seq
     writer.execute(_FORGET_DIGEST, (seq,))
@@ -290,7 +275,7 @@ def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Ro
         return range(last - len(rows) + 1, last + 1)
     seqs: list[int] = []
     for row in rows:
-        known = _known(writer, row, row.digest)
+        known = _known(writer, row)
         seqs += (
             _insert_at_once(writer, received_ms, (_beside_damaged(writer, row),))
             if known is None

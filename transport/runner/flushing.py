@@ -12,7 +12,7 @@ import msgspec
 from .. import locks
 from ..config import agree
 from ..fallback import adopt_fallback
-from ..journal import Journal, adopt
+from ..journal import Journal
 from .projection import published
 from .runner import Runner, has_live_statuses, statuses
 
@@ -75,7 +75,6 @@ class _Flush:
         self._mark = self._first = 0
 
     def run(self) -> FlushReport:
-        adopt(self._journal, living=True)
         # Read before the mark is put: a live runner may be past it at once.
         self._cursors = self._journal.cursors()
         self._first = min(self._cursors.values(), default=0)

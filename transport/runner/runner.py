@@ -13,7 +13,7 @@ import msgspec
 
 from .. import locks
 from ..errors import JournalError, RootError, WaybillError, sentence_of
-from ..journal import NEARLY_FULL, adopt, waiting
+from ..journal import NEARLY_FULL
 from ..root import check_root
 from .isolation import TRIES, is_held_up, isolate
 from .projection import Projection, Step, open_projections
@@ -35,7 +35,6 @@ BLOCKED_S: Final = 3600.0
 _RUNNER: Final = "runner"
 _STATUSES_FROM: Final = "runner_pid"
 _POLL_S: Final = 0.05
-_ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
 _OPEN_RUNS_EVERY_S: Final = 1.0
@@ -100,7 +99,7 @@ class Runner:
         self._stopping = threading.Event()
         days = settings.close_stale_after
         self._unended = UnendedRuns(journal, None if days is None else int(days * _DAY_MS))
-        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = self._open_runs_due_s = 0.0
+        self._housekeeping_due_s = self._prune_due_s = self._open_runs_due_s = 0.0
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
@@ -172,7 +171,7 @@ class Runner:
             # Nobody else would notice that a program is gone. A program that is silent for that long may
             # still be alive.
             settled = settled and not (self._unended.waits and quiet_s <= blocked_s)
-            if quiet_s > idle_s and settled and not waiting(self._journal.home):
+            if quiet_s > idle_s and settled:
                 break
             self._stopping.wait(_POLL_S)
         return last_seq
@@ -187,7 +186,7 @@ class Runner:
             self._tidy(self._journal.checkpoint)
 
     def _keep_house(self, now_s: float) -> None:
-        """Adopt, checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
+        """Checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
         if now_s >= self._open_runs_due_s:
             now_ms = time.time_ns() // 1_000_000
             is_behind = self._tidy(lambda: self._unended.look(now_ms))
@@ -201,11 +200,6 @@ class Runner:
                     self._housekeeping_due_s = now_s  # there may be more to prune
                 else:
                     self._prune_due_s = now_s + _PRUNE_EVERY_S
-        if now_s >= self._adoption_due_s:
-            self._adoption_due_s = now_s + _ADOPT_EVERY_S
-            # Entries that the journal cannot take now stay in the spools.
-            with contextlib.suppress(JournalError):
-                adopt(self._journal)
 
     def _tidy(self, work: Callable[[], int | None]) -> int | None:
         """Do work that can also be done later: a full or failing disk must not stop the projections."""

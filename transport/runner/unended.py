@@ -14,8 +14,8 @@ run's own terminal event comes later, it replaces the inferred one.
 - **With ``close_stale_after``**, every run that has been silent for that long is ended. Without it, only runs
   of programs and of Spark are followed.
 
-Before runs are ended, the spools of programs that are gone are adopted, and everything up to that point is
-read. A run is forgotten when its end is read, also an inferred one, so that a crash ends no run twice.
+Before runs are ended, everything that was kept up to that point is read. A run is forgotten when its end is
+read, also an inferred one, so that a crash ends no run twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 
 from waybill.facets import SEVERITY
 
-from ..journal import Kind, adopt
+from ..journal import Kind
 from ..programs import Program
 from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
 
@@ -81,7 +81,7 @@ class _Round(msgspec.Struct):
 
 def note_program(journal: Journal, program: Program, *, has_left: bool = False) -> None:
     """Note a program before its first entry is kept, or note that it ends normally."""
-    row = msgspec.msgpack.encode((0, has_left))  # earlier versions read the journal from this number on
+    row = msgspec.msgpack.encode(has_left)
     journal.commit(_NAME, put={f"{_PROGRAM}{program}": row}, durable=False)
 
 
@@ -156,13 +156,12 @@ class UnendedRuns:
         )
         if not (programs or applications or looks_for_stale):
             return None
-        adopt(self._journal)  # the spools may hold the runs' own ends
         return _Round(self._journal.last_seq(), programs, applications, looks_for_stale)
 
     def _noted(self) -> dict[str, bool]:
         """The noted programs, and whether they ended normally."""
         rows = self._journal.state(_NAME, _PROGRAM)
-        return {key.removeprefix(_PROGRAM): _NOTED.decode(value)[1] for key, value in rows.items()}
+        return {key.removeprefix(_PROGRAM): _NOTED.decode(value) for key, value in rows.items()}
 
     def _follow(self, cursor: int) -> int:
         """Read the next entries; return the last one's number."""
@@ -272,5 +271,5 @@ def _iso(at_ms: int) -> str:
     return at.replace("+00:00", "Z")
 
 
-_NOTED: Final = msgspec.msgpack.Decoder(tuple[int, bool])
+_NOTED: Final = msgspec.msgpack.Decoder(bool)
 _FOLLOWED: Final = msgspec.msgpack.Decoder(_Followed)

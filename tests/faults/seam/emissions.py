@@ -78,12 +78,6 @@ def _failure(number: int) -> Emission:
     return Emission(number, (item,), record, replaces=failed)
 
 
-def end_alone(number: int) -> ProvenanceRecord:
-    """The record of a plain run of which only the end was kept."""
-    record = emission(number).record
-    return _with(record, created=record.completed, data_source="job", filename="job")
-
-
 def did_of(number: int) -> str:
     """The identity of an emission's file."""
     return f"01940000-0000-7000-8000-{number:012d}"

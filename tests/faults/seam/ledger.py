@@ -27,7 +27,6 @@ class Ledger:
         calls: every call that could have failed, as counted by the process.
         spans: which calls count: the first, and the one after the last.
         struck: the call that failed; None if none has.
-        has_power_cuts: whether the power failed; a disk keeps any of the sectors not fsynced.
     """
 
     offered: list[int] = field(default_factory=list)
@@ -38,7 +37,6 @@ class Ledger:
     calls: list[Call] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     struck: Call | None = None
-    has_power_cuts: bool = False
 
     def take(self, line: bytes) -> None:
         """Enter a process's message."""

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from seam.emissions import did_of, emission, end_alone, is_plain_run
+from seam.emissions import did_of, emission, is_plain_run
 
 from waybill.exporter import Query, check, find
 from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.journal import adopt
 from waybill.transport.root import FOLDER_MARK
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int =
     check_seen(settings.root, ledger)
     check_verified(settings.root, "left")
     journal = Journal(settings.home)
-    adopt(journal)
     fresh = emission(fresh_number)
     journal.append_many(fresh.items)
     check_journal(journal)
@@ -121,8 +119,7 @@ def compare(
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
     """Find missing and wrong records, including second copies.
 
-    A run whose end was possibly not kept may have an inferred end once its program is gone. A spool holds
-    each event by itself, so a power cut may also leave only the end of such a run.
+    A run whose end was possibly not kept may have an inferred end once its program is gone.
 
     Args:
         found: the rows.
@@ -131,14 +128,9 @@ def compare(
     """
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
-    unsure = {
-        did_of(number): number for number in ledger.offered if is_plain_run(number) and number not in due
-    }
+    unsure = {did_of(number) for number in ledger.offered if is_plain_run(number) and number not in due}
     for record in found:
-        if record.did in unsure and (
-            EVIDENCE in (record.annotations or {})
-            or (ledger.has_power_cuts and record == end_alone(unsure[record.did]))
-        ):
+        if record.did in unsure and EVIDENCE in (record.annotations or {}):
             continue
         counts[record_key(record)] += 1
         rows[record_key(record)] = record

@@ -1,4 +1,4 @@
-"""The program under fault: journal, spool, raw writer and compactor, one call after the other.
+"""The program under fault: journal, raw writer and compactor, one call after the other.
 
 It makes the same calls in the same order each time. When something fails, it acts like the real callers: an
 emitter notes the refusal and continues, the runner retries a projection's step.
@@ -21,7 +21,6 @@ from seam.system import FaultySystem
 
 from waybill.exporter.layout import Layout
 from waybill.transport import Journal, JournalError, Settings
-from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
     from seam.ledger import Teller
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 STEPS_MAX: Final = 60
-SEGMENT_BYTES: Final = 1_000
 WANDERINGS: Final = 40
 FRESH: Final = 900
 """The number of the first emission after the faults have ended."""
@@ -54,7 +52,6 @@ class Program:
         self._vfs = vfs
         self.journal = self._open()
         self.restart_layout()
-        self._spool: Spool | None = None
         self._kept: set[int] = set()
 
     def restart_layout(self) -> None:
@@ -62,15 +59,14 @@ class Program:
         self.layout = Layout(self.journal, self.settings, files=self._files, workers=1, linger_s=0.0)
 
     def run(self) -> None:
-        """Everything that the journal, the spool, the raw writer and the compactor do."""
+        """Everything that the journal, the raw writer and the compactor do."""
         for number in range(3):
             self.emit([emission(number)])
         self.work()
         self.emit([emission(3), emission(4), emission(5)])
         self.flush()
-        self.spool([emission(6), emission(7)])
-        self.spool([emission(8)])
-        self.close_spool()
+        self.emit_unsynced([emission(6), emission(7)])
+        self.emit_unsynced([emission(8)])
         # Late records for compacted hours, and a run that failed after it was recorded as complete.
         self.emit([emission(9)])
         if 1 in self._kept:
@@ -85,8 +81,7 @@ class Program:
         """Do what must work after the fault has ended, without a restart."""
         self.plan.ended = True
         self.emit([emission(FRESH)])
-        self.spool([emission(FRESH + 1)])
-        self.close_spool()
+        self.emit_unsynced([emission(FRESH + 1)])
         self.flush()
         if self.journal.cursor("layout") < self.journal.last_seq():
             self._teller.tell("fault", f"the layout stands at {self.layout.step()} after the fault")
@@ -96,34 +91,23 @@ class Program:
         items = [item for one in emissions for item in one.items]
         self._offer(emissions, lambda: self.journal.append_many(items))
 
-    def spool(self, emissions: Sequence[Emission]) -> None:
-        """Append emissions to the spool one by one, then move them to the journal."""
-        if self._spool is None:
-            self._attempt(self._open_spool)
-        if (spool_ := self._spool) is None:
-            return
+    def emit_unsynced(self, emissions: Sequence[Emission]) -> None:
+        """Append emissions one by one as with durability ``process``, then fsync them."""
         if self.plan.act is Act.POWER:
-            # Spooled entries survive a kill at once, but a power cut only once they are synced.
+            # They survive a kill at once, but a power cut only once they are fsynced.
             def append_and_sync() -> None:
                 for one in emissions:
                     self._append(one)
-                spool_.sync()
+                self.journal.sync()
 
             self._offer(emissions, append_and_sync)
             return
         for one in emissions:
             self._offer([one], partial(self._append, one))
-        self._attempt(spool_.sync)
-
-    def close_spool(self) -> None:
-        """Empty the spool and remove its files."""
-        if self._spool is not None:
-            self._attempt(self._spool.close)
+        self._attempt(self.journal.sync)
 
     def flush(self) -> None:
         """Settle, write and compact everything."""
-        if not self._attempt(lambda: adopt(self.journal, living=True)):
-            return
         if not self._attempt(lambda: self.journal.mark(b"flush")):
             return
         self.work()
@@ -146,7 +130,6 @@ class Program:
 
     def keep_house(self) -> None:
         """Do the runner's work between steps."""
-        self._attempt(lambda: adopt(self.journal))
         self._attempt(self.journal.checkpoint)
         self._attempt(lambda: self.journal.prune(self.journal.cursor("layout"), 2**50))
 
@@ -158,13 +141,9 @@ class Program:
             self.plan.ended = True
             return Journal(self.settings.home, vfs=self._vfs)
 
-    def _open_spool(self) -> None:
-        self._spool = Spool(self.journal, segment_bytes=SEGMENT_BYTES, segment_s=float("inf")).open()
-
     def _append(self, one: Emission) -> None:
-        assert self._spool is not None
         for item in one.items:
-            self._spool.append(*item)
+            self.journal.append(*item, durable=False)
 
     def _offer(self, emissions: Sequence[Emission], keep: Callable[[], object]) -> None:
         for one in emissions:
@@ -189,8 +168,6 @@ class Program:
 
 def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
     """Start the program with a plan, in this disposable process."""
-    # The program itself syncs the spool at fixed points, and makes it start new segments.
-    Spool._start_thread = lambda self: None  # type: ignore[method-assign] # noqa: ARG005, SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()
     sqlite = FaultySqlite(plan)
@@ -231,8 +208,7 @@ def wander(program: Program, chance: random.Random, first: int) -> None:
     actions: tuple[tuple[int, Callable[[], object]], ...] = (
         (8, emit),
         (2, fail),
-        (3, lambda: program.spool([emission(next(numbers)) for _ in range(2)])),
-        (1, program.close_spool),
+        (3, lambda: program.emit_unsynced([emission(next(numbers)) for _ in range(2)])),
         (6, program.step),
         (3, program.flush),
         (2, program.keep_house),

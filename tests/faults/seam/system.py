@@ -1,7 +1,7 @@
-"""The system calls on a home's other files, the spools and the locks, with a plan of failures.
+"""The system calls on a home's locks, and the fsync of its log, with a plan of failures.
 
-The spool has no seam: an emitter waits for only one write. So this replaces functions of the module `os` for
-files below one folder, and must only be used in a disposable process.
+They have no seam of their own. So this replaces functions of the module `os` for files below one folder, and
+must only be used in a disposable process.
 """
 
 from __future__ import annotations
