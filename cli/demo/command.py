@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -112,7 +113,8 @@ def finish(settings: Settings) -> FlushReport:
         pass  # all that is left to do is to try a Marquez that does not answer, for minutes
     for name, count in flushed.left.items():
         console.note(f"{name} lacks {count} entries: {flushed.problems.get(name)}")
-        console.note(f"They are safe in the journal; `waybill flush --home {settings.home}` delivers them.")
+        way = f"waybill flush --home {shlex.quote(str(settings.home))}"
+        console.note(f"They are safe in the journal; `{way}` delivers them.")
     return flushed
 
 
