@@ -37,9 +37,11 @@ def _read_modules(package: str) -> dict[str, str]:
     """The module of each name that a package imports, for type checkers or at once."""
     spec = sys.modules[package].__spec__
     source = None if spec is None else cast("InspectLoader", spec.loader).get_source(package)
+    if source is None:
+        raise ImportError(f"the source of {package} is missing; install Waybill with its .py files")
     return {
         alias.name: "." * node.level + (node.module or "")
-        for node in ast.walk(ast.parse(source or ""))
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
         if alias.asname == alias.name

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import py_compile
 import re
 import shlex
 import shutil
@@ -242,6 +243,17 @@ def test_a_lazy_face_offers_what_its_types_say() -> None:
         offered = set(package.__all__)
         assert offered | {"lazily"} <= face_of(package.__name__)
         assert [name for name in offered if not hasattr(package, name)] == []
+
+
+def test_a_lazy_face_without_its_source_says_what_to_do(tmp_path: Path) -> None:
+    package = tmp_path / "bare"
+    package.mkdir()
+    face = package / "__init__.py"
+    face.write_text("from waybill.facets.lazy import lazily\n__getattr__ = lazily(__name__)\n")
+    py_compile.compile(str(face), cfile=str(face.with_suffix(".pyc")), doraise=True)
+    face.unlink()
+    code = "import bare\ntry: bare.name\nexcept ImportError as error: print(error)"
+    assert "the source of bare is missing; install Waybill" in python(code, tmp_path)
 
 
 def test_no_package_offers_a_name_that_one_of_its_modules_has() -> None:
