@@ -54,13 +54,15 @@ class Store:
             for body in bodies:
                 home.emit(body)
 
-    def records(self) -> dict[str, ProvenanceRecord]:
-        """The records of the writes, by sink."""
+    def all_records(self) -> list[ProvenanceRecord]:
         with closing(Journal(self.home)) as journal:
             entries = [entry for entry in journal.read(0, limit=1000) if entry.kind is Kind.OPENLINEAGE]
         events = [decode_event(entry.body) for entry in entries]
-        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
-        return {record.data_sink: record for record in records if record.data_sink is not None}
+        return fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
+
+    def records(self) -> dict[str, ProvenanceRecord]:
+        """The records of the writes, by sink."""
+        return {record.data_sink: record for record in self.all_records() if record.data_sink is not None}
 
     def catch_up(self, place: Path) -> CaughtUp:
         """Correct what the one log at a place tells."""

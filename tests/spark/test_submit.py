@@ -9,25 +9,20 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from logged import APPLICATION, ROOT, RUN, Store
 from sayings import AT, START_MS, ended, event_of, files, log_lines
 from stage import QUICK_JVM
 
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import FinalState, ProvenanceRecord
 from waybill.spark.runtime import LISTENER_CLASS
-from waybill.transport import Journal, Kind, Settings
-from waybill.transport.home import Home
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
 
-APPLICATION = "local-1790000000000"
-ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
-RUN = "01a1fec3-0001-7069-a2a1-b2454eb72dad"
 SUBMIT = (sys.executable, "-m", "waybill.cli", "spark", "submit")
 
 FAKE = """#!/usr/bin/env python3
@@ -48,7 +43,8 @@ class Fake:
     """A Spark whose spark-submit is a script that notes its arguments and writes a log."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.said = folder / "home", folder / "said"
+        self.store, self.said = Store(folder), folder / "said"
+        self.home = self.store.home
         program = folder / "spark" / "bin" / "spark-submit"
         program.parent.mkdir(parents=True)
         program.write_text(FAKE)
@@ -68,11 +64,7 @@ class Fake:
         return said[4:] if "spark.eventLog.enabled=true" in said[:2] else said
 
     def records(self) -> Mapping[str, ProvenanceRecord]:
-        with closing(Journal(self.home)) as journal:
-            entries = [entry for entry in journal.read(0, limit=1000) if entry.kind is Kind.OPENLINEAGE]
-        events = [decode_event(entry.body) for entry in entries]
-        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
-        return {record.did: record for record in records}
+        return {record.did: record for record in self.store.all_records()}
 
     def logs(self) -> list[Path]:
         return list((self.home / "spark-event-logs").rglob("log"))
@@ -86,12 +78,11 @@ def fake(tmp_path: Path) -> Fake:
 @pytest.fixture
 def heard(fake: Fake) -> Fake:
     """The home has the events of the listener's."""
-    given = {"home": fake.home, "runner": "none", "system_name": "tests"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=fake.home.parent)
-    with closing(Home.open(settings)) as home:
-        home.emit(event_of(ROOT, "START", START_MS - 1000, output=None, application=APPLICATION))
-        home.emit(event_of(RUN, "COMPLETE", AT[1], parent=ROOT))
-        home.emit(event_of(ROOT, "COMPLETE", AT[1] + 100, output=None))
+    fake.store.emit(
+        event_of(ROOT, "START", START_MS - 1000, output=None, application=APPLICATION),
+        event_of(RUN, "COMPLETE", AT[1], parent=ROOT),
+        event_of(ROOT, "COMPLETE", AT[1] + 100, output=None),
+    )
     return fake
 
 
