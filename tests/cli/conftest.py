@@ -78,9 +78,11 @@ def waybill(tmp_path: Path, script: Path) -> Run:
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run ``waybill`` with these arguments in this process, which takes a fraction of the time."""
 
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         words = ["waybill", *map(str, arguments)]
         monkeypatch.setattr(sys, "argv", words)
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

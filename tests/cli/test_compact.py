@@ -56,14 +56,14 @@ def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
 
 
 def test_a_bucket_is_compacted_by_its_url(
-    waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = written(tmp_path)
     with s3_server() as address:
         bucket = new_bucket(address, monkeypatch)
         for path in tmp_path.rglob("*.parquet"):
             bucket.put(str(path.relative_to(tmp_path)), path.read_bytes())
-        done = waybill("compact", bucket.url)
+        done = called("compact", bucket.url)
         assert done.returncode == 0, done.stderr
         assert sorted(
             f"{bucket.url}/{path}" for path in bucket.files() if path.endswith(".parquet")
@@ -72,28 +72,28 @@ def test_a_bucket_is_compacted_by_its_url(
 
 
 def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
-    waybill: Run, tmp_path: Path
+    called: Run, tmp_path: Path
 ) -> None:
     written(tmp_path)
     (tmp_path / "provenance/raw/20260101/00/aa-1-1.parquet").write_bytes(b"nonsense")
-    done = waybill("compact", "--root", tmp_path)
+    done = called("compact", "--root", tmp_path)
     assert done.returncode == 1
     assert "aa-1-1.parquet was quarantined" in done.stderr
     assert len(done.stdout.splitlines()) == 2
-    done = waybill("compact", "--root", tmp_path, "--json")
+    done = called("compact", "--root", tmp_path, "--json")
     assert (done.returncode, json.loads(done.stdout)["aside"]) == (0, [])
-    found = json.loads(waybill("status", "--root", tmp_path, "--json").stdout)
+    found = json.loads(called("status", "--root", tmp_path, "--json").stdout)
     (kept,) = found["damaged"]
     assert (tmp_path / kept).read_bytes() == b"nonsense"
-    done = waybill("status", "--root", tmp_path)
+    done = called("status", "--root", tmp_path)
     assert (done.returncode, "1 damaged file was set aside" in done.stdout) == (1, True)
-    verified = waybill("verify", tmp_path)
+    verified = called("verify", tmp_path)
     assert verified.returncode == 1
     assert f"damaged {tmp_path / kept}: " in verified.stdout
 
 
-def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
-    done = waybill("compact", "--root", tmp_path / "nowhere")
+def test_a_missing_root_is_exit_code_2(called: Run, tmp_path: Path) -> None:
+    done = called("compact", "--root", tmp_path / "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
 

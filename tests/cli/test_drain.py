@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def test_a_home_without_a_journal_has_nothing_to_drain_and_gets_none(waybill: Run, home: Path) -> None:
+def test_a_home_without_a_journal_has_nothing_to_drain_and_gets_none(called: Run, home: Path) -> None:
     home.mkdir()
     (home / "agreement.lock").touch()
-    done = waybill("drain", "--home", home)
+    done = called("drain", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to flush" in done.stderr
     assert [path.name for path in home.iterdir()] == ["agreement.lock"]

@@ -22,14 +22,14 @@ def home(home: Path) -> Path:
     return home
 
 
-def test_a_file_is_followed_from_its_events_to_its_rows(waybill: Run, kept: Kept) -> None:
-    done = waybill("explain", kept.first, "--home", kept.home, "--json")
+def test_a_file_is_followed_from_its_events_to_its_rows(called: Run, kept: Kept) -> None:
+    done = called("explain", kept.first, "--home", kept.home, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["is_proven"] is True
     assert next(step["event_type"] for step in found["steps"]) == "START"
     assert sorted(row["record"]["data_sink"] for row in found["rows"]) == ["lake", "report"]
-    plain = waybill("explain", kept.first, "--home", kept.home).stdout
+    plain = called("explain", kept.first, "--home", kept.home).stdout
     assert f"run {kept.first}" in plain
     assert plain.count("as folded") == 2
 

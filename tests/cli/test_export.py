@@ -20,17 +20,17 @@ def root(kept: Kept, tmp_path: Path) -> Path:
     return Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
 
 
-def test_what_is_exported_is_listed_and_may_be_deleted_here(waybill: Run, root: Path, tmp_path: Path) -> None:
+def test_what_is_exported_is_listed_and_may_be_deleted_here(called: Run, root: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     (file,) = (root / "provenance/compacted").rglob("*.parquet")
     path, content = str(file.relative_to(root)), file.read_bytes()
-    done = waybill("export", there, "--create", "--root", root, "--json")
+    done = called("export", there, "--create", "--root", root, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["copied"] == [path]
     assert (there / path).read_bytes() == content
-    aged = waybill("age-off", "--root", root, "--only-exported", "--json")
+    aged = called("age-off", "--root", root, "--only-exported", "--json")
     assert json.loads(aged.stdout) == {"removed": [], "size_bytes": 0, "waiting": []}
-    again = waybill("export", there, "--root", root, "--delete-after")
+    again = called("export", there, "--root", root, "--delete-after")
     assert (again.returncode, again.stdout) == (0, "")
     assert "1 unchanged, 1 deleted here" in again.stderr
     assert not (root / path).exists()
@@ -59,10 +59,10 @@ def test_a_folder_may_be_given_as_a_url_however_many_slashes_it_has(
         assert list(there.rglob("*.parquet"))
 
 
-def test_a_file_that_cannot_be_copied_is_exit_code_1(waybill: Run, root: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_copied_is_exit_code_1(called: Run, root: Path, tmp_path: Path) -> None:
     (path,) = (root / "provenance/compacted").rglob("*.parquet")
     path.write_bytes(b"PAR1")
-    done = waybill("export", tmp_path / "there", "--create", "--root", root, "--json")
+    done = called("export", tmp_path / "there", "--create", "--root", root, "--json")
     assert done.returncode == 1
     assert list(json.loads(done.stdout)["failed"]) == [str(path.relative_to(root))]
     assert str(path) in done.stderr

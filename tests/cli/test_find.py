@@ -491,24 +491,24 @@ def test_an_invalid_condition_is_exit_code_2(called: Run, home: Path, arguments:
     assert "Traceback" not in done.stderr
 
 
-def test_a_line_tells_of_poison_whose_records_are_in_no_answer(waybill: Run, settings: Settings) -> None:
+def test_a_line_tells_of_poison_whose_records_are_in_no_answer(called: Run, settings: Settings) -> None:
     journal = Journal(settings.home)
     journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
     journal.close()
     note = "1 entry is poison and in no answer; see `waybill poison list`"
     query = "SELECT count(*) FROM provenance"
     for command in (["find"], ["sql", query]):
-        assert note not in waybill(*command, "--home", settings.home).stderr
+        assert note not in called(*command, "--home", settings.home).stderr
     assert flush(settings).poison == {"layout": 1}
     for command in (["find"], ["sql", query]):
-        done = waybill(*command, "--home", settings.home)
+        done = called(*command, "--home", settings.home)
         assert (done.returncode, note in done.stderr) == (0, True), done.stderr
-    assert waybill("poison", "drop", "1", "--yes", "--home", settings.home).returncode == 0
-    assert note not in waybill("find", "--home", settings.home).stderr
+    assert called("poison", "drop", "1", "--yes", "--home", settings.home).returncode == 0
+    assert note not in called("find", "--home", settings.home).stderr
 
 
 def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     # A catalog knows nothing of a file that was put there by hand.
     without_catalog = shutil.ignore_patterns("catalog")
@@ -518,7 +518,7 @@ def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
     bad.write_bytes(good.read_bytes()[:-9])
     home = ("--root", tmp_path / "root")
     for command in (["find"], ["find", "--json"], ["explain", kept.first]):
-        done = waybill(*command, *home)
+        done = called(*command, *home)
         assert done.returncode == 1
         assert "first.csv" in done.stdout
         assert str(bad) in done.stderr
@@ -544,7 +544,7 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
     assert set(found.values()) == {(1, 0), (0, files)}
 
 
-def test_on_what_a_record_rests_is_told_apart_from_its_annotations(waybill: Run, home: Path) -> None:
+def test_on_what_a_record_rests_is_told_apart_from_its_annotations(called: Run, home: Path) -> None:
     journal = Journal(home)
     body = {
         "eventTime": "2026-01-01T00:00:00Z",
@@ -555,12 +555,12 @@ def test_on_what_a_record_rests_is_told_apart_from_its_annotations(waybill: Run,
     }
     journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
     journal.close()
-    assert waybill("flush", "--home", home, "--provenance-enabled").returncode == 0
+    assert called("flush", "--home", home, "--provenance-enabled").returncode == 0
     evidence = "inferred: the program that ran it is gone"
-    (line,) = waybill("find", "--home", home, "--json").stdout.splitlines()
+    (line,) = called("find", "--home", home, "--json").stdout.splitlines()
     assert json.loads(line)["annotations"] == {"waybill.evidence": evidence}
-    assert f"evidence: {evidence}" in waybill("find", "--home", home).stdout
-    explained = waybill("explain", "r", "--home", home).stdout
+    assert f"evidence: {evidence}" in called("find", "--home", home).stdout
+    explained = called("explain", "r", "--home", home).stdout
     assert f"ABORT at 2026-01-01T00:00:00Z, {evidence}" in explained
 
 

@@ -29,10 +29,10 @@ def track(settings: Settings, filename: str = "orders.csv") -> None:
 
 
 def test_the_files_it_made_are_listed_and_can_be_read_at_once(
-    waybill: Run, settings: Settings, root: Path
+    called: Run, settings: Settings, root: Path
 ) -> None:
     track(settings)
-    done = waybill("flush", "--home", settings.home)
+    done = called("flush", "--home", settings.home)
     assert (done.returncode, done.stderr) == (0, "")
     files = [Path(line) for line in done.stdout.splitlines()]
     (compacted,) = [
@@ -42,19 +42,19 @@ def test_the_files_it_made_are_listed_and_can_be_read_at_once(
     assert rows == [("orders.csv", "warehouse", "COMPLETE")]
 
 
-def test_a_second_flush_has_nothing_to_make(waybill: Run, settings: Settings) -> None:
+def test_a_second_flush_has_nothing_to_make(called: Run, settings: Settings) -> None:
     track(settings)
-    assert waybill("flush", "--home", settings.home).returncode == 0
-    done = waybill("flush", "--home", settings.home, "--json")
+    assert called("flush", "--home", settings.home).returncode == 0
+    done = called("flush", "--home", settings.home, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout) == {"files": [], "left": {}, "problems": {}, "poison": {}}
 
 
 def test_a_backend_that_is_down_is_exit_code_1_and_holds_no_file_back(
-    waybill: Run, settings: Settings
+    called: Run, settings: Settings
 ) -> None:
     track(settings)
-    done = waybill("flush", "--home", settings.home, "--marquez-url", "http://127.0.0.1:1", "--json")
+    done = called("flush", "--home", settings.home, "--marquez-url", "http://127.0.0.1:1", "--json")
     assert done.returncode == 1
     report = json.loads(done.stdout)
     assert list(report["left"]) == ["marquez"]
@@ -125,30 +125,30 @@ def test_a_full_disk_is_told_with_its_folder_and_that_nothing_is_lost(
 
 
 def test_what_says_that_the_layout_is_off_has_the_command_that_turns_it_on(
-    waybill: Run, settings: Settings
+    called: Run, settings: Settings
 ) -> None:
     track(settings)
-    done = waybill("flush", "--home", settings.home, "--no-provenance-enabled")
+    done = called("flush", "--home", settings.home, "--no-provenance-enabled")
     assert (done.returncode, done.stdout) == (0, "")
     (command,) = re.findall("provenance_enabled is off, .*: `waybill (.*)`", done.stderr)
-    assert f"`waybill {command}`" in waybill("status", "--home", settings.home).stdout
-    assert waybill(*shlex.split(command)).returncode == 0
-    assert waybill("flush", "--home", settings.home).stdout, "turned on, it has its files"
+    assert f"`waybill {command}`" in called("status", "--home", settings.home).stdout
+    assert called(*shlex.split(command)).returncode == 0
+    assert called("flush", "--home", settings.home).stdout, "turned on, it has its files"
 
 
-def test_verbose_shows_the_runner_s_log_and_changes_no_result(waybill: Run, settings: Settings) -> None:
+def test_verbose_shows_the_runner_s_log_and_changes_no_result(called: Run, settings: Settings) -> None:
     track(settings)
-    done = waybill("flush", "--home", settings.home, "--verbose", "--json")
+    done = called("flush", "--home", settings.home, "--verbose", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["files"]
 
 
 @pytest.mark.parametrize("command", ["flush", "status"])
-def test_a_home_whose_journal_is_missing_is_an_error(waybill: Run, home: Path, command: str) -> None:
+def test_a_home_whose_journal_is_missing_is_an_error(called: Run, home: Path, command: str) -> None:
     Journal(home).close()
     for path in home.glob("journal.db*"):
         path.unlink()
-    done = waybill(command, "--home", home)
+    done = called(command, "--home", home)
     assert done.returncode == 1
     assert "is missing from a home that had one" in done.stderr
     assert not (home / "journal.db").exists()

@@ -72,8 +72,8 @@ def test_a_file_that_is_there_is_kept_and_its_home_is_made(called: Run, folder: 
     assert file.read_text(encoding="utf-8") == text
 
 
-def test_without_a_terminal_nobody_is_asked(waybill: Run, folder: Path) -> None:
-    done = waybill("init", cwd=folder)
+def test_without_a_terminal_nobody_is_asked(called: Run, folder: Path) -> None:
+    done = called("init", cwd=folder)
     assert done.returncode == 2
     assert "there is no terminal to ask questions; give --yes" in done.stderr
     assert list(folder.iterdir()) == []

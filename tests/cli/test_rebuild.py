@@ -27,11 +27,11 @@ def lines_of(home: Path, path: Path) -> Path:
 
 @pytest.mark.parametrize("source", ["journal", "events", "jsonl"])
 def test_every_source_of_a_home_gives_its_records_by_the_homes_own_settings(
-    waybill: Run, kept: Kept, tmp_path: Path, source: str
+    called: Run, kept: Kept, tmp_path: Path, source: str
 ) -> None:
     places = [lines_of(kept.home, tmp_path / "lines")] if source == "jsonl" else []
     root = tmp_path / "again"
-    done = waybill("rebuild", "--from", source, *places, "--to", root, "--home", kept.home, "--json")
+    done = called("rebuild", "--from", source, *places, "--to", root, "--home", kept.home, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["records"], report["unreadable"], report["damaged"]) == (4, 0, [])
@@ -48,30 +48,30 @@ def test_without_the_home_it_goes_by_the_rule_of_the_files(called: Run, kept: Ke
     assert find(tmp_path / "again") == find(kept.home)
 
 
-def test_records_are_chosen_by_time_and_system(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_records_are_chosen_by_time_and_system(called: Run, kept: Kept, tmp_path: Path) -> None:
     command = ["rebuild", "--from", "journal", "--home", kept.home]
-    assert waybill(*command, "--to", tmp_path / "a", "--until", "2020-01-01").returncode == 0
-    assert waybill(*command, "--to", tmp_path / "b", "--system", "others").returncode == 0
-    assert waybill(*command, "--to", tmp_path / "c", "--system", "tests", "--since", "1h").returncode == 0
+    assert called(*command, "--to", tmp_path / "a", "--until", "2020-01-01").returncode == 0
+    assert called(*command, "--to", tmp_path / "b", "--system", "others").returncode == 0
+    assert called(*command, "--to", tmp_path / "c", "--system", "tests", "--since", "1h").returncode == 0
     assert [len(find(tmp_path / name)) for name in "abc"] == [0, 0, 4]
 
 
-def test_what_cannot_be_read_is_named_with_its_place_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_with_its_place_and_is_exit_code_1(called: Run, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("nonsense\n")
-    done = waybill("rebuild", "--from", "jsonl", tmp_path / "log", "--to", tmp_path / "root")
+    done = called("rebuild", "--from", "jsonl", tmp_path / "log", "--to", tmp_path / "root")
     assert done.returncode == 1
     assert f"byte 0 of {tmp_path / 'log'}" in done.stderr
     assert done.stdout.startswith("1 entry of jsonl")
 
 
 def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     command = ["rebuild", "--from", "journal", "--home", kept.home, "--to", tmp_path / "root"]
-    assert waybill(*command).returncode == 0
+    assert called(*command).returncode == 0
     damaged = next((tmp_path / "root").glob("provenance/compacted/*/*/*.parquet"))
     damaged.write_bytes(b"nonsense")
-    done = waybill(*command, "--json")
+    done = called(*command, "--json")
     assert done.returncode == 1
     assert "was quarantined" in done.stderr
     (aside,) = json.loads(done.stdout)["aside"]
@@ -93,10 +93,10 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
     ],
 )
 def test_an_invalid_argument_is_one_sentence_that_says_what_to_give(
-    waybill: Run, home: Path, arguments: list[str], code: int, said: str
+    called: Run, home: Path, arguments: list[str], code: int, said: str
 ) -> None:
     Journal(home).close()
-    done = waybill("rebuild", *arguments, "--home", home)
+    done = called("rebuild", *arguments, "--home", home)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -122,13 +122,13 @@ def test_a_source_that_cannot_be_read_leaves_nothing_behind(
 
 
 def test_a_bucket_is_read_and_written_by_its_url(
-    waybill: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server() as address:
         bucket = new_bucket(address, monkeypatch)
         bucket.put("logs/all.jsonl", lines_of(kept.home, tmp_path / "lines").read_bytes())
         there = ["--to", f"{bucket.url}/again", "--staging", tmp_path / "staging"]
-        done = waybill(
+        done = called(
             "rebuild", "--from", "jsonl", f"{bucket.url}/logs", *there, "--home", kept.home, "--json"
         )
         assert done.returncode == 0, done.stderr

@@ -46,41 +46,41 @@ def unmounted(settings: Settings) -> Path:
 
 
 def test_a_root_that_is_away_is_told_everywhere_and_adopted_only_on_request(
-    waybill: Run, settings: Settings, unmounted: Path
+    called: Run, settings: Settings, unmounted: Path
 ) -> None:
     way_out = "mount it, or run `waybill root adopt`"
-    flushed = waybill("flush", "--home", settings.home)
+    flushed = called("flush", "--home", settings.home)
     assert flushed.returncode == 1
     assert flushed.stderr.count(way_out) == 2
     for command in ("find", "verify", "explain 01890000-0000-7000-8000-000000000001"):
-        looked = waybill(*command.split(), "--home", settings.home)
+        looked = called(*command.split(), "--home", settings.home)
         assert (looked.returncode, looked.stdout, way_out in looked.stderr) == (1, "", True)
-    status = json.loads(waybill("status", "--home", settings.home, "--json").stdout)
+    status = json.loads(called("status", "--home", settings.home, "--json").stdout)
     assert way_out in status["projections"]["layout"]["problem"]
-    shown = waybill("root", "show", "--home", settings.home, "--json")
+    shown = called("root", "show", "--home", settings.home, "--json")
     found = json.loads(shown.stdout)
     assert (shown.returncode, found["marker"]) == (1, None)
     assert found["problem"].endswith(way_out)
     assert list(unmounted.iterdir()) == []
 
-    plan = json.loads(waybill("root", "adopt", "--home", settings.home, "--dry-run", "--json").stdout)
+    plan = json.loads(called("root", "adopt", "--home", settings.home, "--dry-run", "--json").stdout)
     assert list(unmounted.iterdir()) == []
-    done = waybill("root", "adopt", "--home", settings.home, "--json")
+    done = called("root", "adopt", "--home", settings.home, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, plan)
     assert plan["cursors"] == {"archive": 0, "layout": 0}
-    assert waybill("root", "show", "--home", settings.home).returncode == 0
-    status = waybill("status", "--home", settings.home)
+    assert called("root", "show", "--home", settings.home).returncode == 0
+    status = called("status", "--home", settings.home)
     assert (status.returncode, "root adopt" in status.stdout) == (0, False), status.stdout
     assert flush(settings).problems == {}
     assert len(find(settings.root)) == 2
-    notes = json.loads(waybill("status", "--home", settings.home, "--json").stdout)["notes"]
+    notes = json.loads(called("status", "--home", settings.home, "--json").stdout)["notes"]
     assert "its root was adopted" in notes[0]
 
 
-def test_a_live_runner_makes_way_for_the_adoption(waybill: Run, settings: Settings, unmounted: Path) -> None:
+def test_a_live_runner_makes_way_for_the_adoption(called: Run, settings: Settings, unmounted: Path) -> None:
     shutil.rmtree(unmounted)
     emit(settings.with_values({"runner": "child"}, "tests"), 3)
-    done = waybill("root", "adopt", "--home", settings.home)
+    done = called("root", "adopt", "--home", settings.home)
     assert done.returncode == 0
     assert done.stdout.count("continues after entry 0") == 2
     assert "filed again into" in done.stderr
@@ -89,13 +89,13 @@ def test_a_live_runner_makes_way_for_the_adoption(waybill: Run, settings: Settin
 
 
 def test_a_home_that_has_filed_nothing_makes_no_marker_by_being_looked_at(
-    waybill: Run, settings: Settings
+    called: Run, settings: Settings
 ) -> None:
     Journal(settings.home).close()
     settings.root.mkdir()
     home = ("--home", settings.home, "--root", settings.root)
-    assert waybill("root", "show", *home).returncode == 0
-    assert waybill("doctor", "--home", settings.home, "--json").stdout.count('"root"') == 1
+    assert called("root", "show", *home).returncode == 0
+    assert called("doctor", "--home", settings.home, "--json").stdout.count('"root"') == 1
     assert list(settings.root.iterdir()) == []
 
 

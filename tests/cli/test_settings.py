@@ -23,8 +23,8 @@ def home(home: Path) -> Path:
     return home
 
 
-def test_each_setting_is_shown_with_its_value_and_origin(waybill: Run, home: Path) -> None:
-    done = waybill("settings", "--home", home)
+def test_each_setting_is_shown_with_its_value_and_origin(called: Run, home: Path) -> None:
+    done = called("settings", "--home", home)
     assert done.returncode == 0
     heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert heading == ["setting", "value", "from"]
@@ -38,13 +38,13 @@ def test_json_has_null_for_a_setting_without_a_value(called: Run, home: Path) ->
     assert {found[name]["value"] for name in ("marquez_api_key", "marquez_url")} == {None}
 
 
-def test_the_nearest_value_wins(waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_value_wins(called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "waybill.yaml").write_text(
         "system_name: by-file\ndurability: process\njournal_retain_days: 9\n", encoding="utf-8"
     )
     monkeypatch.setenv("WAYBILL_SYSTEM_NAME", "by-environment")
     monkeypatch.setenv("WAYBILL_DURABILITY", "power")
-    done = waybill("settings", "--system-name", "by-option", "--json", cwd=tmp_path)
+    done = called("settings", "--system-name", "by-option", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["system_name"] == {"value": "by-option", "origin": "the command's options"}
     assert found["durability"] == {"value": "power", "origin": "environment WAYBILL_DURABILITY"}
@@ -83,26 +83,26 @@ def test_what_a_live_runner_works_by_is_shown_whatever_was_given(
     assert f"provenance_enabled\tTrue\t{where}\n" in shown
 
 
-def test_a_switch_can_be_turned_off_again(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_can_be_turned_off_again(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYBILL_PROVENANCE_ENABLED", "true")
-    done = waybill("settings", "--no-provenance-enabled", "--json")
+    done = called("settings", "--no-provenance-enabled", "--json")
     assert json.loads(done.stdout)["provenance_enabled"]["value"] is False
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_secret_is_never_printed(
-    waybill: Run, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    called: Run, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "s3cr3t")
     monkeypatch.setenv("MARQUEZ_URL", "http://ann:s3cr3t@marquez:5000")
-    done = waybill("settings", *form)
+    done = called("settings", *form)
     assert "s3cr3t" not in done.stdout + done.stderr
     assert "********" in done.stdout
     assert "http://****@marquez:5000" in done.stdout
 
 
-def test_an_invalid_value_is_one_sentence_and_exit_code_2(waybill: Run) -> None:
-    done = waybill("settings", "--journal-max-bytes", "banana")
+def test_an_invalid_value_is_one_sentence_and_exit_code_2(called: Run) -> None:
+    done = called("settings", "--journal-max-bytes", "banana")
     assert done.returncode == 2
     assert done.stdout == ""
     (sentence,) = done.stderr.splitlines()
@@ -110,8 +110,8 @@ def test_an_invalid_value_is_one_sentence_and_exit_code_2(waybill: Run) -> None:
     assert sentence.startswith(f"waybill: {where}: give a size")
 
 
-def test_an_unknown_option_is_exit_code_2(waybill: Run) -> None:
-    done = waybill("settings", "--colour")
+def test_an_unknown_option_is_exit_code_2(called: Run) -> None:
+    done = called("settings", "--colour")
     assert done.returncode == 2
     assert "No such option" in done.stderr
 

@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from conftest import Kept, Run
 
 
-def test_a_query_is_answered_in_json_and_in_lines_with_tabs(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_a_query_is_answered_in_json_and_in_lines_with_tabs(called: Run, kept: Kept, tmp_path: Path) -> None:
     # A folder whose name is a pattern unless it is quoted.
     root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "it's [a]*?" / "provenance")).parent
     query = "SELECT filename, annotations, data_sink FROM provenance WHERE data_sink = 'lake'"
-    done = waybill("sql", query, "--root", root, "--json")
+    done = called("sql", query, "--root", root, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "filename": "first.csv",
         "annotations": {"customer": "acme=1"},
         "data_sink": "lake",
     }
-    lines = waybill("sql", query, "--root", root).stdout.splitlines()
+    lines = called("sql", query, "--root", root).stdout.splitlines()
     assert lines == ["filename\tannotations\tdata_sink", "first.csv\tcustomer=acme=1\tlake"]
 
 
 def test_the_view_has_the_same_columns_with_files_and_without(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     (tmp_path / "root" / "provenance" / "raw").mkdir(parents=True)
     roots = (tmp_path / "root", kept.home)
-    empty, full = (waybill("sql", "DESCRIBE provenance", "--root", root) for root in roots)
+    empty, full = (called("sql", "DESCRIBE provenance", "--root", root) for root in roots)
     assert [line.split("\t")[0] for line in full.stdout.splitlines()[1:]] == SCHEMA.names
     assert empty.stdout == full.stdout
     assert "no files are compacted" in empty.stderr
@@ -116,10 +116,10 @@ def test_instants_within_a_value_are_of_the_one_form(called: Run, kept: Kept) ->
     assert said == {"a": [iso], "b": {"x": [iso]}, "c": {"k": iso}, "d": iso}
 
 
-def test_times_are_in_utc_in_any_time_zone(waybill: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_in_utc_in_any_time_zone(called: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     query = "SELECT completed, epoch_ms(completed) AS ms FROM provenance ORDER BY completed LIMIT 1"
-    said = json.loads(waybill("sql", query, "--root", kept.home, "--json").stdout)
+    said = json.loads(called("sql", query, "--root", kept.home, "--json").stdout)
     assert datetime.fromisoformat(said["completed"]).timestamp() * 1_000 == pytest.approx(said["ms"])
     assert said["completed"].endswith("Z")
 
@@ -170,7 +170,7 @@ main()
 
 
 def test_more_files_than_may_be_open_are_an_error_that_says_what_to_do(
-    waybill: Run, kept: Kept, tmp_path: Path
+    called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     good = next((kept.home / "provenance/compacted").rglob("*.parquet"))
     for at in range(3):
@@ -178,18 +178,18 @@ def test_more_files_than_may_be_open_are_an_error_that_says_what_to_do(
         copy.parent.mkdir(parents=True)
         shutil.copy(good, copy)
     arguments = ("sql", "FROM provenance", "--root", tmp_path / "root")
-    assert waybill(*arguments).returncode == 0
+    assert called(*arguments).returncode == 0
     limited: list[str | Path] = [sys.executable, "-c", FEW_FILES, *arguments]
     done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert "raise the hard limit (`ulimit -Hn`), or use `waybill find`" in done.stderr
 
 
-def test_a_damaged_file_is_named(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(called: Run, kept: Kept, tmp_path: Path) -> None:
     root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "root" / "provenance")).parent
     damaged = next((root / "provenance" / "compacted").rglob("*.parquet"))
     damaged.write_bytes(b"PAR1 and nothing more")
-    wrong = waybill("sql", "FROM provenance", "--root", root)
+    wrong = called("sql", "FROM provenance", "--root", root)
     assert wrong.returncode == 1
     assert wrong.stderr.count(str(damaged)) == 1
     assert f"is damaged (it is not a whole Parquet file); run `waybill repair --root {root}`" in wrong.stderr

@@ -213,7 +213,7 @@ def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(called: Run, 
 
 
 def test_what_is_kept_elsewhere_since_the_home_could_not_be_used_is_told(
-    waybill: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fallback = tmp_path / "fallback"
     fallback.mkdir(0o700)
@@ -222,5 +222,5 @@ def test_what_is_kept_elsewhere_since_the_home_could_not_be_used_is_told(
     assert folder is not None
     folder.mkdir(0o755)
     monkeypatch.setenv("WAYBILL_FALLBACK_HOME", str(fallback))
-    done = waybill("status", "--home", home, "--json")
+    done = called("status", "--home", home, "--json")
     assert f"nothing is adopted from {folder}" in done.stdout

@@ -17,7 +17,7 @@ from waybill.facets.arrow import to_table
 if TYPE_CHECKING:
     from waybill.exporter.verification import Finding
 
-FEW = settings(FILES, max_examples=25)
+FEW = settings(FILES, max_examples=10)
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 
 

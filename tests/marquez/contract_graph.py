@@ -55,8 +55,6 @@ class Job:
     simple_name: str = ""
     """The name in its last event."""
     tags: list[str] = field(default_factory=list)
-    is_hidden: bool = False
-    """Deleted, until its next event."""
 
     def link(self, named: dict[str, set[Name]]) -> None:
         """Make a version of these datasets current."""
@@ -139,13 +137,12 @@ class Graph:
             job = self.jobs.setdefault(name_of(event["job"]), Job())
             job.link(named)
             job.describe(event["job"], tuple(frozenset(named[side]) for side in SIDES))
-            job.run, job.simple_name, job.is_hidden = None, event["job"]["name"], False
+            job.run, job.simple_name = None, event["job"]["name"]
             return []
         run_id = event["run"]["runId"]
         name, invented = self.name_of_job(event)
         self.job_of_run[run_id] = name
         job = self.jobs.setdefault(name, Job())
-        job.is_hidden = False
         self.facets_of_run.setdefault(run_id, {}).update(event["run"].get("facets") or {})
         of_run = self.named_by_run.setdefault(run_id, {side: set() for side in SIDES})
         for side in SIDES:
@@ -210,7 +207,7 @@ class Graph:
     def tag(self, job: Name, tag: str, *, is_set: bool) -> int:
         """Set or remove a tag; returns the status of the response."""
         found = self.jobs.get(job)
-        if found is None or found.is_hidden:
+        if found is None:
             return 404
         if found.simple_name != job[1]:
             return 500 if is_set else 200

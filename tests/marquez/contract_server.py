@@ -1,12 +1,9 @@
-"""A server that answers as Marquez 0.51.1 does, for tests and to try things by hand; never kinder than it.
-
-    python tests/marquez/contract_server.py --port 5000 [--pace 40] [--fault 500] [--api-key KEY]
+"""A server that answers as Marquez 0.51.1 does; never kinder than it.
 
 What it does was measured on the real one: 201 for nearly anything well-formed; 422 for what its validation
 misses; 500, as for an outage, for broken JSON, an array, an unparsable date, a run event without eventType
 or a NUL character; 415 for other content types; no deduplication; a START after COMPLETE sets the run back to
-RUNNING. It is as slow as Marquez where `pace` says so: 40 is what that takes on a busy machine, 78 the most
-that was seen. Tests that count answers leave it as quick as it can be.
+RUNNING.
 
 Beyond that it fails on request, for every event (`fault`), for the next ones (`faults`) or by what the event
 is (`fault_of`):
@@ -23,14 +20,12 @@ With an `upstream` it stands in front of a real Marquez: what no fault keeps bac
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gzip
 import json
 import re
 import socket
 import threading
-import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -91,8 +86,6 @@ class ContractServer:
     """Where a real Marquez is; its state then is what counts, and not what is noted here."""
     api_key: str | None = None
     reads_gzip: bool = True
-    pace: float | None = None
-    """How many events it stores a second, over however many connections; None: as many as come."""
     fault: str | None = None
     fault_of: Callable[[bytes], str | None] | None = None
     faults: deque[str | None] = field(default_factory=deque)
@@ -110,13 +103,12 @@ class ContractServer:
     tags: dict[str, str | None] = field(default_factory=dict)
     """The known tags, with their descriptions."""
     changes: list[str] = field(default_factory=list)
-    """The requests that set or removed a tag, or deleted a job, whatever their response."""
+    """The requests that set or removed a tag, whatever their response."""
     others: int = 0
     """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._works = threading.Lock()
         self._released = threading.Event()
         self._server: _Server | None = None
 
@@ -154,12 +146,6 @@ class ContractServer:
 
     def wait_while_hanging(self) -> None:
         self._released.wait()
-
-    def work(self) -> None:
-        """Take the time that one event needs, one after the other."""
-        if self.pace is not None:
-            with self._works:
-                time.sleep(1 / self.pace)
 
     def take_fault(self, body: bytes) -> str | None:
         """What shall go wrong with this request; None: nothing."""
@@ -200,7 +186,7 @@ def described(contract: ContractServer, kind: str, name: tuple[str, str]) -> tup
         said = {"description": graph.datasets[shown], "fields": graph.columns.get(shown, [])}
         return 200, json.dumps({"namespace": name[0], "name": name[1], **said})
     job = graph.jobs.get(name)
-    if job is None or job.is_hidden:
+    if job is None:
         return NOT_FOUND
     listed = {side: job.listed(side) for side in ("inputs", "outputs")}
     latest = next((one for one in [graph.latest_run(name)] if one in contract.runs), None)
@@ -234,7 +220,7 @@ def said_of_run(contract: ContractServer, run_id: str) -> dict[str, Any]:
 def runs_of(contract: ContractServer, job: tuple[str, str], query: dict[str, list[str]]) -> tuple[int, str]:
     """A page of the runs of a job."""
     found = contract.graph.jobs.get(job)
-    if found is None or found.is_hidden:
+    if found is None:
         return NOT_FOUND
     runs = [one for one in contract.graph.runs_of(job) if one in contract.runs]
     offset, limit = (int(query.get(name, [text])[0]) for name, text in (("offset", "0"), ("limit", "100")))
@@ -305,8 +291,6 @@ class _Handler(BaseHTTPRequestHandler):
             problem or self._refusal(contract) or (self._pass_on(body) if passes else judge(body))
         )
         stored = status == 201
-        if stored:
-            contract.work()
         if fault == "hang":
             self._keep(body, None, stored=False)
             contract.wait_while_hanging()
@@ -335,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _change(self) -> None:
-        """Answer a request that sets or removes a tag, or deletes a job."""
+        """Answer a request that sets or removes a tag."""
         contract = self.server.contract
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         contract.changes.append(f"{self.command} {self.path}")
@@ -358,11 +342,6 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return NOT_FOUND
         job = unquote(found[1]), unquote(found[2])
-        if found[3] is None and self.command == "DELETE":
-            status, answer = described(contract, "jobs", job)
-            if status == 200:
-                contract.graph.jobs[job].is_hidden = True
-            return status, answer
         if found[3] is None or self.command == "PUT":
             return 405, json.dumps({"code": 405, "message": "HTTP 405 Method Not Allowed"})
         tag = unquote(found[3])
@@ -626,23 +605,3 @@ def reserialised(event: dict[str, Any]) -> dict[str, Any]:
         if isinstance(facets, dict):
             copy[kind]["facets"] = dict.fromkeys(KNOWN_FACETS[kind]) | facets
     return copy
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="A server that answers as Marquez does.")
-    parser.add_argument("--port", type=int, default=5000)
-    parser.add_argument("--api-key")
-    parser.add_argument("--pace", type=float, help="how many events it takes a second")
-    parser.add_argument("--fault", help="what goes wrong with every event; see the module")
-    options = parser.parse_args()
-    given = {"port": options.port, "api_key": options.api_key, "pace": options.pace, "fault": options.fault}
-    server = ContractServer(**given).start()
-    print(f"{server.url} answers as Marquez does; end it with Ctrl+C", flush=True)  # noqa: T201 - it is a command
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        server.refuse()
-
-
-if __name__ == "__main__":
-    main()

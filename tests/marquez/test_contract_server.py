@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -325,17 +319,6 @@ def test_an_event_without_a_description_takes_it_away(sender: Sender) -> None:
     assert said == [("says", "says"), (None, None)]
 
 
-def test_a_deleted_job_is_gone_until_its_next_event_and_its_runs_stay(sender: Sender) -> None:
-    run = str(uuid.uuid4())
-    sender.send("COMPLETE", 1, run)
-    assert sender.ask("job", "DELETE").status_code == 200
-    assert [sender.ask(path).status_code for path in ("job", "job/runs")] == [404, 404]
-    at = f"{sender.url}/api/v1/jobs/runs/{run}"
-    assert requests.get(at, timeout=60).json()["state"] == "COMPLETED"
-    sender.send("COMPLETE", 2, str(uuid.uuid4()))
-    assert len(sender.ask("job/runs").json()["runs"]) == 2
-
-
 Told = list[tuple[str, list[str] | None]]
 """The type of each event of a run, and the columns of what it writes; None: it has no schema."""
 
@@ -386,27 +369,3 @@ def test_the_first_name_of_a_dataset_stays_and_no_two_become_one(url: str, event
     query = {"nodeId": f"dataset:{where}:sink", "depth": "1"}
     graph = requests.get(f"{url}/api/v1/lineage", params=query, timeout=60).json()["graph"]
     assert [one["data"]["name"] for one in graph if one["type"] == "DATASET"] == ["/lake"]
-
-
-def test_it_takes_no_more_than_its_pace_over_however_many_connections(
-    marquez: ContractServer, event_of: EventOf
-) -> None:
-    marquez.pace = 100.0
-    started_s = time.monotonic()
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda number: post(marquez.url, event_of("run", number)), range(30)))
-    assert time.monotonic() - started_s >= 30 / marquez.pace
-    assert {answer.status_code for answer in answers} == {201}
-    assert len(marquez.stored) == 30
-
-
-def test_it_can_be_started_by_hand() -> None:
-    file = Path(__file__).with_name("contract_server.py")
-    command = [sys.executable, str(file), "--port", "0", "--pace", "40", "--fault", "503"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().split()[0]
-        answer = requests.post(f"{url}/api/v1/lineage", json={}, timeout=10)
-        server.terminate()
-    assert answer.status_code == 503
-    assert json.loads(answer.text)["message"] == "fault 503 on request"
