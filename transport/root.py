@@ -274,7 +274,8 @@ class Filing:
             RootError: it is not.
         """
         if (known := known_root(self._journal)) is None:
-            self._join()
+            marker = read_marker(self._root) or _make_marker(self._files, self._root)
+            _remember(self._journal, self._root, marker.id)
         self.check()
         if known is not None and _known(self._root, known.id) != known:
             _remember(self._journal, self._root, known.id)
@@ -352,17 +353,6 @@ class Filing:
     def _mark_folder(self) -> None:
         with locked(self._root / CLAIMS / _LOCK):
             publish_alone(self._files, self._root / self._folder / FOLDER_MARK, _FOLDER_TEXT)
-
-    def _join(self) -> None:
-        root, marker = self._root, read_marker(self._root)
-        if marker is None:
-            cursor = self._journal.cursor(self._projection)
-            if cursor and not (root.is_dir() and any(root.iterdir())):
-                raise RootError(
-                    f"{root} is empty, and {self._journal.home} has filed entries up to {cursor}; {_WAY_OUT}"
-                )
-            marker = _make_marker(self._files, root)
-        _remember(self._journal, root, marker.id)
 
 
 def _lost(root: Path, claim: Claim) -> str | None:

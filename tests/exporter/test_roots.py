@@ -482,26 +482,6 @@ def test_another_root_is_refused_and_several_homes_share_one(site: Site, tmp_pat
         each.close()
 
 
-def test_a_home_of_an_earlier_version_takes_no_empty_folder_for_its_root(site: Site) -> None:
-    site.emit(["old"])
-    site.flush()
-    forget(site.journal)
-    shutil.rmtree(site.settings.root)
-    site.settings.root.mkdir()
-    site.restart()
-    assert all("is empty" in problem for problem in site.work())
-    assert list(site.settings.root.iterdir()) == []
-    adopt(site)
-    site.flush()
-    check_all_there(site, {})
-
-
-def forget(journal: Journal) -> None:
-    for name in NAMES:
-        journal.commit(name, delete=["filed_as"])
-    journal._database.write(lambda writer: writer.execute("DELETE FROM meta WHERE key IN ('root', 'nodes')"))  # noqa: SLF001
-
-
 @pytest.mark.parametrize("content", [None, b"damaged"])
 @pytest.mark.parametrize("place", ["events", "provenance/raw"])
 def test_a_file_that_has_a_name_is_never_replaced(

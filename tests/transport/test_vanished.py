@@ -8,17 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
 from waybill.transport.programs import this_program
-from waybill.transport.runner import OpenRun, Runner, note_program
+from waybill.transport.runner import Runner, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
@@ -213,22 +211,6 @@ def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Cal
     journal.prune(journal.last_seq() - 1, 2**62)
     assert sorted(one["run"]["runId"] for one in looked(journal)) == ["r", "s"]
     assert set(journal.state("programs")) == {"upto"}
-
-
-def test_what_an_earlier_version_followed_is_followed_on(
-    journal: Journal, emitter: Callable[..., Emitter]
-) -> None:
-    killed = emitter()
-    killed.emit(event("begun", "START"))
-    (entry,) = journal.read(0)
-    assert entry.run_event is not None
-    row = msgspec.msgpack.encode(OpenRun.begun_by(entry.run_event, entry))
-    key = blake2b(b"begun", digest_size=12).hexdigest()
-    journal.commit("programs", put={f"run:{key}": row, "cursor": str(entry.seq).encode()})
-    killed.emit(event("later", "START"))
-    killed.end()
-    journal.prune(entry.seq, 2**62)
-    assert sorted(one["run"]["runId"] for one in looked(journal)) == ["begun", "later"]
 
 
 def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(

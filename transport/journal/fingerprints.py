@@ -58,14 +58,9 @@ class FileContent(msgspec.Struct, frozen=True):
     forced: bool
 
 
-def tells_content(kind: int, body: bytes) -> bool:
-    """Whether an entry may tell the content of a file."""
-    return kind == Kind.OPENLINEAGE and _KEY in body
-
-
 def contents_in(kind: int, body: bytes, system_name: str) -> Sequence[FileContent]:
     """The contents that an entry tells; `system_name` is stamped on events that carry none."""
-    if not tells_content(kind, body):
+    if kind != Kind.OPENLINEAGE or _KEY not in body:
         return ()
     event = event_in(Kind.OPENLINEAGE, body)
     try:

@@ -33,7 +33,6 @@ log = logging.getLogger("waybill.transport")
 _SAVED: Final = "journal.saved-*.db"
 _META_KEY: Final = "saved_as"
 _TRACES: Final = ("journal.lock", "agreement.lock", "runner.lock")
-_LATER_THAN_A_JOURNAL: Final = ("agreement.lock", "events")
 _NOTE: Final = b"A journal was made beside this file. It goes where the journal goes.\n"
 
 
@@ -184,9 +183,7 @@ def begin_anew(home: Path) -> str:
 
 def _had_one(path: Path) -> bool:
     """Whether a home whose journal has no content once had one that was not just being created."""
-    if _has_content(path.with_suffix(".lock")):
-        return True
-    return path.exists() and any((path.parent / name).exists() for name in _LATER_THAN_A_JOURNAL)
+    return _has_content(path.with_suffix(".lock"))
 
 
 def _missing(path: Path) -> str:
