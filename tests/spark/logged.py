@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
 from sayings import AT, START_MS, ended, event_of, files, log_lines
 
 from waybill.exporter.sources import EventsSource, JournalSource, Source
@@ -75,7 +77,16 @@ class Store:
         return caught_up
 
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """`waybill spark catch-up`."""
-        command = [sys.executable, "-m", "waybill.cli", "spark", "catch-up", *map(str, arguments)]
-        command += ["--home", str(self.home), "--runner", "none"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        """`waybill spark catch-up`, in this process."""
+        from waybill.cli import main  # programs that only follow a log need none
+
+        words = ["waybill", "spark", "catch-up", *map(str, arguments), "--home", str(self.home)]
+        with (
+            redirect_stdout(io.StringIO()) as out,
+            redirect_stderr(io.StringIO()) as err,
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(SystemExit) as ended,
+        ):
+            patch.setattr(sys, "argv", [*words, "--runner", "none"])
+            main()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), out.getvalue(), err.getvalue())
