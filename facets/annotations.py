@@ -6,7 +6,7 @@ plain name is not mistaken for one of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,6 +29,7 @@ _OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
 
 RESERVED: Final = frozenset({EVIDENCE, *_OWN.values()})
 """The names of annotations that only Waybill itself sets; a sender's are dropped."""
+_REASON_NAMES: Final = RESERVED | REASONS.keys()
 
 
 class AnnotationRule(msgspec.Struct, frozen=True):
@@ -46,6 +47,16 @@ class AnnotationRule(msgspec.Struct, frozen=True):
     def sent_keys(self) -> tuple[str, ...]:
         """The keys of a sender's annotations that are kept, sorted."""
         return tuple(sorted(self.allowed - RESERVED))
+
+    def kept_columns(self, annotations: dict[str, str]) -> dict[str, str] | None:
+        """The annotations from which columns take those that are written, whose keys `kept_keys` returns."""
+        # Nearly all need no change; only the names of reasons are not always what they seem.
+        return annotations if _REASON_NAMES.isdisjoint(annotations) else self.kept(annotations)
+
+    def kept_keys(self, many: Iterable[dict[str, str] | None]) -> list[str]:
+        """The keys of the columns of many annotations, sorted."""
+        keys = set().union(*filter(None, many))
+        return sorted(key for key in keys if key in self.allowed or key in _REASON_NAMES)
 
     def kept(self, annotations: Mapping[str, str] | None) -> dict[str, str] | None:
         """The annotations that are written, sorted by key; None rather than empty.

@@ -128,8 +128,8 @@ def _facet_columns(events: Sequence[tuple[RunEvent, str]], rule: AnnotationRule)
     rows = (facet_values(event, system_name=name) for event, name in events)
     *columns, created, completed, annotations = zip(*rows, strict=True)
     _instants([event.eventTime for event, _ in events])  # Readable even where the facet has both instants.
-    kept = [rule.kept(one) if one else None for one in annotations]
-    keys = sorted({key for one in kept if one for key in one})
+    kept = [one and rule.kept_columns(one) for one in annotations]
+    keys = rule.kept_keys(kept)
     values = [pa.array([one and one.get(key) for one in kept], pa.string()) for key in keys]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
     arrays += [_instants(created), _instants(completed), _maps(values, keys, len(events))]

@@ -280,12 +280,10 @@ def has_record(event: RunEvent) -> bool:
 
     An inferred one does not: it may be replaced.
     """
-    return _has_facet(event) and not inferred_reason(event)
-
-
-def _has_facet(event: RunEvent) -> bool:
     facets = event.run.facets
-    return event.eventType in SEVERITY and facets is not None and facets.delta_file is not None
+    if facets is None or facets.delta_file is None or facets.inferred is not None:
+        return False
+    return event.eventType in SEVERITY
 
 
 def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:
@@ -336,8 +334,10 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
 
 
 def _inferred_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
-    is_inferred = _has_facet(event) and inferred_reason(event)
-    return (_facet_record(event, system_name),) if is_inferred else ()
+    facets = event.run.facets
+    if facets is None or facets.delta_file is None or facets.inferred is None:
+        return ()
+    return (_facet_record(event, system_name),) if event.eventType in SEVERITY else ()
 
 
 def _facet_record(event: RunEvent, system_name: str) -> ProvenanceRecord:

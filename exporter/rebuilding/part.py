@@ -172,7 +172,7 @@ def read_folded(
         for batch in read():
             report.entries += len(batch)
             records = _read(batch, wanted, runs, report, place)
-            runs_bytes += sum(len(stored.body) for stored in batch if stored.kind is Kind.OPENLINEAGE)
+            runs_bytes += sum([len(stored.body) for stored in batch if stored.kind is Kind.OPENLINEAGE])
             full = len(runs) >= runs_max or runs_bytes >= _SAID_BYTES_MAX
             yield records, runs.states() if full else {}
             if full:
