@@ -80,8 +80,10 @@ _PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, VERSIONED_TRACE_PATH, SCHEMA_PATH)
 """The paths of routes that end with what the request is about."""
 
 
-def _pattern_of(path: str) -> str:
+def _pattern_of(path: str, routes: Routes) -> str:
     """The path of the route that serves a request's path."""
+    if path in routes:
+        return path
     return next((one for one in _PATTERNS if path.startswith(one.partition("{")[0])), path)
 
 
@@ -169,12 +171,12 @@ class Application:
 
     def _path_and_method(self, request: Request) -> dict[str, str]:
         # Unknown paths are counted as one, because each would stay a metric for ever.
-        path, method = _pattern_of(request.scope.path), request.scope.method
+        path, method = _pattern_of(request.scope.path, self._routes), request.scope.method
         known = method in self._routes.get(path, ())
         return {"path": path, "method": method} if known else {"path": "other", "method": "other"}
 
     def _route(self, request: Request) -> Route:
-        path, method = _pattern_of(request.scope.path), request.scope.method
+        path, method = _pattern_of(request.scope.path, self._routes), request.scope.method
         by_method = self._routes.get(path)
         if by_method is None:
             detail = f"there is no such path; the paths are {', '.join(self._routes)}"
