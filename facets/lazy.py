@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lazily(package: str) -> Callable[[str], object]:
-    """Create the `__getattr__` of a package (PEP 562) from its relative imports.
+    """Create the `__getattr__` of a package (PEP 562) from its imports of names under themselves.
 
     It also gives `__all__`, the names that they import.
     """
@@ -42,7 +42,7 @@ def _read_modules(package: str) -> dict[str, str]:
     return {
         alias.name: "." * node.level + (node.module or "")
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.level
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname == alias.name
     }
