@@ -26,9 +26,10 @@ from .endpoints import (
     TraceEndpoints,
 )
 from .http import Answer, Handler, Problem, Request, json_answer
+from .http_page import html_page
 from .keys import Role
 from .logs import about
-from .openapi import HTML, SCHEMA_JSON, SCHEMA_PATH, description, page
+from .openapi import SCHEMA_JSON, SCHEMA_PATH, description
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
@@ -93,8 +94,8 @@ async def _openapi(_: Request) -> Answer:
 
 async def _docs(_: Request) -> Answer:
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    headers = [("content-type", HTML), ("content-security-policy", policy)]
-    return Answer(HTTPStatus.OK, headers, page(description()).encode())
+    headers = [("content-type", "text/html; charset=utf-8"), ("content-security-policy", policy)]
+    return Answer(HTTPStatus.OK, headers, html_page().encode())
 
 
 async def _schema(request: Request) -> Answer:

@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from waybill.cli.app import COMMANDS, app
-from waybill.cli.http_page import http_page
 from waybill.cli.reference import commands, reference, settings_page
+from waybill.collector.http_page import http_page
 from waybill.collector.openapi import description
 from waybill.transport.config import SETTINGS
 

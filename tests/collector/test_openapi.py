@@ -124,7 +124,7 @@ def test_the_page_shows_every_path_and_asks_nobody_for_anything(shared: Collecto
     assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
     text = reply.body.decode()
     for path, methods in description()["paths"].items():
-        assert all(f"{method.upper()} {path}</code>" in text for method in methods)
+        assert all(f"{method.upper()} {path}</h2>" in text for method in methods)
     links = Links()
     links.feed(text)
     assert "script" not in links.tags

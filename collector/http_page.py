@@ -1,11 +1,14 @@
-"""The documentation page of the collector's HTTP interface, generated from its OpenAPI description."""
+"""The collector's HTTP interface for people, made of its OpenAPI description: `docs/http.md`, and `/docs`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from waybill.collector.openapi import description
+from markdown_it import MarkdownIt
+
+from .openapi import description
 
 _Json = Mapping[str, Any]
 
@@ -20,17 +23,42 @@ Every request needs a key as soon as there is one (`Authorization: Bearer …`),
 otherwise.
 """
 
+_HTML_HEAD: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Waybill collector</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+code { background: #8882; border-radius: 3px; font-size: 0.9em; padding: 0 0.2em; }
+td, th { padding: 0.1rem 1rem 0.1rem 0; text-align: left; vertical-align: top; }
+</style>
+<h1>Waybill collector</h1>
+<p>For programs: <a href="/openapi.json">openapi.json</a>.</p>
+"""
+
 
 def http_page() -> str:
-    """The page."""
+    """The page of the docs, as Markdown."""
+    return f"{_HEAD}\n{_interface()}"
+
+
+def html_page() -> str:
+    """The same as HTML, which loads nothing."""
+    html = MarkdownIt().enable("table").render(_interface())
+    html = re.sub(r"<h3>(\w+)", lambda name: f'<h3 id="{name[1].lower()}">{name[1]}', html)
+    return f"{_HTML_HEAD}{html}"
+
+
+def _interface() -> str:
     said = description()
-    parts = [_HEAD]
-    for path, methods in said["paths"].items():
-        for method, operation in methods.items():
-            parts.append("\n".join(_operation(method.upper(), path, operation)))
+    parts = [
+        "\n".join(_operation(method.upper(), path, operation))
+        for path, methods in said["paths"].items()
+        for method, operation in methods.items()
+    ]
     parts.append("## Schemas\n")
-    for name, schema in sorted(said["components"]["schemas"].items()):
-        parts.append("\n".join(_schema(name, schema)))
+    parts += ["\n".join(_schema(*named)) for named in sorted(said["components"]["schemas"].items())]
     return "\n".join(parts)
 
 
