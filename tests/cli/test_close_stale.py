@@ -177,10 +177,10 @@ def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Lef
     assert (done.returncode, "journal_max_bytes" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_file_that_another_client_described_wrongly_is_open_and_the_others_can_be_ended(left: Left) -> None:
+def test_an_event_that_admission_would_refuse_is_no_open_run_and_the_others_can_be_ended(left: Left) -> None:
     facets = {"waybill_deltaFile": {"did": 5, "filename": "odd.csv"}}
     left.journal.append_many([event("odd", "START", **facets)])
-    assert left.open() == {left.file.did, "run", "odd"}
+    assert left.open() == {left.file.did, "run"}
     assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
 
 
