@@ -16,7 +16,7 @@ _HEAD: Final = """\
 # The HTTP interface
 
 This page is made of the collector's OpenAPI description, which every collector serves at `/openapi.json`, and
-at `/docs` for people; `python -m waybill.cli.reference` writes it. What an answer means, and which limits
+at `/docs` for people; `python docs/reference.py` writes it. What an answer means, and which limits
 there are, is told in [the collector](collector.md).
 
 Every request needs a key as soon as there is one (`Authorization: Bearer …`), but for those that say

@@ -24,7 +24,7 @@ _STDIN: Final = "-"
 _LONG_BYTES: Final = 2**28
 """Files from this size on show how far they are."""
 
-_SHOWN_EVERY_BYTES: Final = 2**24
+_MIB: Final = 2**20
 
 
 @with_settings("fingerprint_max_bytes")
@@ -87,34 +87,15 @@ def _fingerprint_of(path: str, max_bytes: int) -> Fingerprint:
     from waybill.transport import fingerprint_of, fingerprint_of_stream
 
     if path == _STDIN:
-        with (
-            open(0, "rb", buffering=0, closefd=False) as stream,
-            console.progress("stdin") as update,
-        ):
-            return fingerprint_of_stream(stream, "stdin", max_bytes=max_bytes, on_read=_shown_by(update))
+        with open(0, "rb", buffering=0, closefd=False) as stream, console.progress("stdin, MiB") as update:
+            return fingerprint_of_stream(
+                stream, "stdin", max_bytes=max_bytes, on_read=lambda count: update(advance=count / _MIB)
+            )
     size_bytes = os.stat(path).st_size  # noqa: PTH116 - errors name the path as it was given
     if size_bytes < _LONG_BYTES:
         return fingerprint_of(path, max_bytes=max_bytes)
-    with console.progress(f"{path}, MiB", _mib(size_bytes)) as update:
-        return fingerprint_of(path, max_bytes=max_bytes, on_read=_shown_by(update))
-
-
-def _shown_by(update: Callable[..., None]) -> Callable[[int], None]:
-    """Count bytes for a progress bar, which is told of them now and then."""
-    read_bytes = told_bytes = 0
-
-    def on_read(count: int) -> None:
-        nonlocal read_bytes, told_bytes
-        read_bytes += count
-        if read_bytes - told_bytes >= _SHOWN_EVERY_BYTES:
-            told_bytes = read_bytes
-            update(completed=_mib(read_bytes))
-
-    return on_read
-
-
-def _mib(size_bytes: int) -> int:
-    return size_bytes // 2**20
+    with console.progress(f"{path}, MiB", size_bytes // _MIB) as update:
+        return fingerprint_of(path, max_bytes=max_bytes, on_read=lambda count: update(advance=count / _MIB))
 
 
 def _show(path: str, found: Fingerprint, *, as_json: bool) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import typer
+from reference import commands, reference, settings_page
 
 from waybill.cli.app import COMMANDS, app
-from waybill.cli.reference import commands, reference, settings_page
 from waybill.collector.http_page import http_page
 from waybill.collector.openapi import description
 from waybill.transport.config import SETTINGS
@@ -35,18 +35,18 @@ def home(home: Path) -> Path:
 
 
 def test_the_page_is_the_help_of_the_commands() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
+    assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python docs/reference.py"
 
 
 def test_the_page_of_the_settings_has_the_table_of_the_code() -> None:
     page = PAGE.with_name("settings.md").read_text(encoding="utf-8")
-    assert page == settings_page(page), "write it anew: python -m waybill.cli.reference"
+    assert page == settings_page(page), "write it anew: python docs/reference.py"
     assert f"\n| `{next(iter(SETTINGS))}` |" in page
 
 
 def test_the_page_of_http_is_the_collectors_own_description() -> None:
     page = PAGE.with_name("http.md").read_text(encoding="utf-8")
-    assert page == http_page(), "write it anew: python -m waybill.cli.reference"
+    assert page == http_page(), "write it anew: python docs/reference.py"
     for path in description()["paths"]:
         assert f" {path}\n" in page
 

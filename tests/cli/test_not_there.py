@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from reference import commands
 
-from waybill.cli.reference import commands
 from waybill.transport import Journal, Settings, Tracker
 from waybill.transport.config import agree
 

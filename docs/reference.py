@@ -1,4 +1,4 @@
-"""``python -m waybill.cli.reference``: writes the pages for commands, settings and HTTP."""
+"""``python docs/reference.py``: writes the pages for commands, settings and HTTP."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Final, cast
 import typer
 from typer.core import TyperGroup
 
+from waybill.cli.app import app
+from waybill.cli.commanding import Deferred
+from waybill.cli.sample import DEFAULTS
 from waybill.transport.config import SETTINGS
-
-from .app import app
-from .commanding import Deferred
-from .sample import DEFAULTS
 
 PAGE: Final = Path("docs") / "cli.md"
 HTTP_PAGE: Final = Path("docs") / "http.md"
@@ -29,7 +28,7 @@ _WIDTH: Final = 78
 _HEAD: Final = """\
 # The `waybill` command
 
-This page is the `--help` of each command; `python -m waybill.cli.reference` writes it.
+This page is the `--help` of each command; `python docs/reference.py` writes it.
 
 | exit code | meaning |
 |---|---|
