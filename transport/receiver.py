@@ -19,21 +19,21 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from .admission import MAX_BODY_BYTES, Redaction
-from .errors import AdmissionError, JournalError, SettingsError
-from .journal import Kind
-from .loopback import is_loopback, leads_here
+from .admission import MAX_BODY_BYTES
+from .errors import AdmissionError, JournalError
+from .loopback import leads_here
 
 log = logging.getLogger("waybill.receiver")
 
 LINEAGE_PATH: Final = "/api/v1/lineage"
 """The path where OpenLineage clients post events, relative to their configured URL."""
 
+_HOST: Final = "127.0.0.1"
 _BODY_TIMEOUT_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 1024
 _LENGTH_DIGITS_MAX: Final = 18
@@ -42,49 +42,21 @@ _POLL_S: Final = 0.1
 _RETRY_AFTER_S: Final = 2
 
 
-class EventLog(Protocol):
-    """Keeps events: a `Journal`, or a `Home`, which follows the setting `durability`."""
-
-    def append(self, kind: Kind, body: bytes, system_name: str) -> object:
-        """Keep one entry; on return it is durable as promised."""
-
-
 class Receiver:
-    """Accepts OpenLineage events over HTTP into the journal. Binds the address, and answers after `start`.
+    """Accepts OpenLineage events over HTTP, at a free port of 127.0.0.1; answers after `start`.
 
     Args:
-        system_name: given to records that have none.
-        port: 0 picks a free port.
+        keep: admits and keeps one event, as `Home.emit` does.
         on_event: called with each body after it is kept and before the sender is answered; its exceptions are
             logged only.
-        redaction: admits and redacts events; None: redacts nothing.
-
-    Raises:
-        SettingsError: the address is not a loopback address, or is in use.
     """
 
     def __init__(
-        self,
-        journal: EventLog,
-        *,
-        system_name: str,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        on_event: Callable[[bytes], None] | None = None,
-        redaction: Redaction | None = None,
+        self, keep: Callable[[bytes], object], on_event: Callable[[bytes], None] | None = None
     ) -> None:
-        if not is_loopback(host):
-            what = "is not a loopback address; give 127.0.0.1, ::1 or localhost"
-            raise SettingsError("listen", host, "constructor", what)
-        self._journal = journal
-        self._system_name = system_name
+        self._keep = keep
         self._on_event = on_event
-        self._redaction = redaction or Redaction()
-        try:
-            self._server = _Server(self, host, port)
-        except OSError as error:
-            what = f"cannot be listened on ({error.strerror}); give another host:port"
-            raise SettingsError("listen", f"{host}:{port}", "constructor", what) from None
+        self._server = _Server(self)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="waybill-receiver", daemon=True
         )
@@ -92,8 +64,7 @@ class Receiver:
     @property
     def url(self) -> str:
         """The URL for OpenLineage clients, which add `LINEAGE_PATH`."""
-        host, port = self._server.server_address[:2]
-        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+        return f"http://{_HOST}:{self._server.server_address[1]}"
 
     def start(self) -> None:
         """Start to answer requests, in threads."""
@@ -108,7 +79,7 @@ class Receiver:
 
     def receive(self, body: bytes) -> None:
         """Keep one event, or raise an `AdmissionError` or a `JournalError`."""
-        self._journal.append(Kind.OPENLINEAGE, self._redaction.admit(body), self._system_name)
+        self._keep(body)
         if self._on_event is not None:
             try:
                 self._on_event(body)
@@ -120,11 +91,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, receiver: Receiver, host: str, port: int) -> None:
+    def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        if ":" in host:
-            self.address_family = socket.AF_INET6
-        super().__init__((host, port), _Handler)
+        super().__init__((_HOST, 0), _Handler)
 
     def server_bind(self) -> None:
         # HTTPServer looks up its full name in DNS, which takes seconds if DNS is broken.

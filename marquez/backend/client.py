@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
 from .answers import (
@@ -106,8 +105,7 @@ class Backend:
         self._refused: set[str | None] = set()
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._session_url = url
-        self._idle: list[requests.Session] = []
+        self._session = open_session(url, None)
 
     def deliver(self, body: bytes) -> Answer:
         """Send one event; whatever the backend or the network does is an answer."""
@@ -136,20 +134,7 @@ class Backend:
 
     def close(self) -> None:
         """Close the idle connections."""
-        while self._idle:
-            self._idle.pop().close()
-
-    @contextlib.contextmanager
-    def _session(self) -> Iterator[requests.Session]:
-        """A session for one thread: the idle one that was used last, so that few connections stay open."""
-        try:
-            session = self._idle.pop()
-        except IndexError:
-            session = open_session(self._session_url, None)
-        try:
-            yield session
-        finally:
-            self._idle.append(session)
+        self._session.close()
 
     def _post(self, body: bytes, *, compressed: bool) -> Answer:
         headers = {"Content-Type": "application/json"}
@@ -167,19 +152,16 @@ class Backend:
     def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         started_s, api_key = time.monotonic(), self._api_key
         try:
-            with (
-                self._session() as session,
-                session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    auth=_Bearer(api_key) if api_key else None,
-                    timeout=self._timeouts_s,
-                    stream=True,
-                    allow_redirects=False,
-                ) as response,
-            ):
+            with self._session.request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                auth=_Bearer(api_key) if api_key else None,
+                timeout=self._timeouts_s,
+                stream=True,
+                allow_redirects=False,
+            ) as response:
                 words = _words(response, started_s + sum(self._timeouts_s))
         except (requests.RequestException, ValueError) as error:
             return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
@@ -193,16 +175,15 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         url: the address without secrets.
-        answers: whether Marquez's API answers there and accepts the key.
-        server: the server's name for itself, maybe with its version; Marquez's API says nothing.
-        problem: what is wrong and what to do, in one sentence; None if nothing is wrong.
+        status: the HTTP status; None if there was no response.
+        latency_ms: how long it took to answer, or not to.
+        problem: what is wrong and what to do, in one sentence; None if Marquez's API answers and accepts the
+            key.
     """
 
     url: str
-    answers: bool
-    status: int | None = None
-    server: str | None = None
-    latency_ms: float | None = None
+    status: int | None
+    latency_ms: float
     problem: str | None = None
 
 
@@ -213,41 +194,22 @@ def probe(
 
     A home whose address this is may be named, so that what to correct is said as a command.
     """
-    shown_url, to_correct = shown(url), marquez_settings(home)
-    timeouts_s = (timeout_s, timeout_s)
-    started_s = time.monotonic()
-    try:
-        with (
-            open_session(url, api_key) as session,
-            session.get(
-                base_url(url) + _PROBED, timeout=timeouts_s, stream=True, allow_redirects=False
-            ) as response,
-        ):
-            latency_ms = (time.monotonic() - started_s) * 1000
-            words = _words(response, started_s + 2 * timeout_s)
-    except (requests.RequestException, ValueError) as error:
-        answer = _failure_of(error, timeouts_s, time.monotonic() - started_s)
-        return ProbeResult(
-            url=shown_url, answers=False, problem=explain(answer, shown_url, to_correct=to_correct)
-        )
-    status = response.status_code
-    problem = None
-    if status != HTTPStatus.OK:
-        answer = Answer(verdict=judge(status), status=status, words=one_line(words), with_key=bool(api_key))
-        problem = explain(answer, shown_url, to_correct=to_correct)
-    elif '"namespaces"' not in words:
-        problem = (
-            f"{shown_url} answers, but not as Marquez's API does, which is on port 5000 by default, and the "
-            f"page on 3000; correct {to_correct[0].said()}"
-        )
-    return ProbeResult(
-        url=shown_url,
-        answers=problem is None,
-        status=status,
-        server=response.headers.get("Server"),
-        latency_ms=latency_ms,
-        problem=problem,
+    to_correct = marquez_settings(home)
+    backend = Backend(
+        url, api_key, connect_timeout_s=timeout_s, answer_timeout_s=timeout_s, to_correct=to_correct
     )
+    with contextlib.closing(backend):
+        answer = backend.request("GET", _PROBED)
+    problem = None
+    if answer.status != HTTPStatus.OK:
+        problem = explain(answer, backend.shown_url, to_correct=to_correct)
+    elif '"namespaces"' not in answer.words:
+        problem = (
+            f"{backend.shown_url} answers, but not as Marquez's API does, which is on port 5000 by default, "
+            f"and the page on 3000; correct {to_correct[0].said()}"
+        )
+    latency_ms = answer.elapsed_s * 1000
+    return ProbeResult(url=backend.shown_url, status=answer.status, latency_ms=latency_ms, problem=problem)
 
 
 def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
@@ -261,15 +223,13 @@ def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
 
 
 def open_session(url: str, api_key: str | None) -> requests.Session:
-    """One connection that is kept open, with the environment's proxies and certificates."""
+    """Connections that are kept open between requests, with the environment's proxies and certificates."""
     session = requests.Session()
     # They are looked up once and not for every event, and without ``~/.netrc``, whose passwords nobody meant
     # for this backend.
     environment = session.merge_environment_settings(url, {}, None, None, None)
     session.proxies, session.verify = environment["proxies"], environment["verify"]
     session.trust_env = False
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0))
     if api_key:
         session.auth = _Bearer(api_key)
     session.headers["User-Agent"] = "waybill"

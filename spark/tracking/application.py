@@ -53,9 +53,7 @@ class Application:
         self.run_id = str(generate_new_uuid())
         self._run = ObservedRun(self.run_id, settings.system_name, name)
         self._watch = FailureWatch(self._home.emit, lambda: self._run)
-        self._receiver = Receiver(
-            self._home, system_name=settings.system_name, on_event=self._hear, redaction=self._home.redaction
-        )
+        self._receiver = Receiver(self._home.emit, self._hear)
         self._receiver.start()
         self._spark: SparkSession | None = None
         self._failure: tuple[ProgramFailure, int] | None = None

@@ -78,7 +78,9 @@ class Site:
         self.settings = settings
         self.journal = Journal(settings.home)
         redaction = Redaction(bounds=Bounds(name_chars=TEN_MB))
-        self.receiver = Receiver(self.journal, system_name="stamped", redaction=redaction)
+        self.receiver = Receiver(
+            lambda body: self.journal.append(Kind.OPENLINEAGE, redaction.admit(body), "stamped")
+        )
         self.receiver.start()
         self._numbers = iter(range(0, 3_000, 3))
         self._good: list[ProvenanceRecord] = []

@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("path", ["", "/", "/api/v1/lineage"])
 def test_a_marquez_that_works_answers_with_its_latency(marquez: ContractServer, path: str) -> None:
     result = probe(marquez.url + path)
-    assert (result.url, result.answers, result.status, result.problem) == (marquez.url, True, 200, None)
-    assert result.latency_ms is not None
+    assert (result.url, result.status, result.problem) == (marquez.url, 200, None)
     assert 0 < result.latency_ms < 3000
-    assert result.server is not None
     assert marquez.received == []
 
 
 def test_nobody_there_is_said(marquez: ContractServer) -> None:
     marquez.refuse()
     result = probe(marquez.url)
-    assert (result.answers, result.status, result.latency_ms) == (False, None, None)
+    assert result.status is None
     assert result.problem is not None
     assert result.problem.startswith(f"{marquez.url} does not answer: Connection refused, and events wait")
     assert result.problem.endswith("or correct marquez_url: write `marquez_url: URL` into waybill.yaml")
@@ -43,16 +41,15 @@ def test_a_backend_that_hangs_is_given_up_in_time(marquez: ContractServer) -> No
     started_s = time.monotonic()
     result = probe(marquez.url, timeout_s=0.2)
     assert time.monotonic() - started_s < 3
-    assert not result.answers
     assert result.problem is not None
     assert "no answer within 0.2 s" in result.problem
 
 
 def test_a_wrong_key_is_said_without_showing_it(marquez: ContractServer) -> None:
     marquez.api_key = "right"
-    assert probe(marquez.url, "right").answers
+    assert probe(marquez.url, "right").problem is None
     result = probe(marquez.url, "wrong-key")
-    assert (result.answers, result.status) == (False, 401)
+    assert result.status == 401
     assert result.problem is not None
     assert f"{marquez.url} refuses the key that is given" in result.problem
     assert "correct marquez_api_key: write `marquez_api_key: KEY`" in result.problem
@@ -70,14 +67,14 @@ def test_a_key_that_nobody_gave_is_not_called_refused(marquez: ContractServer) -
 def test_a_page_that_is_not_marquez_is_said(marquez: ContractServer) -> None:
     marquez.fault = "page"
     result = probe(marquez.url)
-    assert (result.answers, result.status) == (False, 200)
+    assert result.status == 200
     assert result.problem is not None
     assert "not as Marquez's API does" in result.problem
 
 
 def test_an_address_with_nothing_behind_it_is_said(marquez: ContractServer) -> None:
     result = probe(f"{marquez.url}/elsewhere")
-    assert (result.answers, result.status) == (False, 404)
+    assert result.status == 404
     assert result.problem is not None
     assert "correct marquez_url to where its API is: write `marquez_url: URL` into" in result.problem
 
@@ -86,7 +83,7 @@ def test_an_address_with_nothing_behind_it_is_said(marquez: ContractServer) -> N
 def test_a_marquez_in_trouble_is_said(marquez: ContractServer, status: int) -> None:
     marquez.fault = str(status)
     result = probe(marquez.url)
-    assert (result.answers, result.status) == (False, status)
+    assert result.status == status
     assert result.problem is not None
     assert f"answers {status} (" in result.problem
 
@@ -111,5 +108,5 @@ def test_a_web_page_of_a_proxy_is_not_quoted() -> None:
 
 def test_secrets_in_the_address_are_not_shown(marquez: ContractServer) -> None:
     result = probe(marquez.url.replace("://", "://user:hush@"))
-    assert result.answers
+    assert result.problem is None
     assert result.url == marquez.url

@@ -18,6 +18,7 @@ from waybill.facets import RunEvent as RecordedEvent, decode_event, fold
 from waybill.transport import (
     AdmissionError,
     Journal,
+    Kind,
     Settings,
     SettingsError,
     Tracker,
@@ -373,7 +374,8 @@ def test_the_transport_and_the_receiver_follow_the_rules_of_the_home(home: Path)
     other = WaybillTransport(WaybillConfig.from_dict({"home": str(home), "runner": "none"}))
     assert other.settings.redact == tuple(rules.split(","))
     journal = Journal(home)
-    receiver = Receiver(journal, system_name="tests", redaction=Redaction(other.settings.redact))
+    redaction = Redaction(other.settings.redact)
+    receiver = Receiver(lambda body: journal.append(Kind.OPENLINEAGE, redaction.admit(body), "tests"))
     receiver.start()
     connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=30)
     connection.request(

@@ -323,7 +323,7 @@ def the_journal_keeps_entries(settings: Settings) -> None:
 
 
 def an_endpoint_takes_events(journal: Journal) -> str:
-    receiver = Receiver(journal, system_name="edge", port=0, on_event=None)
+    receiver = Receiver(lambda body: journal.append(Kind.OPENLINEAGE, body, "edge"), on_event=None)
     receiver.start()
     receiver.close()
     return receiver.url
