@@ -151,9 +151,9 @@ def s3_address() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plain_spark(s3_address: str) -> Iterator[SparkSession]:
-    """Spark without tracking, for all tests of this process; its Java and its workers are far from UTC.
+    """Spark without tracking, for the tests of a module; its Java and its workers are far from UTC.
 
     `MASTER` may ask for executors of their own.
     """
