@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from waybill.facets import PRODUCER, EventType, FinalState, RunEvent
+from waybill.facets import PRODUCER, EventType, FinalState, RunEvent, decode_event
 from waybill.spark.tracking import termination
 from waybill.spark.tracking.observed_runs import ObservedRuns
 
@@ -282,5 +282,7 @@ def test_a_job_whose_end_the_listener_never_tells_is_not_waited_for(
         "outputs": outputs,
     }
     observed = ObservedRuns()
-    observed.observe(msgspec.convert(event, RunEvent))
+    decoded = decode_event(msgspec.json.encode(event))
+    assert isinstance(decoded, RunEvent)
+    observed.observe(decoded)
     assert len(observed.open_runs()) == are_open
