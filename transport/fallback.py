@@ -101,14 +101,10 @@ def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = fl
     Returns:
         How many entries were adopted.
     """
-    folder = fallback_of(settings)
-    if folder is None or not os.path.lexists(folder):
-        return 0
     try:
-        _refuse_unsafe_place(folder)
-        _refuse_unsafe(folder)
-        lease = locks.reserve(folder, _ADOPTION)
-        if lease is None:
+        folder = _existing_fallback(settings)
+        lease = None if folder is None else locks.reserve(folder, _ADOPTION)
+        if folder is None or lease is None:
             return 0
         try:
             with contextlib.closing(Journal(folder)) as fallback:
@@ -118,19 +114,29 @@ def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = fl
     except (OSError, JournalError) as error:
         if ("left", settings.home) not in _told:
             _told.add(("left", settings.home))
-            log.warning("the entries in %s cannot be adopted now: %s", folder, sentence_of(error))
+            log.warning(
+                "the entries in %s cannot be adopted now: %s", fallback_of(settings), sentence_of(error)
+            )
         return 0
 
 
 def waiting_in_fallback(settings: Settings) -> int:
     """How many entries wait to be adopted by a home; raises `JournalError` if they cannot be adopted."""
-    folder = fallback_of(settings)
-    if folder is None or not os.path.lexists(folder):
+    folder = _existing_fallback(settings)
+    if folder is None:
         return 0
-    _refuse_unsafe_place(folder)
-    _refuse_unsafe(folder)
     with contextlib.closing(Journal(folder)) as fallback:
         return fallback.last_seq() - fallback.cursor(_ADOPTED)
+
+
+def _existing_fallback(settings: Settings) -> Path | None:
+    """The folder that has stood in for a home; None if none has. Raises `JournalError` if it is not safe."""
+    folder = fallback_of(settings)
+    if folder is None or not os.path.lexists(folder):
+        return None
+    _refuse_unsafe_place(folder)
+    _refuse_unsafe(folder)
+    return folder
 
 
 def _adopt(fallback: Journal, journal: Journal, redaction: Redaction, deadline_s: float) -> int:

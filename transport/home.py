@@ -13,7 +13,6 @@ from .admission import Redaction
 from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
 from .journal import Journal, Kind
-from .known_contents import first_with
 from .programs import this_program
 from .root import renew_used_node
 from .runner import Supervisor, note_program
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from waybill.facets import RunEvent
 
     from .config import Settings
-    from .journal import FileContent
 
 _ADOPT_WITHIN_S: Final = 5.0
 """How long an emitter may spend adopting entries from the fallback; the next one continues."""
@@ -114,14 +112,6 @@ class Home:
             self._supervisor.ensure_runner()  # which makes room
             raise
         self._supervisor.ensure_runner()
-
-    def first_with(self, fingerprint: str) -> FileContent | None:
-        """The first file with a content that this home knows.
-
-        Raises:
-            JournalError: the journal cannot be read.
-        """
-        return first_with(self.journal, fingerprint)
 
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; checks at most once a second."""

@@ -14,6 +14,7 @@ from openlineage.client.transport.transport import Config, Transport
 from .admission import depth_error
 from .config import Settings
 from .home import Home, last_event_of
+from .known_contents import first_with
 from .serial import event_to_json
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class WaybillTransport(Transport):
         Raises:
             JournalError: the journal cannot be read.
         """
-        return self._home.first_with(fingerprint)
+        return first_with(self._home.journal, fingerprint)
 
     def last_said_of(self, did: str) -> RunEvent | None:
         """See `waybill.transport.home.last_event_of`."""

@@ -91,10 +91,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     coalesced: int = 0
     summaries: int = 0
 
-    def row(self) -> bytes:
-        """The counts as they are stored."""
-        return msgspec.json.encode(self)
-
 
 def counters_of(journal: Journal, backend: str = MARQUEZ) -> Counters | None:
     """The counts of one backend, by the name of its projection; None before anything was sent there."""
@@ -458,7 +454,7 @@ class Delivery:
     def _count(self, **more: int) -> None:
         sums = {name: getattr(self._counters, name) + count for name, count in more.items()}
         self._counters = msgspec.structs.replace(self._counters, **sums)
-        self._batch.put(_COUNTERS, self._counters.row())
+        self._batch.put(_COUNTERS, msgspec.json.encode(self._counters))
 
     # -- state and steps -------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..decoding import in_plain_words
+from ..loopback import is_loopback
 
 MARQUEZ: Final = "marquez"
 """The name of the backend that ``marquez_url`` stands for."""
@@ -31,7 +32,6 @@ _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
 
 _LINEAGE_PATH: Final = "/api/v1/lineage"
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
 
 
@@ -158,10 +158,9 @@ def is_waybill_itself(url: str, listen: str, public_url: str | None = None) -> b
     host, port, _ = _place(url)
     own_host, _, own_port = listen.lower().rpartition(":")
     own_host = own_host.strip("[]")
-    this_machine = _LOOPBACK | _ANY_ADDRESS
-    if own_host in _ANY_ADDRESS:
-        this_machine |= {socket.gethostname().lower()}
-    return port == int(own_port) and (host == own_host or {host, own_host} <= this_machine)
+    this_machine = {socket.gethostname().lower()} if own_host in _ANY_ADDRESS else set()
+    is_here = all(one in this_machine | _ANY_ADDRESS or is_loopback(one) for one in (host, own_host))
+    return port == int(own_port) and (host == own_host or is_here)
 
 
 def _place(url: str) -> tuple[str, int, str]:

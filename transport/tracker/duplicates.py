@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..errors import AdmissionError, DuplicateFileError
 
@@ -27,35 +27,20 @@ def check_options(on_duplicate: str, *, fingerprint: bool, force: bool) -> None:
             raise AdmissionError(name, "has no effect without a fingerprint", "give fingerprint=True as well")
 
 
-class KnownContents:
-    """The contents that the home of a client's events knows."""
+def transport_of(client: OpenLineageClient) -> WaybillTransport | None:
+    """The transport of a client that keeps events in a home, alone or among others; None if none does."""
+    from ..transport import WaybillTransport
 
-    def __init__(self, transport: WaybillTransport | None) -> None:
-        self._transport: Final = transport
+    several = getattr(client.transport, "transports", ())
+    return next((one for one in (client.transport, *several) if isinstance(one, WaybillTransport)), None)
 
-    @classmethod
-    def of(cls, client: OpenLineageClient, on_duplicate: OnDuplicate) -> Self:
-        """Find the home; without one nothing is known.
 
-        Raises:
-            AdmissionError: there is none, and something is to be done about a content that is known.
-        """
-        from ..transport import WaybillTransport
-
-        several = getattr(client.transport, "transports", ())
-        homes = (one for one in (client.transport, *several) if isinstance(one, WaybillTransport))
-        found = next(homes, None)
-        if found is None and on_duplicate != "record":
-            what = f"is {on_duplicate!r}, but the client keeps no events in a home"
-            raise AdmissionError("on_duplicate", what, "give a client with a WaybillTransport, or none")
-        return cls(found)
-
-    def original_of(self, file: FileIdentity) -> str | None:
-        """The did of the first file with the same content, if that is another file."""
-        if self._transport is None or file.content is None:
-            return None
-        first = self._transport.first_with(str(file.content.fingerprint))
-        return None if first is None or first.did == file.did else first.did
+def original_of(file: FileIdentity, transport: WaybillTransport | None) -> str | None:
+    """The did of the first file with the same content that the home knows, if that is another file."""
+    if transport is None or file.content is None:
+        return None
+    first = transport.first_with(str(file.content.fingerprint))
+    return None if first is None or first.did == file.did else first.did
 
 
 def tell_duplicate(file: FileIdentity, original: str, on_duplicate: OnDuplicate) -> None:

@@ -44,7 +44,7 @@ from ..config import Settings
 from ..errors import AdmissionError, FingerprintError, SettingsError, TrackerStateError
 from ..fingerprints import fingerprint_of
 from .datasets import columns_of
-from .duplicates import KnownContents, OnDuplicate, check_options, tell_duplicate
+from .duplicates import OnDuplicate, check_options, original_of, tell_duplicate, transport_of
 from .file_run import (
     JOINED_MAX,
     Content,
@@ -183,7 +183,10 @@ class Tracker(OfOneProcess):
             return self._begin(identity, sinks, known)
         if path is None:
             raise AdmissionError("path", "is missing", "give the path that the content can be read from")
-        contents = KnownContents.of(self._client, on_duplicate)
+        transport = transport_of(self._client)
+        if transport is None and on_duplicate != "record":
+            what = f"is {on_duplicate!r}, but the client keeps no events in a home"
+            raise AdmissionError("on_duplicate", what, "give a client with a WaybillTransport, or none")
         try:
             found = fingerprint_of(path, max_bytes=self._fingerprint_max_bytes)
         except FingerprintError as error:
@@ -191,11 +194,11 @@ class Tracker(OfOneProcess):
             raise
         identity = replace(identity, content=Content(found, force))
         action: OnDuplicate = "record" if force else on_duplicate
-        earlier = None if action == "record" else contents.original_of(identity)
+        earlier = None if action == "record" else original_of(identity, transport)
         if earlier is not None:
             tell_duplicate(identity, earlier, action)
         file = self._begin(identity, sinks, known)
-        original = contents.original_of(identity)
+        original = original_of(identity, transport)
         file._run.duplicate_of = original  # noqa: SLF001 - it is made here
         if original is not None and earlier is None:  # another program was first at the same moment
             if action == "raise":
@@ -336,10 +339,8 @@ class Tracker(OfOneProcess):
 
     def _begun(self, did: str) -> _Begun | None:
         """What the Tracker's own home knows of a file that another process has begun."""
-        from ..transport import WaybillTransport
-
-        transport = self._client.transport
-        event = transport.last_said_of(did) if isinstance(transport, WaybillTransport) else None
+        transport = transport_of(self._client)
+        event = None if transport is None else transport.last_said_of(did)
         if event is None or event.run.facets is None or event.run.facets.delta_file is None:
             return None
         facet = event.run.facets.delta_file
