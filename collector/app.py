@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,8 +60,8 @@ def routes_of(
         LINEAGE_PATH: {"POST": Route(Role.EMIT, lineage.event)},
         BATCH_PATH: {"POST": Route(Role.EMIT, lineage.batch)},
         PROVENANCE_PATH: {"POST": Route(Role.EMIT, provenance.take)},
-        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, provenance.deltafi_query)},
-        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, provenance.deltafi_stats)},
+        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, partial(provenance.records, from_deltafi=True))},
+        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, partial(provenance.stats, from_deltafi=True))},
         f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
         RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
         SUMMARY_PATH: {"GET": Route(Role.READ, provenance.summary)},

@@ -77,7 +77,7 @@ def _operation(method: str, path: str, operation: _Json) -> Iterator[str]:
         for status, answer in operation["responses"].items()
         if status not in refused
     ]
-    problem = [(", ".join(refused), "a [problem](#problem) (RFC 9457)")] if refused else []
+    problem = [(", ".join(refused), "a [problem](#problemdetails) (RFC 9457)")] if refused else []
     yield from _table(("answer", "with"), given + problem)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.marquez.links import RECORDS_PATH
 from waybill.transport import FlushReport
@@ -25,7 +26,7 @@ from .endpoints import (
     VERSIONED_TRACE_PATH,
     BatchResult,
 )
-from .http import JSON, NDJSON, PROBLEM_JSON
+from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
 from .intake import RECEIPT_PATTERN
 
 SCHEMA_JSON: Final = "application/schema+json"
@@ -72,44 +73,16 @@ def description() -> _Json:
             },
             PROVENANCE_PATH: {
                 "post": _taking(
-                    "Store several records, each independently", _array("Record"), "202", _ref("Taken")
+                    "Store several records, each independently", _array("SentRecord"), "202", _ref("Taken")
                 )
             },
-            f"{PROVENANCE_PATH}/query": {
-                "get": _asking(
-                    "List records, newest first, in DeltaFi's format",
-                    _array("DeltaFiRecord") | {"type": ["array", "null"]},
-                    [*_FILTERS, *_PAGE],
-                    _ASKING_REFUSED,
-                )
-            },
-            f"{PROVENANCE_PATH}/stats": {
-                "get": _asking(
-                    "Count records by kind, in DeltaFi's format",
-                    {"anyOf": [_ref("DeltaFiStats"), _array("DeltaFiSum")]},
-                    [*_FILTERS, _by()],
-                    _ASKING_REFUSED,
-                )
-            },
-            f"{PROVENANCE_PATH}/flush": {
-                "post": _flushing(),
-            },
-            RECORDS_PATH: {
-                "get": _asking(
-                    "List records, newest first",
-                    _array("ProvenanceRecord"),
-                    [*_FILTERS, *_PAGE],
-                    _ASKING_REFUSED,
-                )
-            },
-            f"{RECORDS_PATH}/stats": {
-                "get": _asking(
-                    "Count records by kind",
-                    {"anyOf": [_ref("Stats"), _array("Sum")]},
-                    [*_FILTERS, _by()],
-                    _ASKING_REFUSED,
-                )
-            },
+            f"{PROVENANCE_PATH}/query": _listing(
+                ", in DeltaFi's format", _array("DeltaFiRecord") | {"type": ["array", "null"]}
+            ),
+            f"{PROVENANCE_PATH}/stats": _counting(", in DeltaFi's format", "DeltaFiStats", "DeltaFiSum"),
+            f"{PROVENANCE_PATH}/flush": {"post": _flushing()},
+            RECORDS_PATH: _listing("", _array("ProvenanceRecord")),
+            f"{RECORDS_PATH}/stats": _counting("", "Stats", "Sum"),
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
             VERSIONED_TRACE_PATH: {"get": _traced()},
@@ -134,7 +107,7 @@ def description() -> _Json:
             "responses": {
                 "Problem": {
                     "description": "The problem, and what to do about it (RFC 9457).",
-                    "content": {PROBLEM_JSON: {"schema": _ref("Problem")}},
+                    "content": {PROBLEM_JSON: {"schema": _ref("ProblemDetails")}},
                 }
             },
         },
@@ -142,7 +115,7 @@ def description() -> _Json:
 
 
 def _answers() -> _Json:
-    """The schemas of the responses, generated from their types."""
+    """The schemas of bodies, generated from their types."""
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import ToldJourney
 
@@ -151,7 +124,7 @@ def _answers() -> _Json:
 
     types = (
         *(BatchResult, Taken, Stats, Sum, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
-        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney),
+        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney, SentRecord, ProblemDetails),
     )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
@@ -196,6 +169,16 @@ def _asking(
             **_problems(refused),
         },
     }
+
+
+def _listing(how: str, schema: _Json) -> _Json:
+    summary = f"List records, newest first{how}"
+    return {"get": _asking(summary, schema, [*_FILTERS, *_PAGE], _ASKING_REFUSED)}
+
+
+def _counting(how: str, stats: str, by_kind: str) -> _Json:
+    schema = {"anyOf": [_ref(stats), _array(by_kind)]}
+    return {"get": _asking(f"Count records by kind{how}", schema, [*_FILTERS, _by()], _ASKING_REFUSED)}
 
 
 def _summarized() -> _Json:
@@ -274,7 +257,6 @@ def _some(schema: _Json) -> _Json:
 
 _TEXT: Final = {"type": "string"}
 _FLAG: Final = {"type": "boolean"}
-_INSTANT: Final = {"type": "integer", "minimum": 1, "description": "Epoch milliseconds."}
 _TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
 _ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")
 _STATE: Final = {"type": "string", "enum": list(FinalState)}
@@ -312,34 +294,6 @@ _SCHEMAS: Final = {
             "eventTime": {"type": "string", "format": "date-time"},
             "job": _NAMED,
             "dataset": _NAMED,
-        },
-    },
-    "Record": {
-        "type": "object",
-        "required": ["did", "finalState", "created", "completed"],
-        "properties": {
-            "did": {"type": "string", "minLength": 1},
-            "parentDid": {"type": ["string", "null"]},
-            "systemName": {"type": ["string", "null"]},
-            "dataSource": {"type": ["string", "null"]},
-            "filename": {"type": ["string", "null"]},
-            "transforms": {"type": ["array", "null"], "items": _TEXT},
-            "dataSink": {"type": ["string", "null"]},
-            "finalState": _STATE,
-            "created": _INSTANT,
-            "completed": _INSTANT,
-            "annotations": {"type": ["object", "null"], "additionalProperties": {"type": ["string", "null"]}},
-        },
-    },
-    "Problem": {
-        "type": "object",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": _TEXT,
-            "title": _TEXT,
-            "status": {"type": "integer"},
-            "detail": _TEXT,
-            "errors": {"type": "array", "items": _TEXT},
         },
     },
 }

@@ -21,7 +21,7 @@ UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 """The errors that `decode_records`, `decode_event` and `observe` raise for unreadable input."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
+EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS, description="Epoch milliseconds.")]
 
 
 class FinalState(StrEnum):

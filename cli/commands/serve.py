@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED: Final = 130
 
 
+def _seconds(flag: str, says: str, least_s: float = 0.0) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+    return typer.Option(flag, metavar="SECONDS", min=least_s, help=says)
+
+
 @with_settings(*EVERY)
 @arrow_alone()
 def serve(
@@ -31,36 +35,16 @@ def serve(
     *,
     drain_timeout_s: Annotated[
         float,
-        typer.Option(
-            "--drain-timeout",
-            metavar="SECONDS",
-            min=0.0,
-            help="How long the projections may take to finish when the collector stops.",
-        ),
+        _seconds("--drain-timeout", "How long the projections may take to finish when the collector stops."),
     ] = 30.0,
     idle_timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--idle-timeout",
-            metavar="SECONDS",
-            min=1.0,
-            help="How long a connection may be idle.",
-        ),
+        float, _seconds("--idle-timeout", "How long a connection may be idle.", 1.0)
     ] = 300.0,
     header_timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--header-timeout",
-            metavar="SECONDS",
-            min=1.0,
-            help="How long a request header may take to arrive.",
-        ),
+        float, _seconds("--header-timeout", "How long a request header may take to arrive.", 1.0)
     ] = 10.0,
     body_timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--body-timeout", metavar="SECONDS", min=1.0, help="How long a body may take to arrive."
-        ),
+        float, _seconds("--body-timeout", "How long a body may take to arrive.", 1.0)
     ] = 30.0,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="Let other machines connect even if there are no keys.")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -136,12 +136,17 @@ class ProvenanceEndpoints:
             await self._acceptor.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
 
-    async def records(self, request: Request) -> Answer:
-        """The records that match all conditions, newest first."""
+    async def records(self, request: Request, *, from_deltafi: bool = False) -> Answer:
+        """The records that match all conditions, newest first; with `from_deltafi` in DeltaFi's format."""
         from .query_params import query_params_of
 
-        params = query_params_of(request.scope.query_string)
-        return await self._ask(partial(_page_of, params=params), params, request)
+        params = query_params_of(request.scope.query_string, from_deltafi=from_deltafi)
+
+        def page_of(tables: Iterable[pa.Table]) -> tuple[object, str | None]:
+            found, cursor = _page_of(tables, params)
+            return deltafi_records(found) if from_deltafi else found, cursor
+
+        return await self._ask(page_of, params, request)
 
     async def summary(self, request: Request) -> Answer:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
@@ -174,45 +179,26 @@ class ProvenanceEndpoints:
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
 
-    async def stats(self, request: Request) -> Answer:
-        """The number of records that match all conditions, by kind."""
-        from .query_params import filter_of
-
-        return await self._count(filter_of(request.scope.query_string), request, lambda counted: counted)
-
-    async def deltafi_query(self, request: Request) -> Answer:
-        """The response of `records` in DeltaFi's format."""
-        from .query_params import query_params_of
-
-        params = query_params_of(request.scope.query_string, from_deltafi=True)
-
-        def page_of(tables: Iterable[pa.Table]) -> tuple[object, str | None]:
-            found, cursor = _page_of(tables, params)
-            return deltafi_records(found), cursor
-
-        return await self._ask(page_of, params, request)
-
-    async def deltafi_stats(self, request: Request) -> Answer:
-        """The response of `stats` in DeltaFi's format."""
-        from .query_params import filter_of
-
-        params = filter_of(request.scope.query_string, from_deltafi=True)
-        return await self._count(params, request, deltafi_sums if params.by else deltafi_stats)
-
     async def flush(self, _: Request) -> Answer:
         """Run every projection over everything accepted so far: 200 with a report."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
-    async def _count(self, params: QueryParams, request: Request, shown: Callable[[Any], object]) -> Answer:
+    async def stats(self, request: Request, *, from_deltafi: bool = False) -> Answer:
+        """The number of records that match all conditions, by kind; with `from_deltafi` in its format."""
         from waybill.exporter.query import STATS_BY, stats_of, sums_of, told_sums
 
+        from .query_params import filter_of
+
+        params = filter_of(request.scope.query_string, from_deltafi=from_deltafi)
         by = params.by
 
         def count(tables: Iterable[pa.Table]) -> tuple[object, None]:
-            if not by:
-                return shown(stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)), None
-            return shown(told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)), None
+            if by:
+                sums = told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)
+                return deltafi_sums(sums) if from_deltafi else sums, None
+            stats = stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
+            return deltafi_stats(stats) if from_deltafi else stats, None
 
         return await self._ask(count, params, request, by or STATS_BY)
 

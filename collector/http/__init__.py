@@ -18,6 +18,7 @@ from .exchange import (
     Exchange as Exchange,
     Handler as Handler,
     Problem as Problem,
+    ProblemDetails as ProblemDetails,
     Request as Request,
     busy as busy,
     json_answer as json_answer,

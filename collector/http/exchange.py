@@ -95,6 +95,16 @@ def json_answer(
     return Answer(status, [("content-type", JSON), *headers], msgspec.json.encode(value))
 
 
+class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a problem (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: tuple[str, ...] = ()
+
+
 class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
     """The request gets this response instead.
 
@@ -127,15 +137,8 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
 
     def answer(self) -> Answer:
         """The problem as JSON; its type is ``about:blank``, so its title is that of the status."""
-        body: dict[str, object] = {
-            "type": "about:blank",
-            "title": self.status.phrase,
-            "status": self.status.value,
-            "detail": self.detail,
-        }
-        if self.errors:
-            body["errors"] = self.errors
-        return Answer(self.status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(body))
+        told = ProblemDetails("about:blank", self.status.phrase, self.status.value, self.detail, self.errors)
+        return Answer(self.status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(told))
 
 
 def busy(detail: str) -> Problem:
