@@ -51,10 +51,9 @@ def agreed(journal: Journal) -> dict[str, Any]:
 def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
     """The given values that differ from the home's."""
     home = agreed(journal)
-    names = _differing(home, settings)
     way_out = (
         "use that value, wait until the runner has ended (see `waybill status`), give another home, or "
-        f"change the home's value: `{_taking_over(journal.home, home, settings, names)}`"
+        f"change the home's value: `{taking_over(journal, settings)}`"
     )
     return [
         SettingsConflictError(
@@ -63,7 +62,7 @@ def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictErro
             settings.origins[name],
             f"the live runner of {journal.home} uses {home[name]!r}; {way_out}",
         )
-        for name in names
+        for name in _differing(home, settings)
     ]
 
 
@@ -104,18 +103,17 @@ def _differing(home: Mapping[str, Any], settings: Settings) -> list[str]:
 
 
 def taking_over(journal: Journal, settings: Settings) -> str | None:
-    """The command that stores the given values in the home; None if they are there already."""
+    """The command that stores the given values in the home, with all that either redacts.
+
+    None if they are there already.
+    """
     home = agreed(journal)
-    names = _differing(home, settings)
-    return _taking_over(journal.home, home, settings, names) if names else None
-
-
-def _taking_over(path: Path, home: Mapping[str, Any], settings: Settings, names: Collection[str]) -> str:
-    """The command that stores the values of these settings in the home, with all that either redacts."""
-    values: dict[str, Any] = {name: freed_of_users(settings.plain(name)) for name in names}
+    values: dict[str, Any] = {
+        name: freed_of_users(settings.plain(name)) for name in _differing(home, settings)
+    }
     if "redact" in values:
         values["redact"] = _both(home, settings)
-    return apply_command(path, values)
+    return apply_command(journal.home, values) if values else None
 
 
 def apply_command(home: Path, values: Mapping[str, Any]) -> str:
@@ -151,7 +149,7 @@ def warn_of_conflicts(journal: Journal, settings: Settings) -> None:
         "to change the agreed settings: %s",
         journal.home,
         said,
-        _taking_over(journal.home, home, settings, names),
+        taking_over(journal, settings),
     )
 
 
