@@ -20,7 +20,6 @@ from .endpoints import (
     PROVENANCE_PATH,
     SUMMARY_PATH,
     TRACE_PATH,
-    VERSIONED_TRACE_PATH,
     HealthEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
@@ -66,7 +65,6 @@ def routes_of(
         RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
         SUMMARY_PATH: {"GET": Route(Role.READ, provenance.summary)},
         TRACE_PATH: {"GET": Route(Role.READ, trace.trace)},
-        VERSIONED_TRACE_PATH: {"GET": Route(Role.READ, trace.trace)},
         f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
         "/health/live": {"GET": Route(None, health.live)},
         "/health/ready": {"GET": Route(None, health.ready)},
@@ -78,7 +76,7 @@ def routes_of(
     }
 
 
-_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, VERSIONED_TRACE_PATH, SCHEMA_PATH)
+_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, SCHEMA_PATH)
 """The paths of routes that end with what the request is about."""
 
 

@@ -7,7 +7,6 @@ refused, and never contains its body or its key.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ PERIOD_S: Final = 60.0
 KINDS_MAX: Final = 100
 """How many different lines may be written in that interval; further ones are summed up as one."""
 
-_COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
 _MORE: Final = "further lines of other kinds"
 
 
@@ -72,8 +70,7 @@ class Log(logging.StreamHandler["TextIO"]):
         super().__init__(stream)
         self._clock = clock
         self._kinds: dict[object, _Kind] = {}
-        colourful = not as_json and stream.isatty() and not os.environ.get("NO_COLOR")
-        self.setFormatter(_Json() if as_json else _Text(colourful=colourful))
+        self.setFormatter(_Json() if as_json else _Text())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, unless it repeats one of this minute."""
@@ -135,14 +132,8 @@ class _Json(logging.Formatter):
 
 
 class _Text(logging.Formatter):
-    def __init__(self, *, colourful: bool) -> None:
-        super().__init__()
-        self._colourful = colourful
-
     def format(self, record: logging.LogRecord) -> str:
-        level, colour = record.levelname.lower(), _COLOURS.get(record.levelno)
-        if colour and self._colourful:
-            level = f"\033[{colour}m{level}\033[0m"
+        level = record.levelname.lower()
         fields = [f" {name}={_shown(value)}" for name, value in _fields(record).items()]
         line = f"{_instant(record)} {level} {' '.join(record.getMessage().split())}{''.join(fields)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -92,9 +92,8 @@ class Metrics(msgspec.Struct, array_like=True):
 class Tallies:
     """The counters of all workers of one collector, each in its own file, so that any worker can add them up.
 
-        A worker writes its file about once a second, so a worker that is killed loses the counts of its last
-        second. Its
-    replacement has the same number and continues from there.
+    A worker writes its file about once a second, so a worker that is killed loses the counts of its last
+    second. Its replacement has the same number and continues from there.
     """
 
     def __init__(self, folder: Path, number: int) -> None:

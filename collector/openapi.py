@@ -23,7 +23,6 @@ from .endpoints import (
     PROVENANCE_PATH,
     SUMMARY_PATH,
     TRACE_PATH,
-    VERSIONED_TRACE_PATH,
     BatchResult,
 )
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
@@ -85,7 +84,6 @@ def description() -> _Json:
             f"{RECORDS_PATH}/stats": _counting("", "Stats", "Sum"),
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
-            VERSIONED_TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
             "/health/ready": {"get": _ready()},
             "/metrics": {"get": _asking("Metrics for Prometheus", _TEXT, [], _REFUSED, media="text/plain")},

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 
 _LOST: Final = (
-    "the journal was restored to a time before this entry and no longer has it; if the entry was "
-    "filed before "
-    "that, it is still in the files and in the archive of the root"
+    "the journal was restored to a time before this entry and no longer has it; if the entry was filed "
+    "before that, it is still in the files and in the archive of the root"
 )
 _USED_TWICE: Final = (
     "the journal was restored and used this number twice, so this may be a different entry from the one that "

@@ -107,7 +107,7 @@ class CollectorClient:
         """The journey of a file."""
         given = {"up": str(up).lower(), "down": str(down).lower(), "depth": depth, "as_of": as_of_ms}
         params = [(name, str(value)) for name, value in given.items() if value is not None]
-        response = self._get(urljoin(self._url, f"api/v1/trace/{quote(did, safe='')}"), params, about=did)
+        response = self._get(urljoin(self._url, f"trace/{quote(did, safe='')}"), params, about=did)
         return Journey.of(self._decoded(response, ToldJourney))
 
     def _params_of(self, query: Query) -> list[tuple[str, str]]:

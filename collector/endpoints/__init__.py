@@ -22,6 +22,5 @@ from .trace import (
     MEDIA as MEDIA,
     TRACE_PATH as TRACE_PATH,
     TRACES_PATH as TRACES_PATH,
-    VERSIONED_TRACE_PATH as VERSIONED_TRACE_PATH,
     TraceEndpoints as TraceEndpoints,
 )

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TRACES_PATH: Final = "/trace/"
 TRACE_PATH: Final = f"{TRACES_PATH}{{did}}"
-VERSIONED_TRACE_PATH: Final = f"/api/v1{TRACE_PATH}"
 
 JOURNEY_BYTES_MAX: Final = 64 * 2**20
 """The maximum total size of the records that are read for one journey, about 100,000 files."""

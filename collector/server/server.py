@@ -128,10 +128,9 @@ def serve(
         at_end.callback(faulthandler.cancel_dump_traceback_later)
         at_end.callback(sum_up, at_end=True)
         home = Home.open(settings, journal)
-        limits = _Limits(idle_timeout_s, header_timeout_s, body_timeout_s, tls)
         _give_back_large_blocks()
-        access = _Access(without_keys, allowed_hosts)
-        server = _Server(home, limits, access, follower)
+        timeouts_s = idle_timeout_s, header_timeout_s, body_timeout_s
+        server = _Server(home, _Options(*timeouts_s, tls, without_keys, allowed_hosts), follower)
         if workers == 1:
             with _handlers_restored():
                 may_wait = uvloop.run(server.run(on_listening))
@@ -207,21 +206,18 @@ def _give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
-class _Limits(NamedTuple):
+class _Options(NamedTuple):
     idle_timeout_s: float
     header_timeout_s: float
     body_timeout_s: float
     tls: tuple[Path, Path] | None
-
-
-class _Access(NamedTuple):
     without_keys: bool
     allowed_hosts: Collection[str]
 
 
 class _Server:
-    def __init__(self, home: Home, limits: _Limits, access: _Access, follower: Follower | None) -> None:
-        self._limits = limits
+    def __init__(self, home: Home, options: _Options, follower: Follower | None) -> None:
+        self._options = options
         self._follower = follower
         self._home = home
         self._journal = home.journal
@@ -231,19 +227,21 @@ class _Server:
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         self._host, self._port = _free_address(settings)
-        self._connections = Connections(self._port, header_timeout_s=limits.header_timeout_s)
+        self._connections = Connections(self._port, header_timeout_s=options.header_timeout_s)
         loopback = is_loopback(self._host)
-        self._auth = Auth(self._metrics, loopback=loopback, **access._asdict())
+        without_keys, allowed_hosts = options.without_keys, options.allowed_hosts
+        self._auth = Auth(
+            self._metrics, loopback=loopback, without_keys=without_keys, allowed_hosts=allowed_hosts
+        )
         self._auth.keys = self._keys.all()
-        if not (loopback or self._auth.keys or access.without_keys):
+        if not (loopback or self._auth.keys or without_keys):
             what = (
                 "can be reached by other machines, and there are no keys: create some (`waybill keys add`), "
-                "listen on "
-                "127.0.0.1, or admit everybody (`--without-keys`)"
+                "listen on 127.0.0.1, or admit everybody (`--without-keys`)"
             )
             raise SettingsError("listen", settings.listen, settings.origins["listen"], what)
         name = f"[{self._host}]" if ":" in self._host else self._host
-        scheme = "https" if limits.tls else "http"
+        scheme = "https" if options.tls else "http"
         self._url = f"{scheme}://{name}:{self._port}"
         is_any = self._host in _ANY_ADDRESS
         self._url_for_users = f"{scheme}://{socket.gethostname()}:{self._port}" if is_any else self._url
@@ -279,7 +277,7 @@ class _Server:
         for thread in beside:
             thread.start()
         try:
-            server = _granian(self._application(), self._host, self._port, self._limits)
+            server = _granian(self._application(), self._host, self._port, self._options)
             if worker is not None:
                 loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
             serving = loop.create_task(server.serve())
@@ -335,7 +333,7 @@ class _Server:
         from ..app import Application, routes_of
 
         journal, settings = self._journal, self._settings
-        bodies = Bodies(timeout_s=self._limits.body_timeout_s)
+        bodies = Bodies(timeout_s=self._options.body_timeout_s)
         redaction = self._home.redaction
         rejects = Rejects(journal, redaction)
         acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
@@ -415,7 +413,7 @@ def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _granian(application: Application, host: str, port: int, limits: _Limits) -> Server:
+def _granian(application: Application, host: str, port: int, options: _Options) -> Server:
     from granian.constants import HTTPModes, SSLProtocols
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
@@ -429,11 +427,11 @@ def _granian(application: Application, host: str, port: int, limits: _Limits) ->
         backlog=CONNECTIONS_MAX,
         backpressure=CONNECTIONS_MAX,
         http1_settings=HTTP1Settings(
-            header_read_timeout=round(limits.idle_timeout_s * 1000), max_buffer_size=_BUFFER_BYTES
+            header_read_timeout=round(options.idle_timeout_s * 1000), max_buffer_size=_BUFFER_BYTES
         ),
         log_enabled=False,
-        ssl_cert=limits.tls[0] if limits.tls else None,
-        ssl_key=limits.tls[1] if limits.tls else None,
+        ssl_cert=options.tls[0] if options.tls else None,
+        ssl_key=options.tls[1] if options.tls else None,
         ssl_protocol_min=SSLProtocols.tls12,
     )
 

@@ -70,7 +70,6 @@ def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
     for did in (YEAR, ODD):
         assert asked(shared, did) == lineage.trace(did)
     assert asked(shared, YEAR.upper()).did == YEAR
-    assert shared.get(f"/trace/{YEAR}").json == shared.get(f"/api/v1/trace/{YEAR}").json
 
 
 def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
