@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import sys
-from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -91,51 +90,39 @@ def _backends(settings: Settings) -> dict[str, BackendSetting]:
 
 
 class _LineTarget(Target):
-    """Writes each event as a line."""
+    """Writes each event as a line, to a file or to the output of the runner's process.
+
+    A file has the event durably before it counts as delivered, and is created again when it is missing, so
+    that it may be rotated. The output of a child process goes to ``runner.log``.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.shown_url = "the console" if path is None else str(path)
+        self.to_correct = (
+            Correction("backends" if path is None else "its endpoint in backends"),
+            Correction(""),
+        )
+        self._path = path
 
     def deliver(self, body: bytes) -> Answer:
         """Write one event."""
+        # JSON strings never contain line breaks, and between tokens they are white space.
+        line = body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
         try:
-            # JSON strings never contain line breaks, and between tokens they are white space.
-            self._write(body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
+            if self._path is None:
+                sys.stdout.buffer.write(line)
+                sys.stdout.flush()
+            else:
+                with self._path.open("ab") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
         except OSError as error:
             return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
         return Answer(verdict=Verdict.DELIVERED)
 
     def close(self) -> None:
         """Nothing is open between two events."""
-
-    @abstractmethod
-    def _write(self, line: bytes) -> None: ...
-
-
-class FileTarget(_LineTarget):
-    """A file that gets each event as a line, durable before it counts as delivered.
-
-    The file is created again when it is missing, so that it may be rotated.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.shown_url = str(path)
-        self.to_correct = (Correction("its endpoint in backends"), Correction(""))
-        self._path = path
-
-    def _write(self, line: bytes) -> None:
-        with self._path.open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-class ConsoleTarget(_LineTarget):
-    """The output of the runner's process; that of a child process goes to ``runner.log``."""
-
-    shown_url = "the console"
-    to_correct = (Correction("backends"), Correction(""))
-
-    def _write(self, line: bytes) -> None:
-        sys.stdout.buffer.write(line)
-        sys.stdout.flush()
 
 
 def _key_now(journal: Journal, name: str) -> str | None:
@@ -155,10 +142,8 @@ def _key_now(journal: Journal, name: str) -> str | None:
 
 
 def _target(one: BackendSetting, settings: Settings, read_key: Callable[[], str | None]) -> Target:
-    if one.backend == "console":
-        return ConsoleTarget()
-    if one.backend == "file":
-        return FileTarget(Path(one.endpoint))
+    if one.backend in {"console", "file"}:
+        return _LineTarget(Path(one.endpoint) if one.backend == "file" else None)
     if one.backend == "kafka":
         return KafkaTarget(one.endpoint, one.options, name=one.name)
     parts = urlsplit(one.endpoint)
