@@ -15,7 +15,6 @@ import msgspec
 import typer
 
 from waybill.facets import ProvenanceRecord
-from waybill.facets.record import passage_of
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.counting import counted
 
@@ -385,13 +384,4 @@ def _compare(ours: Path, theirs: Path, output: _Output, *, aged_off: bool = Fals
 
 
 def _words(record: ProvenanceRecord) -> str:
-    parts = (
-        records.instant_of(record.completed),
-        record.final_state.value,
-        record.system_name,
-        record.did,
-        record.filename,
-        passage_of(record),
-        *(f"{key}={value}" for key, value in sorted((record.annotations or {}).items())),
-    )
-    return "  ".join(filter(None, parts))
+    return f"{records.summary(record)}  {record.did}"

@@ -86,7 +86,10 @@ def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, hom
         status=422,
         reason="no",
     )
-    put = {"dead:1": msgspec.json.encode(letter), "figures": Counters(delivered=7, refused=1).row()}
+    put = {
+        "dead:1": msgspec.json.encode(letter),
+        "figures": msgspec.json.encode(Counters(delivered=7, refused=1)),
+    }
     journal.commit("marquez", cursor=0, put=put)
     journal.close()
     told = called("status", "--home", home).stdout
@@ -107,7 +110,7 @@ def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path) -> None:
 def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path) -> None:
     journal = Journal(home)
     figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
-    journal.commit("marquez", cursor=0, put={"figures": figures.row()})
+    journal.commit("marquez", cursor=0, put={"figures": msgspec.json.encode(figures)})
     journal.close()
     found = json.loads(called("status", "--home", home, "--json").stdout)
     assert found["deliveries"] == {

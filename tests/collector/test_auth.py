@@ -13,6 +13,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from served import JSON, Collector, event, reply_of
 
@@ -228,7 +229,7 @@ def test_metrics_say_what_became_of_a_backends_events(start: Start) -> None:
     collector = start("--runner", "none")
     journal = Journal(collector.home)
     figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
-    journal.commit("marquez", cursor=0, put={"figures": figures.row()})
+    journal.commit("marquez", cursor=0, put={"figures": msgspec.json.encode(figures)})
     said = b'{"problem":"it does not let us in; correct marquez_api_key","to_correct":"marquez_api_key"}'
     journal.commit("runner", put={"marquez": said})
     journal.close()
