@@ -113,13 +113,16 @@ def rebuild(
             report = rebuild_on_spark(spark, opened, root, wanted)
     else:
         staged = (staging or agreed.home / "rebuilds").absolute()
-        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1, staged)
+        report = rebuild_embedded(opened, root, wanted, workers or os.cpu_count() or 1, staged)
     _show(report, root, as_json=as_json)
     if not report.is_whole:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _embedded(source: Source, root: Path | str, wanted: Wanted, workers: int, staging: Path) -> RebuildReport:
+def rebuild_embedded(
+    source: Source, root: Path | str, wanted: Wanted, workers: int, staging: Path
+) -> RebuildReport:
+    """Rebuild with processes on this machine; `staging` is for a root in an object store."""
     from waybill.exporter import open_destination, rebuild as rebuild_layout
     from waybill.exporter.rebuilding import rebuild_remote
 

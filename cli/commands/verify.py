@@ -21,6 +21,7 @@ from waybill.transport.counting import counted
 from .. import completing, console, records
 from ..home import agreed_settings, check_root_folder, checked_root
 from ..options import with_settings
+from .rebuild import rebuild_embedded
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Difference
@@ -207,21 +208,14 @@ def _rebuilt(
     settings: Settings, root: Path, source: str, places: Sequence[str]
 ) -> Iterator[tuple[Path, RebuildReport]]:
     """A temporary root to compare with `root`, rebuilt from a source of `waybill rebuild --from`."""
-    from waybill.exporter import Wanted, open_source, rebuild as rebuild_layout
+    from waybill.exporter import Wanted, open_source
     from waybill.exporter.rebuilding import rule_for
 
     wanted = Wanted(system_name=settings.system_name, rule=rule_for(settings, root))
     opened = open_source(source, places, settings)
     with tempfile.TemporaryDirectory(prefix="waybill-verify-") as folder:
-        with console.progress("reading") as show:
-            report = rebuild_layout(
-                opened,
-                Path(folder),
-                wanted,
-                workers=os.cpu_count() or 1,
-                on_progress=lambda what, done, total: show(description=what, completed=done, total=total),
-            )
-        yield Path(folder), report
+        again = Path(folder)
+        yield again, rebuild_embedded(opened, again, wanted, os.cpu_count() or 1, again)
 
 
 class _Output:
