@@ -197,7 +197,7 @@ def find(
       waybill find --root s3://bucket/lineage --filename orders.csv
     """
     from waybill.exporter import Query
-    from waybill.exporter.query import CursorError, PatternError
+    from waybill.exporter.query import CursorError
 
     form = _Form(records.zone_of(tz), as_json, as_csv)
     since_ms, until_ms = _span(form.zone, {"--since": since, "--until": until})
@@ -228,8 +228,6 @@ def find(
             oldest_first=oldest,
             after=after,
         )
-    except PatternError as error:
-        raise typer.BadParameter(str(error), param_hint="--filename") from None
     except CursorError as error:
         raise typer.BadParameter(str(error), param_hint="--after") from None
     _refuse_forms(

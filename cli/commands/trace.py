@@ -135,15 +135,11 @@ def _opened(settings: Settings, exported: str | None) -> Lineage:
 def _journey_of(lineage: Lineage, file: str, follow: Callable[[str], Journey]) -> Journey:
     """The journey of a did or, if there is no such did, of the newest file of this name."""
     from waybill.exporter import Query
-    from waybill.exporter.query import PatternError
 
     try:
         return follow(file)
     except NotFoundError:
-        try:
-            named = lineage.find(Query(filename=file))
-        except PatternError as wrong:
-            raise typer.BadParameter(str(wrong), param_hint="FILENAME") from None
+        named = lineage.find(Query(filename=file))
         dids = list(dict.fromkeys(record.did for record in named))
         if not dids and is_did(file):
             raise

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from waybill.exporter import Query
-from waybill.exporter.query import CursorError, Dimension, PatternError
+from waybill.exporter.query import CursorError, Dimension
 from waybill.facets import FinalState
 from waybill.transport.config import MARQUEZ
 
@@ -141,8 +141,6 @@ def backend_of(text: str) -> str:
 def _query(conditions: dict[str, Any]) -> Query:
     try:
         return Query(**conditions)
-    except PatternError as error:
-        raise malformed("filename", str(error)) from None
     except CursorError as error:
         raise malformed("after", str(error)) from None
 

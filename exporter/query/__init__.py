@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from .position import CursorError as CursorError, cursor_of as cursor_of
     from .query import (
-        PatternError as PatternError,
         Query as Query,
         TooManyError as TooManyError,
         is_pattern as is_pattern,

@@ -23,16 +23,10 @@ from .position import read_cursor
 if TYPE_CHECKING:
     from ..names import Hour
 
-_GLOB: Final = re.compile(r"[*?\[]")
-_CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
+_WILD: Final = {"*": ".*", "?": "."}
 _LOOKED_UP_MAX: Final = 64
 _AS_WAYBILL_SPELLS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SPELLED_SO: Final = f"^(?:{_AS_WAYBILL_SPELLS.pattern})$"
-_EMPTY_CLASS: Final = re.compile(r"\[!?\]")
-
-
-class PatternError(WaybillError):
-    """A pattern of file names cannot be matched."""
 
 
 class TooManyError(WaybillError):
@@ -60,7 +54,7 @@ def other_spellings(dids: Collection[str]) -> set[str]:
 
 def is_pattern(filename: str) -> bool:
     """Whether a query's file name is a pattern, so that it may stand for others."""
-    return _GLOB.search(filename) is not None
+    return any(wild in filename for wild in _WILD)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +70,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         missing_sink: of a file that did not get to this sink, neither itself nor any file split from it or
             joined with it. The other conditions choose the files by their records; each file is in the answer
             once, by its last record that meets them.
-        filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
+        filename: a name, or a pattern with ``*`` and ``?``; every other character stands for itself.
         final_state: this state, or any of these.
         not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
@@ -93,7 +87,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         limit: the first so many; all when None.
 
     Raises:
-        PatternError: `filename` is a pattern that nothing can match.
         CursorError: no answer gave `after`.
     """
 
@@ -124,12 +117,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.after is not None:
             read_cursor(self.after)
-        if self.filename is not None and is_pattern(self.filename):
-            try:
-                # Only the engine itself knows all that it refuses.
-                pc.match_substring_regex(pa.array([""]), _expression(self.filename))
-            except pa.ArrowInvalid:
-                raise _bad_pattern(self.filename) from None
 
     @property
     def window(self) -> TimeWindow:
@@ -270,28 +257,6 @@ def _instant(epoch_ms: int) -> pa.Scalar:
     return pa.scalar(epoch_ms, pa.timestamp("ms", tz="UTC"))
 
 
-def _bad_pattern(pattern: str) -> PatternError:
-    return PatternError(
-        f"{pattern[:60]!r} is not a valid pattern; between [ and ] give letters, or ranges in order such as "
-        "[a-z], and write [[] for a literal bracket"
-    )
-
-
 def _expression(pattern: str) -> str:
-    """A glob as a regular expression of RE2; `fnmatch.translate` writes Python's own kind.
-
-    Raises `PatternError` where a class is empty.
-    """
-    parts, at = [], 0
-    while at < len(pattern):
-        found = _CLASS.match(pattern, at)
-        if found:
-            letters = re.sub(r"([\\\[\]^])", r"\\\1", found[2])
-            parts.append(f"[{'^' if found[1] else ''}{letters}]")
-            at = found.end()
-        elif _EMPTY_CLASS.match(pattern, at):
-            raise _bad_pattern(pattern)
-        else:
-            parts.append({"*": ".*", "?": "."}.get(pattern[at]) or re.escape(pattern[at]))
-            at += 1
-    return f"(?s)^{''.join(parts)}$"
+    """A pattern as a regular expression of RE2; `fnmatch.translate` writes Python's own kind."""
+    return f"(?s)^{''.join(_WILD.get(letter) or re.escape(letter) for letter in pattern)}$"

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
-from odd_texts import ODD_TEXTS, as_pattern
+from odd_texts import ODD_TEXTS
 
 import waybill
 from waybill.exporter import query
@@ -408,7 +408,7 @@ def test_any_text_is_only_data_in_every_filter(called: Run, settings: Settings, 
         return [json.loads(line)["did"] for line in done.stdout.splitlines()]
 
     names = dict.fromkeys(("did", "parent", "system", "data_source", "data_sink"), odd)
-    assert dids(**names, filename=as_pattern(odd), annotation=f"k={odd}", not_data_sink=f"{odd}'") == [odd]
+    assert dids(**names, filename=odd, annotation=f"k={odd}", not_data_sink=f"{odd}'") == [odd]
     assert dids(did=f"{odd}'", missing_sink=odd) == [f"{odd}'"]
     assert dids(did=odd, missing_sink=odd) == []
 

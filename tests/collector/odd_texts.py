@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hypothesis import strategies as st
 
 PIECES = ("'", '"', "%", "%27", "\\", "; --", "*", "?", "[", "]", "ü", "中", "😀", "=", "&", "#", ",", "a")
@@ -13,8 +11,3 @@ ODD_TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=9),
     st.sampled_from(["' OR '1'='1", "x" * 4_000, "%" * 1_000, "\"'\\%[" * 800]),
 ).filter(lambda text: text == text.strip() and not text.startswith("="))
-
-
-def as_pattern(name: str) -> str:
-    """The pattern that only this name matches."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", name)

@@ -41,7 +41,6 @@ from waybill.exporter.query import (
     CursorError,
     Dimension,
     IncompleteError,
-    PatternError,
     compare,
     cursor_of,
     scan,
@@ -258,12 +257,10 @@ def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> Non
         ("orders.csv", ["orders.csv"]),
         ("orders?csv", ["orders-csv", "orders.csv"]),
         ("*.csv", ["a b.csv", "orders.csv"]),
-        ("[ao]*s*", ["orders-csv", "orders.csv", "a b.csv"]),
-        ("[!o]*", ["a b.csv", "x[1].txt", "^", "line\nend"]),
-        ("x[[]1].txt", ["x[1].txt"]),
         ("x[1].txt", ["x[1].txt"]),
+        ("x[?]*", ["x[1].txt"]),
+        ("[ao]*", []),
         ("line*end", ["line\nend"]),
-        ("[]^]", ["^"]),
         ("orders", []),
         ("^[", []),
     ],
@@ -274,12 +271,6 @@ def test_a_filename_is_matched_exactly_or_as_a_pattern(
     every = ["orders.csv", "orders-csv", "a b.csv", "x[1].txt", "^", "line\nend"]
     layout.write(*(record(f"did-{at}", filename=name) for at, name in enumerate(every)))
     assert sorted(one.filename for one in find(layout.root, Query(filename=pattern))) == sorted(names)
-
-
-@pytest.mark.parametrize("pattern", ["[z-a]", "a[9-0]*", "[]", "[!]", "*[].csv"])
-def test_a_pattern_that_nothing_can_match_is_refused(pattern: str) -> None:
-    with pytest.raises(PatternError, match="is not a valid pattern"):
-        Query(filename=pattern)
 
 
 def test_an_annotation_with_a_comma_or_a_quote_is_found_whole(layout: Layout) -> None:
