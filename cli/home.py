@@ -13,15 +13,7 @@ from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.lineage.catalog import CATALOG
 from waybill.lineage.correlation import CORRELATION
 from waybill.transport import Journal, NotFoundError, Settings, locks
-from waybill.transport.config import (
-    MARQUEZ,
-    agree,
-    agreed,
-    check_agreed_root,
-    conflicts,
-    follow,
-    taking_over,
-)
+from waybill.transport.config import MARQUEZ, agree, agreed, check_agreed_root, conflicts, follow, taking_over
 from waybill.transport.journal import has_traces
 from waybill.transport.root import check_root
 

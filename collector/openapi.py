@@ -16,15 +16,7 @@ from waybill.marquez.links import RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 
-from .endpoints import (
-    BATCH_PATH,
-    LINEAGE_PATH,
-    MEDIA,
-    PROVENANCE_PATH,
-    SUMMARY_PATH,
-    TRACE_PATH,
-    BatchResult,
-)
+from .endpoints import BATCH_PATH, LINEAGE_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
 from .intake import RECEIPT_PATTERN
 

@@ -13,18 +13,7 @@ import msgspec
 from waybill.transport.files import is_temporary
 from waybill.transport.root import MARKER
 
-from .names import (
-    COMPACTED,
-    EVENTS,
-    LATE,
-    PARTS,
-    RAW,
-    Hour,
-    RawName,
-    parse_hour,
-    raw_folder,
-    safe_name,
-)
+from .names import COMPACTED, EVENTS, LATE, PARTS, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
 
 _SUFFIX: Final = ".parquet"
 

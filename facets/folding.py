@@ -30,13 +30,7 @@ from .causes import shortened
 from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_instant_us
 from .merge_rule import merge_all
 from .overrides import read_error_cause, read_sayings, split_transforms
-from .record import (
-    FinalState,
-    ProvenanceRecord,
-    complete_values,
-    keep_annotations,
-    record_of,
-)
+from .record import FinalState, ProvenanceRecord, complete_values, keep_annotations, record_of
 from .spark_writes import (
     LISTENER,
     LISTENER_ONLY,

@@ -13,16 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from waybill.transport.config import MARQUEZ, BackendSetting, obey
 from waybill.transport.errors import NotFoundError, SettingsError
 
-from .backend import (
-    LINEAGE_PATH,
-    Answer,
-    Backend,
-    Correction,
-    KafkaTarget,
-    Target,
-    Verdict,
-    marquez_settings,
-)
+from .backend import LINEAGE_PATH, Answer, Backend, Correction, KafkaTarget, Target, Verdict, marquez_settings
 from .delivery import CONNECTIONS, Delivery
 from .readback import EventReader
 from .summaries import SummaryRules

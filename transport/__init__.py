@@ -10,10 +10,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .admission import admit_event as admit_event, check_records as check_records
-    from .async_tracker import (
-        AsyncTrackedFile as AsyncTrackedFile,
-        AsyncTracker as AsyncTracker,
-    )
+    from .async_tracker import AsyncTrackedFile as AsyncTrackedFile, AsyncTracker as AsyncTracker
     from .config import BackendSetting as BackendSetting, Settings as Settings
     from .errors import (
         AdmissionError as AdmissionError,
@@ -35,24 +32,11 @@ if TYPE_CHECKING:
         fingerprint_of as fingerprint_of,
         fingerprint_of_stream as fingerprint_of_stream,
     )
-    from .journal import (
-        Entry as Entry,
-        FileContent as FileContent,
-        Journal as Journal,
-        Kind as Kind,
-    )
+    from .journal import Entry as Entry, FileContent as FileContent, Journal as Journal, Kind as Kind
     from .receiver import Receiver as Receiver
-    from .runner import (
-        FlushReport as FlushReport,
-        Projection as Projection,
-        Step as Step,
-        flush as flush,
-    )
+    from .runner import FlushReport as FlushReport, Projection as Projection, Step as Step, flush as flush
     from .tracker import TrackedFile as TrackedFile, Tracker as Tracker
-    from .transport import (
-        WaybillConfig as WaybillConfig,
-        WaybillTransport as WaybillTransport,
-    )
+    from .transport import WaybillConfig as WaybillConfig, WaybillTransport as WaybillTransport
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

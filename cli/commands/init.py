@@ -18,14 +18,7 @@ from waybill.transport.config import settings_files
 from .. import console
 from ..arguments import JsonObject
 from ..findings import Diagnosis, Level, report
-from ..home import (
-    any_journal,
-    as_worked_by,
-    check_home,
-    check_own_root,
-    is_home,
-    make_home,
-)
+from ..home import any_journal, as_worked_by, check_home, check_own_root, is_home, make_home
 from ..options import ORIGIN, with_settings
 from ..sample import DEFAULTS, sample
 from ..ways import way

@@ -1,10 +1,6 @@
 """The endpoints: OpenLineage's, DeltaFi's, and those for operators."""
 
-from .deltafi import (
-    DeltaFiRecord as DeltaFiRecord,
-    DeltaFiStats as DeltaFiStats,
-    DeltaFiSum as DeltaFiSum,
-)
+from .deltafi import DeltaFiRecord as DeltaFiRecord, DeltaFiStats as DeltaFiStats, DeltaFiSum as DeltaFiSum
 from .health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
 from .lineage import (
     BATCH_PATH as BATCH_PATH,

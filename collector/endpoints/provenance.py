@@ -21,13 +21,7 @@ from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
 from ..http import NDJSON, Answer, Problem, Request, json_answer
-from .batches import (
-    BETWEEN_REASONS,
-    array_of,
-    check_in_pieces,
-    refusal,
-    sort_elements,
-)
+from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import Reading, problems_told
 

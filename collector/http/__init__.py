@@ -1,15 +1,8 @@
 """One request and its response: bodies, problems, and access."""
 
 from .auth import Auth as Auth
-from .bodies import (
-    BODY_TIMEOUT_S as BODY_TIMEOUT_S,
-    Bodies as Bodies,
-    count_values as count_values,
-)
-from .connections import (
-    CONNECTIONS_MAX as CONNECTIONS_MAX,
-    Connections as Connections,
-)
+from .bodies import BODY_TIMEOUT_S as BODY_TIMEOUT_S, Bodies as Bodies, count_values as count_values
+from .connections import CONNECTIONS_MAX as CONNECTIONS_MAX, Connections as Connections
 from .exchange import (
     JSON as JSON,
     NDJSON as NDJSON,

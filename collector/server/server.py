@@ -27,12 +27,7 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
-from ..endpoints import (
-    HealthEndpoints,
-    LineageEndpoints,
-    ProvenanceEndpoints,
-    TraceEndpoints,
-)
+from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, TraceEndpoints
 from ..http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
 from ..intake import Acceptor, Rejects
 from ..keys import Keys

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
         read_entries as read_entries,
         read_run_ids as read_run_ids,
     )
-    from .projection import (
-        Archive as Archive,
-        filed_ranges as filed_ranges,
-        open_archive as open_archive,
-    )
+    from .projection import Archive as Archive, filed_ranges as filed_ranges, open_archive as open_archive
     from .refiling import Refiled as Refiled, refile as refile
 
 if not TYPE_CHECKING:

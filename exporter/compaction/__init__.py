@@ -24,10 +24,7 @@ if TYPE_CHECKING:
         remote_raw_hours as remote_raw_hours,
     )
     from .restartable_hour import HourReport as HourReport, Retraction as Retraction
-    from .schedule import (
-        GATHER_S as GATHER_S,
-        CompactionSchedule as CompactionSchedule,
-    )
+    from .schedule import GATHER_S as GATHER_S, CompactionSchedule as CompactionSchedule
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

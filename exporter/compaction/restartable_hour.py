@@ -37,15 +37,7 @@ from waybill.transport.files import Files, publish_alone, sweep
 
 from .. import parquet
 from ..directory import raw_files
-from ..names import (
-    Hour,
-    RawName,
-    compacted_path,
-    hour_of,
-    late_path,
-    raw_folder,
-    safe_name,
-)
+from ..names import Hour, RawName, compacted_path, hour_of, late_path, raw_folder, safe_name
 from ..parquet import Covers, Rules, finish_sealed, in_windows, is_intact, merge_table, without
 from ..quarantine import Quarantined, quarantine
 from ..tombstones import was_removed

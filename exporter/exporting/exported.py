@@ -18,14 +18,7 @@ from waybill.transport import MissingExtraError, NotFoundError
 from ..names import RAW, RawName, hour_in
 from ..object_stores import local_or_url, open_store
 from ..parquet import ForeignError, Selectable
-from ..sources import (
-    ObjectFile,
-    ObjectGoneError,
-    SourceError,
-    SourceUnreachableError,
-    explained,
-    version_of,
-)
+from ..sources import ObjectFile, ObjectGoneError, SourceError, SourceUnreachableError, explained, version_of
 from .manifest import MANIFEST, ListedFile, decode_manifest
 
 if TYPE_CHECKING:

@@ -38,13 +38,7 @@ from ..parquet import (
 )
 from ..removal import remove
 from ..tombstones import was_damaged
-from .destination import (
-    Destination,
-    DestinationError,
-    ReplacedError,
-    Version,
-    key_of,
-)
+from .destination import Destination, DestinationError, ReplacedError, Version, key_of
 from .manifest import ListedFile, list_files
 from .state import ExportedFile, ExportState
 

@@ -5,11 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .projection import (
-        Layout as Layout,
-        open_layout as open_layout,
-        write_again as write_again,
-    )
+    from .projection import Layout as Layout, open_layout as open_layout, write_again as write_again
     from .stored_runs import (
         DUE as DUE,
         OPEN as OPEN,

@@ -38,18 +38,7 @@ from waybill.facets import (
 from waybill.facets.folding import Gathered
 
 from .archived_runs import begun_ms
-from .stored_runs import (
-    DUE,
-    OPEN,
-    PIECE,
-    ROW_BYTES,
-    RUN,
-    RUN_DECODER,
-    Piece,
-    RunProgress,
-    key_of,
-    read_piece,
-)
+from .stored_runs import DUE, OPEN, PIECE, ROW_BYTES, RUN, RUN_DECODER, Piece, RunProgress, key_of, read_piece
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey

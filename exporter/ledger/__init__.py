@@ -1,15 +1,8 @@
 """The ledger of a root: records every change of its files, in a chain of small entries."""
 
 from .changes import Changes as Changes
-from .following import (
-    Followed as Followed,
-    Position as Position,
-    follow_ledger as follow_ledger,
-)
-from .holding import (
-    hold_against_ledger as hold_against_ledger,
-    seal_there as seal_there,
-)
+from .following import Followed as Followed, Position as Position, follow_ledger as follow_ledger
+from .holding import hold_against_ledger as hold_against_ledger, seal_there as seal_there
 from .ledger import recorded as recorded, root_lock as root_lock
 from .state import (
     Doubt as Doubt,

@@ -6,22 +6,10 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from ..incomplete import IncompleteError as IncompleteError
-    from .access import (
-        FOLDERS as FOLDERS,
-        Access as Access,
-        Listing as Listing,
-    )
+    from .access import FOLDERS as FOLDERS, Access as Access, Listing as Listing
     from .answer_file import write_answer as write_answer
-    from .answering import (
-        answer as answer,
-        find as find,
-        find_tables as find_tables,
-        stats as stats,
-    )
-    from .as_of import (
-        EntriesGoneError as EntriesGoneError,
-        read_as_of as read_as_of,
-    )
+    from .answering import answer as answer, find as find, find_tables as find_tables, stats as stats
+    from .as_of import EntriesGoneError as EntriesGoneError, read_as_of as read_as_of
     from .backlog import (
         Backlog as Backlog,
         BacklogError as BacklogError,
@@ -30,10 +18,7 @@ if TYPE_CHECKING:
     )
     from .comparison import Difference as Difference, compare as compare
     from .locate import Located as Located, locate_entry as locate_entry
-    from .not_ended import (
-        OpenRunSeen as OpenRunSeen,
-        open_runs as open_runs,
-    )
+    from .not_ended import OpenRunSeen as OpenRunSeen, open_runs as open_runs
     from .position import CursorError as CursorError, cursor_of as cursor_of
     from .query import (
         Query as Query,

@@ -22,13 +22,7 @@ from .. import reading
 from ..incomplete import IncompleteError
 from ..parquet import ALWAYS, WINDOW_ROWS
 from .access import FOLDERS
-from .backlog import (
-    TOO_FAR_BEHIND,
-    UNFILED_BYTES_MAX,
-    BacklogError,
-    poison_note,
-    read_backlog,
-)
+from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
 from .joined import children_of
 from .missing import missing
 from .query import Query

@@ -1,19 +1,8 @@
 """Rebuilds the layout's files from stored entries."""
 
-from .coalesced import (
-    CoalescedCounts as CoalescedCounts,
-    CoalescedFlow as CoalescedFlow,
-)
-from .part import (
-    Limits as Limits,
-    PartReport as PartReport,
-    read_folded as read_folded,
-)
-from .rebuilding import (
-    RebuildReport as RebuildReport,
-    rebuild as rebuild,
-    rebuild_remote as rebuild_remote,
-)
+from .coalesced import CoalescedCounts as CoalescedCounts, CoalescedFlow as CoalescedFlow
+from .part import Limits as Limits, PartReport as PartReport, read_folded as read_folded
+from .rebuilding import RebuildReport as RebuildReport, rebuild as rebuild, rebuild_remote as rebuild_remote
 from .resumable_job import (
     WORK as WORK,
     RebuildError as RebuildError,

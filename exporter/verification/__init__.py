@@ -1,13 +1,7 @@
 """The proof that a root is right, and the proof behind one file's records."""
 
-from .acceptance import (
-    NoLedgerError as NoLedgerError,
-    accept_findings as accept_findings,
-)
-from .collisions import (
-    Collision as Collision,
-    find_collisions as find_collisions,
-)
+from .acceptance import NoLedgerError as NoLedgerError, accept_findings as accept_findings
+from .collisions import Collision as Collision, find_collisions as find_collisions
 from .continuity import claims as claims
 from .explanation import (
     Explanation as Explanation,
@@ -15,8 +9,4 @@ from .explanation import (
     StepSeen as StepSeen,
     explain as explain,
 )
-from .verification import (
-    CheckedFile as CheckedFile,
-    Finding as Finding,
-    check as check,
-)
+from .verification import CheckedFile as CheckedFile, Finding as Finding, check as check

@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .exported import (
-        ExportedCatalog as ExportedCatalog,
-        open_exported as open_exported,
-    )
+    from .exported import ExportedCatalog as ExportedCatalog, open_exported as open_exported
     from .listing import Catalog as Catalog
     from .making import (
         CatalogReport as CatalogReport,

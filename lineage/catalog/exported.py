@@ -46,16 +46,7 @@ from waybill.transport.locks import locked
 from .contents import CataloguedFile, Contents, read_contents
 from .keys import in_order, wanted_hashes
 from .listing import Catalog
-from .making import (
-    LOCK,
-    STEP_FILES,
-    STEP_KEYS,
-    CatalogReport,
-    Catalogued,
-    Step,
-    catalogued,
-    report_of,
-)
+from .making import LOCK, STEP_FILES, STEP_KEYS, CatalogReport, Catalogued, Step, catalogued, report_of
 from .sealing import DamagedError, sealed, set_aside, unsealed
 
 if TYPE_CHECKING:

@@ -34,15 +34,7 @@ from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS
 from waybill.transport.errors import reason_of
 
-from .contents import (
-    CONTENTS,
-    CataloguedFile,
-    Contents,
-    Segment,
-    SegmentFiles,
-    read_contents,
-    read_files,
-)
+from .contents import CONTENTS, CataloguedFile, Contents, Segment, SegmentFiles, read_contents, read_files
 from .keys import wanted_hashes
 from .kinds import SegmentSums, numbers_of
 from .runs import Run

@@ -32,15 +32,7 @@ from waybill.exporter.query import SUMMED_COLUMNS
 from waybill.transport.files import Files, publish
 from waybill.transport.locks import locked
 
-from .contents import (
-    CONTENTS,
-    CataloguedFile,
-    Contents,
-    Segment,
-    SegmentFiles,
-    read_contents,
-    read_files,
-)
+from .contents import CONTENTS, CataloguedFile, Contents, Segment, SegmentFiles, read_contents, read_files
 from .keys import COLUMNS, NUMBERS, in_order, keys_of
 from .kinds import Kind, Sum, numbers_of, restore, store, sums_with
 from .runs import Run, encode_run

@@ -8,19 +8,9 @@ if TYPE_CHECKING:
     from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
 
     from .forgetting import DAY_MS as DAY_MS
-    from .index import (
-        CORRELATION as CORRELATION,
-        CorrelationIndex as CorrelationIndex,
-        Kin as Kin,
-    )
-    from .projection import (
-        Correlation as Correlation,
-        open_correlation as open_correlation,
-    )
-    from .relations import (
-        Relations as Relations,
-        sightings_after as sightings_after,
-    )
+    from .index import CORRELATION as CORRELATION, CorrelationIndex as CorrelationIndex, Kin as Kin
+    from .projection import Correlation as Correlation, open_correlation as open_correlation
+    from .relations import Relations as Relations, sightings_after as sightings_after
     from .sightings import (
         Content as Content,
         Details as Details,

@@ -1,13 +1,7 @@
 """Pictures of a journey: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
 
 from .graphs import dot as dot, graphml as graphml, mermaid as mermaid
-from .lines import (
-    FOLDED_FROM as FOLDED_FROM,
-    End as End,
-    Fold as Fold,
-    Line as Line,
-    outline as outline,
-)
+from .lines import FOLDED_FROM as FOLDED_FROM, End as End, Fold as Fold, Line as Line, outline as outline
 from .picture import svg as svg
 from .wording import (
     duration_of as duration_of,

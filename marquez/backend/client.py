@@ -16,16 +16,7 @@ import msgspec
 import requests
 from requests.auth import AuthBase
 
-from .answers import (
-    WEB_PAGE,
-    Answer,
-    Correction,
-    Verdict,
-    explain,
-    judge,
-    marquez_settings,
-    one_line,
-)
+from .answers import WEB_PAGE, Answer, Correction, Verdict, explain, judge, marquez_settings, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -37,13 +37,7 @@ from ..links import CollectorLinks
 from ..state_batch import StateBatch
 from ..subject import Subject, subject_of
 from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
-from .dead_letter_box import (
-    OWED_PREFIX,
-    DeadLetter,
-    DeadLetterBox,
-    dead_letter_body,
-    dead_letters,
-)
+from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter_body, dead_letters
 from .pending import PendingEvents
 from .run_states import End, RunStates, note_end, note_open
 from .schedule import Schedule, SendOutcome

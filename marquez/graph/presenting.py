@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import (
-    DATA_SINK,
-    PRESENTED_FACET,
-    PRODUCER,
-    SEVERITY,
-    UNREADABLE,
-    RunEvent,
-)
+from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, SEVERITY, UNREADABLE, RunEvent
 from waybill.facets.event import RunFacets, facet_schema_url
 
 from ..links import records_url

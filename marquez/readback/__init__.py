@@ -1,9 +1,6 @@
 """Reading events back from Marquez, and comparing them with the journal."""
 
-from .event_reader import (
-    EventReader as EventReader,
-    MarquezReadError as MarquezReadError,
-)
+from .event_reader import EventReader as EventReader, MarquezReadError as MarquezReadError
 from .reconciliation import (
     MissingEvent as MissingEvent,
     MissingJob as MissingJob,

@@ -7,11 +7,7 @@ from .catching_up import (
     catch_up as catch_up,
     stored_events as stored_events,
 )
-from .files import (
-    EventLog as EventLog,
-    EventLogError as EventLogError,
-    find_logs as find_logs,
-)
+from .files import EventLog as EventLog, EventLogError as EventLogError, find_logs as find_logs
 from .following import EventLogFollower as EventLogFollower
 from .history_server import logs_of_server as logs_of_server
 from .submitting import submit as submit

@@ -9,16 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
-from layouts import (
-    HOUR_MS,
-    START_MS,
-    Layout,
-    StoppedError,
-    StoppingFiles,
-    event,
-    in_order,
-    record,
-)
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order, record
 from openlineage.client.uuid import generate_new_uuid
 
 from waybill.exporter import Query, find, open_layout

@@ -20,14 +20,7 @@ from waybill.exporter.names import COMPACTED
 from waybill.transport import Journal, Kind, RootError, Settings
 from waybill.transport.files import Files
 from waybill.transport.home import Home
-from waybill.transport.root import (
-    JournalFile,
-    adopt_root,
-    check_root,
-    known_root,
-    plan_adoption,
-    read_marker,
-)
+from waybill.transport.root import JournalFile, adopt_root, check_root, known_root, plan_adoption, read_marker
 from waybill.transport.runner import Runner
 
 if TYPE_CHECKING:

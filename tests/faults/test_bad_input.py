@@ -20,15 +20,7 @@ from seam.oracle import check_visible, read_compacted
 from waybill.exporter import Query, find
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import (
-    AdmissionError,
-    Journal,
-    Kind,
-    Settings,
-    WaybillConfig,
-    WaybillTransport,
-    flush,
-)
+from waybill.transport import AdmissionError, Journal, Kind, Settings, WaybillConfig, WaybillTransport, flush
 from waybill.transport.admission import Bounds, Redaction
 from waybill.transport.receiver import Receiver
 from waybill.transport.root import CLAIMS, MARKER

@@ -20,12 +20,7 @@ from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 from stores import new_bucket, s3_server
 
 from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
-from waybill.spark.event_logs import (
-    EventLogError,
-    LoggedApplication,
-    find_logs,
-    logs_of_server,
-)
+from waybill.spark.event_logs import EventLogError, LoggedApplication, find_logs, logs_of_server
 from waybill.transport import Journal, Kind, flush
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 

@@ -33,12 +33,7 @@ from waybill.exporter.ledger import read_ledger
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import JournalSource, LinesSource, MarquezDatabaseSource, Source
 from waybill.facets import AnnotationRule, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
-from waybill.spark import (
-    SparkSetupError,
-    SparkTaskError,
-    compact_on_spark,
-    rebuild_on_spark,
-)
+from waybill.spark import SparkSetupError, SparkTaskError, compact_on_spark, rebuild_on_spark
 from waybill.spark.runtime import fetch_driver
 from waybill.transport import Journal, Kind, Settings
 

@@ -24,13 +24,7 @@ from waybill.facets import (
     fold,
     observe,
 )
-from waybill.transport.admission import (
-    DEPTH_MAX,
-    MAX_BODY_BYTES,
-    admit_event,
-    check_records,
-    record_errors,
-)
+from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES, admit_event, check_records, record_errors
 from waybill.transport.errors import AdmissionError, Reason
 
 EVENT: dict[str, Any] = {

@@ -2,11 +2,7 @@
 
 from .entry import Entry as Entry, Kind as Kind, event_in as event_in
 from .fingerprints import FileContent as FileContent
-from .journal import (
-    NEARLY_FULL as NEARLY_FULL,
-    Journal as Journal,
-    Waiting as Waiting,
-)
+from .journal import NEARLY_FULL as NEARLY_FULL, Journal as Journal, Waiting as Waiting
 from .nodes import Node as Node
 from .poison import Poison as Poison
 from .recent import RecentEntries as RecentEntries

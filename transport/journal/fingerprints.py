@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from waybill.facets import (
-    FINGERPRINT_FACET,
-    UNREADABLE,
-    RunEvent,
-    fingerprints_of,
-    parse_instant_us,
-)
+from waybill.facets import FINGERPRINT_FACET, UNREADABLE, RunEvent, fingerprints_of, parse_instant_us
 
 from .entry import Kind, event_in
 

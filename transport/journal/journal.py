@@ -27,12 +27,7 @@ from ..mounts import refuse_network_file_system
 from ..permissions import make_private
 from .database import Database
 from .entry import Entry, Kind
-from .fingerprints import (
-    FileContent,
-    contents_after,
-    first_with,
-    note_contents,
-)
+from .fingerprints import FileContent, contents_after, first_with, note_contents
 from .group_commit import GroupCommit, OnDone
 from .nodes import Node, current_node, nodes_of, renew
 from .poison import PoisonBox

@@ -251,11 +251,7 @@ def _outputs_of(
 ) -> list[OutputDataset]:
     """The datasets of all sinks, each once; with statistics and columns of the one that the file went to."""
     from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import (
-        output_statistics_output_dataset,
-        schema_dataset,
-        symlinks_dataset,
-    )
+    from openlineage.client.facet_v2 import output_statistics_output_dataset, schema_dataset, symlinks_dataset
 
     own = state.data_sink
     named = dict(sinks) if own is None else {**sinks, own: state.dataset or sinks.get(own)}
