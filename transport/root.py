@@ -42,6 +42,7 @@ MARKER: Final = "waybill-root.json"
 CLAIMS: Final = "nodes"
 FOLDER_MARK: Final = "waybill-folder.txt"
 
+_FORMAT: Final = 1
 _WAY_OUT: Final = "mount it, or run `waybill root adopt`"
 _META: Final = "root"
 _RANGE: Final = "range"
@@ -53,10 +54,11 @@ _T = TypeVar("_T")
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """A root's own id, and when it became a root, in epoch milliseconds."""
+    """A root's own id, when it became a root, in epoch milliseconds, and the format of its small files."""
 
     id: str
     created_ms: int
+    format: int = _FORMAT
 
 
 class JournalFile(msgspec.Struct, frozen=True):
@@ -101,8 +103,17 @@ class KnownRoot(msgspec.Struct, frozen=True):
 
 
 def read_marker(root: Path) -> Marker | None:
-    """A folder's marker; None where it has none. Raises `RootError` if it is damaged."""
-    return _read(root / MARKER, _MARKER_DECODER)
+    """A folder's marker; None where it has none. Raises `RootError` if it is damaged or of another format."""
+    return _of_our_format(root, _read(root / MARKER, _MARKER_DECODER))
+
+
+def _of_our_format(root: Path, marker: Marker | None) -> Marker | None:
+    if marker is not None and marker.format != _FORMAT:
+        raise RootError(
+            f"{root} has format {marker.format}, and this Waybill reads format {_FORMAT}; "
+            "use the Waybill that wrote it, or another root"
+        )
+    return marker
 
 
 def read_claims(root: Path, node: str) -> dict[str, Claim]:
@@ -374,7 +385,7 @@ def _make_marker(files: Files, root: Path) -> Marker:
     path = root / MARKER
     files.make_folder(root / CLAIMS)
     with locked(root / CLAIMS / _LOCK):
-        marker = _read_whole(path, _MARKER_DECODER)
+        marker = _of_our_format(root, _read_whole(path, _MARKER_DECODER))
         if marker is None:
             marker = Marker(secrets.token_hex(8), time.time_ns() // 1_000_000)
             publish_alone(files, path, _ENCODER.encode(marker))

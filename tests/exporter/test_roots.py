@@ -327,6 +327,19 @@ def test_a_root_that_is_mounted_elsewhere_is_taken_silently(
     assert known_root(site.journal) == known
 
 
+def test_a_root_of_another_format_is_refused_and_left_as_it_is(site: Site) -> None:
+    site.emit(["before"])
+    site.flush()
+    marker = site.settings.root / "waybill-root.json"
+    marker.write_bytes(marker.read_bytes().replace(b'"format":1', b'"format":2'))
+    files = {path: path.read_bytes() for path in site.settings.root.rglob("*") if path.is_file()}
+    site.emit(["after"])
+    assert {"has format 2, and this Waybill reads format 1" in problem for problem in site.work()} == {True}
+    with pytest.raises(RootError, match="use the Waybill that wrote it"):
+        adopt_root(site.journal, site.settings.root, plan_adoption(site.journal, site.settings.root, NAMES))
+    assert {path: path.read_bytes() for path in site.settings.root.rglob("*") if path.is_file()} == files
+
+
 def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -> None:
     root = site.settings.root
     site.emit(["before"])
