@@ -36,7 +36,6 @@ from waybill.transport.config import agree
 if TYPE_CHECKING:
     from conftest import Run
 
-SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
 FIRST_PAGE = Path(__file__).parents[2] / "docs" / "index.md"
 PICTURE = Path(__file__).parents[2] / "docs" / "journey.svg"
 REAL_URL = os.environ.get("MARQUEZ_URL")
@@ -189,7 +188,7 @@ def state_of(marquez_url: str, run: str) -> str:
 
 @pytest.mark.timeout(300)
 def test_a_rebuild_from_the_marquez_that_draws_it_gives_the_same_files(
-    demo: tuple[Path, dict[str, Any]], marquez: subprocess.Popen[str]
+    demo: tuple[Path, dict[str, Any]], marquez: ContractServer
 ) -> None:
     home, _ = demo
     settings = own_settings(home, marquez)
@@ -298,7 +297,7 @@ def test_each_place_where_its_events_are_stored_rebuilds_to_the_same_files(
 
 
 def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
-    demo: tuple[Path, dict[str, Any]], marquez: subprocess.Popen[str]
+    demo: tuple[Path, dict[str, Any]], marquez: ContractServer
 ) -> None:
     home, _ = demo
     since_ms, settings = Trail(find(home, Query())).since_ms, own_settings(home, marquez)
@@ -319,8 +318,7 @@ def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
     connection.close()
     (again,) = rebuilds(settings, ["marquez"], since_ms)
     assert (again.events, again.verdict) == (len(bodies) + 1, "identical")
-    marquez.terminate()
-    marquez.wait(timeout=30)
+    marquez.refuse()
     (again,) = rebuilds(settings, ["marquez"], since_ms)
     assert "does not answer" in again.verdict
 
@@ -336,29 +334,24 @@ def test_a_row_that_the_events_do_not_give_is_reported(
     assert again.verdict.endswith("records differ, 0 findings")
 
 
-def own_settings(home: Path, marquez: subprocess.Popen[str] | None = None) -> Settings:
+def own_settings(home: Path, marquez: ContractServer | None = None) -> Settings:
     """The demo's settings, with a Marquez if given."""
-    url = None
-    if marquez is not None:
-        assert marquez.stdout is not None
-        url = marquez.stdout.readline().split()[0]
     given = {
         "home": home,
         "root": home,
         "system_name": SYSTEM_NAME,
         "provenance_annotations_allowed": ANNOTATIONS,
-        "marquez_url": url,
+        "marquez_url": marquez and marquez.url,
     }
     return Settings.load(given, origin="tests", env={}, cwd=home)
 
 
 @pytest.fixture
-def marquez() -> Iterator[subprocess.Popen[str]]:
-    """A server that answers like Marquez; its first line is its address."""
-    command = [sys.executable, str(SERVER), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        yield server
-        server.terminate()
+def marquez() -> Iterator[ContractServer]:
+    """A server that answers like Marquez."""
+    server = ContractServer().start()
+    yield server
+    server.refuse()
 
 
 def test_a_folder_with_other_content_is_left_alone(waybill: Run, tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from contract_server import ContractServer
 from served import Collector, event
 
 from waybill.cli.commands.dev import look_at_collector, look_at_services
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
-SERVER = ROOT / "tests" / "marquez" / "contract_server.py"
 
 Findings = dict[str, Diagnosis]
 
@@ -33,11 +31,9 @@ Findings = dict[str, Diagnosis]
 @pytest.fixture
 def marquez() -> Iterator[str]:
     """The address of a server that behaves like Marquez."""
-    command = [sys.executable, str(SERVER), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        yield server.stdout.readline().split()[0]
-        server.terminate()
+    server = ContractServer().start()
+    yield server.url
+    server.refuse()
 
 
 @pytest.fixture

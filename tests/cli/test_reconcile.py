@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from contract_server import ContractServer
 
 from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from conftest import Run
-
-SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
 
 
 @pytest.fixture
@@ -25,16 +22,12 @@ def new_marquez() -> Iterator[Callable[[], str]]:
     servers = []
 
     def start() -> str:
-        command = [sys.executable, str(SERVER), "--port", "0"]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        servers.append(server)
-        assert server.stdout is not None
-        return server.stdout.readline().split()[0]
+        servers.append(ContractServer().start())
+        return servers[-1].url
 
     yield start
     for server in servers:
-        server.terminate()
-        server.wait(timeout=30)
+        server.refuse()
 
 
 def test_what_marquez_lost_is_listed_and_repaired(

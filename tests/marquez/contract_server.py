@@ -103,7 +103,7 @@ class ContractServer:
     tags: dict[str, str | None] = field(default_factory=dict)
     """The known tags, with their descriptions."""
     changes: list[str] = field(default_factory=list)
-    """The requests that set or removed a tag, whatever their response."""
+    """The requests that set or removed a tag, or deleted a job, whatever their response."""
     others: int = 0
     """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
 
@@ -319,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _change(self) -> None:
-        """Answer a request that sets or removes a tag."""
+        """Answer a request that sets or removes a tag, or deletes a job."""
         contract = self.server.contract
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         contract.changes.append(f"{self.command} {self.path}")
@@ -342,6 +342,10 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return NOT_FOUND
         job = unquote(found[1]), unquote(found[2])
+        if found[3] is None and self.command == "DELETE":
+            answer = described(contract, "jobs", job)
+            contract.graph.jobs.pop(job, None)  # until its next event
+            return answer
         if found[3] is None or self.command == "PUT":
             return 405, json.dumps({"code": 405, "message": "HTTP 405 Method Not Allowed"})
         tag = unquote(found[3])
