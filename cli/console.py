@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport import counting
+
 # Rich takes longer to load than most commands take to run, and a shell runs the command on each press of Tab.
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
     from rich.text import Text
 
+counted: Final = counting.counted
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
@@ -48,11 +51,6 @@ _STEERING: Final = re.compile(
 def shown(text: str) -> str:
     """Foreign text on one line: its control characters and line ends become escapes."""
     return _guarded(text).replace("\n", r"\n")
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number of things, as "1 file" and "2 files"; `many` is for nouns with another plural."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def line(*parts: Part) -> None:

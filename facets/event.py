@@ -78,8 +78,6 @@ class EventType(StrEnum):
 SEVERITY: Final = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
 """The types that end a run. Of several ends the lowest counts: Spark's listener sends COMPLETE after FAIL."""
 
-TERMINAL: Final = frozenset(SEVERITY)
-
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _ABSENT: Final = msgspec.Raw()

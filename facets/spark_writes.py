@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .event import TERMINAL, read_facet
+from .event import SEVERITY, read_facet
 
 if TYPE_CHECKING:
     from .event import OutputDataset, RunEvent
@@ -88,4 +88,4 @@ def source_of(event: RunEvent) -> str | None:
     facets = event.run.facets
     if facets is not None and facets.evidence is not None:
         return facets.evidence.source if facets.evidence.source in SOURCES else None
-    return LISTENER if event.eventType in TERMINAL and _LISTENER_PRODUCER in event.producer else None
+    return LISTENER if event.eventType in SEVERITY and _LISTENER_PRODUCER in event.producer else None

@@ -21,14 +21,12 @@ _NUMBER_DIGITS_MAX: Final = 15
 _TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
 _ORIGIN: Final = {"input": "input_dataset", "producer": "producer"}
-_PARTIAL: Final = "partial"
-_BY: Final = "by"
 _REPEATABLE: Final = ("final_state", "not_final_state", "not_data_sink", "annotation")
 _FILTERS: Final = (
     *_TEXTS,
     *_ANNOTATION,
     *_REPEATABLE,
-    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", *_ORIGIN, _PARTIAL),
+    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", *_ORIGIN, "partial"),
 )
 _PAGES: Final = ("limit", "offset", "order", "after")
 
@@ -82,15 +80,15 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
             "limit": offset + limit + 1,
         }
     )
-    return QueryParams(query, offset, limit, is_partial=_is_partial(values))
+    return QueryParams(query, offset, limit, is_partial=bool(_flag(values, "partial")))
 
 
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for statistics, as `query_params_of` does."""
-    several = _several(text, (*_FILTERS, _BY), _REPEATABLE)
+    several = _several(text, (*_FILTERS, "by"), _REPEATABLE)
     query = _query(_conditions(several, from_deltafi=from_deltafi))
     values = _single(several)
-    return QueryParams(query, is_partial=_is_partial(values), by=_dimensions(values))
+    return QueryParams(query, is_partial=bool(_flag(values, "partial")), by=_dimensions(values))
 
 
 def next_page(text: str, cursor: str) -> str:
@@ -110,7 +108,7 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
         accept: the request's header, which counts where no `format` is given.
         media: by format, its media type; the first is the one for requests that ask for none.
     """
-    values = _values(text, ("up", "down", "depth", "as_of", "format", "unfold", _PARTIAL))
+    values = _single(_several(text, ("up", "down", "depth", "as_of", "format", "unfold", "partial")))
     up, down = _flag(values, "up"), _flag(values, "down")
     given = values.get("format") or _accepted(accept, media)
     if given not in media:
@@ -122,7 +120,7 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
         as_of_ms=_number(values, "as_of", 0),
         format=given,
         is_unfolded=bool(_flag(values, "unfold")),
-        is_partial=_is_partial(values),
+        is_partial=bool(_flag(values, "partial")),
     )
 
 
@@ -135,7 +133,7 @@ def _accepted(accept: str, media: Mapping[str, str]) -> str:
 
 def backend_of(text: str) -> str:
     """Parse the query string of a summary's link: the name of its backend."""
-    return _values(text, ("backend",)).get("backend", MARQUEZ)
+    return _single(_several(text, ("backend",))).get("backend", MARQUEZ)
 
 
 def _query(conditions: dict[str, Any]) -> Query:
@@ -145,15 +143,11 @@ def _query(conditions: dict[str, Any]) -> Query:
         raise malformed("after", str(error)) from None
 
 
-def _is_partial(values: Mapping[str, str]) -> bool:
-    return bool(_flag(values, _PARTIAL))
-
-
 def _dimensions(values: Mapping[str, str]) -> tuple[Dimension, ...]:
-    names = [name.strip().lower() for name in values[_BY].split(",")] if _BY in values else []
+    names = [name.strip().lower() for name in values["by"].split(",")] if "by" in values else []
     wrong = next((name for name in names if name not in set(Dimension)), None)
     if wrong is not None:
-        raise malformed(_BY, f"has {wrong[:40]!r}; use {', '.join(Dimension)}, or several with commas")
+        raise malformed("by", f"has {wrong[:40]!r}; use {', '.join(Dimension)}, or several with commas")
     return tuple(map(Dimension, dict.fromkeys(names)))
 
 
@@ -210,10 +204,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not (key and equals):
         raise malformed("annotation", f"is {text[:40]!r}; use key=value")
     return key, value
-
-
-def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
-    return _single(_several(text, known))
 
 
 def _single(several: Mapping[str, Sequence[str]]) -> dict[str, str]:

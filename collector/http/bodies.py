@@ -56,6 +56,8 @@ _UNPACKED_BYTES: Final = 2**20
 """A body is decompressed in pieces, because otherwise it would be in memory twice."""
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
 
+_LOOK_S: Final = 0.1
+
 _T = TypeVar("_T")
 
 
@@ -71,6 +73,9 @@ class Bodies:
         self._checks = ThreadPoolExecutor(1, thread_name_prefix="waybill-checks")
         self._sorts = ThreadPoolExecutor(1, thread_name_prefix="waybill-sorts")
         self._promised_bytes = 0
+        self._ends_s: dict[asyncio.Task[object] | None, float | None] = {}
+        """When the time of each read in one go is up; None: it was."""
+        self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
@@ -166,13 +171,30 @@ class Bodies:
     async def _read_whole(self, request: Request, length: int) -> bytes:
         # Bytes that are only announced are not charged, because that would keep others out.
         self._promised_bytes += length
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        self._ends_s[task] = loop.time() + min(self._timeout_s, self._pace_s * ceil(length / PACE_BYTES))
+        if self._timer is None:
+            self._timer = loop.call_later(_LOOK_S, self._cancel_late, loop)
         try:
-            async with asyncio.timeout(min(self._timeout_s, self._pace_s * ceil(length / PACE_BYTES))):
-                body = await request.exchange()
+            body = await request.exchange()
+        except asyncio.CancelledError:
+            if task is None or self._ends_s[task] is not None:
+                raise
+            task.uncancel()
+            raise TimeoutError from None
         finally:
             self._promised_bytes -= length
+            del self._ends_s[task]
         self._hold(request, len(body))
         return body
+
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel the reads whose time is up, and note it; a timer for each read would cost a tenth of it."""
+        for task, end_s in self._ends_s.items():
+            if task is not None and end_s is not None and end_s <= loop.time():
+                self._ends_s[task] = None
+                task.cancel()
+        self._timer = loop.call_later(_LOOK_S, self._cancel_late, loop) if self._ends_s else None
 
     async def _read_parts(self, request: Request, length: int) -> bytes:
         clock = asyncio.get_running_loop().time

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from waybill.facets import EventType, RunEvent, parse_instant_us
-from waybill.facets.event import TERMINAL, Parent, RunFacets, read_facet
+from waybill.facets.event import SEVERITY, Parent, RunFacets, read_facet
 
 RUNS_MAX: Final = 10_000
 """The most runs of a live application that are remembered."""
@@ -84,7 +84,7 @@ class ObservedRuns:
         if event.eventType is EventType.START:
             run.started_ms = time_ms
             run.of_rdd = bool(run.spark_jobs)
-        elif event.eventType in TERMINAL:
+        elif event.eventType in SEVERITY:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
             run.has_failed |= event.eventType is not EventType.COMPLETE
         while len(self.runs) > self._runs_max:

@@ -53,7 +53,6 @@ NEARLY_FULL: Final = 0.8
 """From this share of `Journal.max_bytes`, entries that every projection has are removed at any age."""
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
-_POLL_S: Final = 0.02
 _RECENT_BYTES_MAX: Final = 16 * 2**20
 
 _PUT_STATE: Final = """
@@ -308,15 +307,6 @@ class Journal:
     def first(self) -> Entry | None:
         """The oldest entry that is not pruned."""
         return next(iter(self.read(0, limit=1)), None)
-
-    def wait(self, after: int, timeout_s: float) -> bool:
-        """Wait until there is an entry after `after`; False when the time is up."""
-        deadline_s = time.monotonic() + timeout_s
-        while self.last_seq() <= after:
-            if time.monotonic() >= deadline_s:
-                return False
-            time.sleep(_POLL_S)
-        return True
 
     def size_bytes(self) -> int:
         """The size of the journal's content, without the free space in its file."""
