@@ -150,8 +150,8 @@ class Home:
 
     def close(self) -> None:
         """Make everything durable and close the journal; a closed home may be used again."""
-        self.leave()
         self.sync()
+        self.leave()
         self.journal.close()
 
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -409,16 +410,16 @@ class _Block:
             warnings.warn(what, RuntimeWarning, stacklevel=2)
 
 
-class TrackedPath(OfOneProcess):
+class TrackedPath(OfOneProcess, ABC):
     """What is known of a file on one path, whether its calls wait for the disk or are awaited."""
 
     def __init__(self, run: FileRun) -> None:
         self._run: Final = run
 
     @property
+    @abstractmethod
     def _blocking(self) -> TrackedFile:
         """The path, with the calls that wait for the disk."""
-        raise NotImplementedError
 
     @property
     def did(self) -> str:
