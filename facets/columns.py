@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from .arrow import SCHEMA, to_table
+from .dids import CANONICAL, canonical_did
 from .folding import facet_records, facet_values
 from .record import (
     AFTER_LAST_MS,
@@ -113,6 +114,8 @@ def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, 
     columns = {name: found[_SENT_AS[name]] for name in SCHEMA.names}
     for name in ("parent_did", "system_name", "data_sink"):
         columns[name] = pc.if_else(pc.equal(columns[name], ""), None, columns[name])
+    for name in ("did", "parent_did"):
+        columns[name] = _canonical_dids(columns[name])
     for name, absent in (("system_name", system_name), ("data_source", ""), ("filename", "")):
         columns[name] = pc.fill_null(columns[name], absent)
     columns["transforms"] = _lists(columns["transforms"].combine_chunks())
@@ -120,6 +123,18 @@ def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, 
     table = pa.table(columns).cast(SCHEMA)
     _check(table)
     return table
+
+
+def _canonical_dids(dids: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    is_other = pc.invert(pc.match_substring_regex(dids, f"^{CANONICAL}$"))
+    if not pc.any(is_other).as_py():
+        return dids
+    others = dids.filter(is_other).to_pylist()
+    return pc.replace_with_mask(
+        dids.combine_chunks(),
+        pc.fill_null(is_other, False).combine_chunks(),  # noqa: FBT003 - the value that stands for null
+        pa.array(map(canonical_did, others), pa.string()),
+    )
 
 
 def _facet_columns(events: Sequence[tuple[RunEvent, str]], rule: AnnotationRule) -> pa.Table:

@@ -15,6 +15,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
+from .dids import canonicalize_dids
 from .record import AFTER_LAST_MS, FIRST_MS, UNREADABLE, FinalState, NonEmpty, SentFields
 
 DELTA_FILE_FACET: Final = "waybill_deltaFile"
@@ -259,9 +260,13 @@ _CODE_KEY: Final = b"sourceCodeLocation"
 
 
 class ParentRun(msgspec.Struct, frozen=True, gc=False):
-    """The run that started this one."""
+    """The run that started this one; its id has the canonical form."""
 
     runId: NonEmpty
+
+    def __post_init__(self) -> None:
+        """Spell the id in one way."""
+        canonicalize_dids(self, "runId")
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False):
@@ -376,10 +381,14 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """One run of a job. `runId` should be a UUID, yet any text is kept as it is."""
+    """One run of a job. `runId` should be a UUID, here in its canonical form, yet may be any text."""
 
     runId: NonEmpty
     facets: RunFacets | None = None
+
+    def __post_init__(self) -> None:
+        """Spell the id in one way."""
+        canonicalize_dids(self, "runId")
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from .causes import telling
+from .dids import canonical_did
 from .event import read_facet
 from .record import FinalState
 
@@ -24,6 +25,8 @@ OVERRIDABLE = frozenset(
     {"did", "parent_did", "system_name", "data_source", "filename", "transforms", "data_sink", "final_state"}
 )
 """The fields of a derived record that a tag or a property may replace."""
+
+_DIDS = frozenset({"did", "parent_did"})
 
 TAG_PREFIX = "waybill_"
 PROPERTY_PREFIX = "spark.waybill."
@@ -87,7 +90,8 @@ def _read_tag(key: str, value: str) -> Iterator[Saying]:
 def _read(key: str, value: str, *, may_override: bool, by_property: bool) -> Iterator[Saying]:
     is_field = may_override and key in OVERRIDABLE
     if key and (not is_field or _is_valid(key, value)):
-        yield Saying(is_field, key, value, by_property)
+        is_did = is_field and key in _DIDS
+        yield Saying(is_field, key, canonical_did(value) if is_did else value, by_property)
 
 
 def _is_valid(field: str, value: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .dids import canonicalize_dids
 from .event import read_facet
 from .overrides import read_sayings
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 class _UpstreamRun(msgspec.Struct, frozen=True, gc=False):
     runId: str  # noqa: N815 - OpenLineage's own name
+
+    def __post_init__(self) -> None:
+        canonicalize_dids(self, "runId")
 
 
 class _Upstream(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from .annotations import AnnotationRule, as_sent
+from .dids import canonicalize_dids
 
 FIRST_MS = 1
 """The earliest instant that a record may contain, in epoch milliseconds; zero counts as missing."""
@@ -110,7 +111,7 @@ def keep_annotations(record: ProvenanceRecord, rule: AnnotationRule | None = Non
 
 
 class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """The fields that a sent record and the facet have in common."""
+    """The fields that a sent record and the facet have in common; both ids have the canonical form."""
 
     did: NonEmpty
     parent_did: str | None = None
@@ -119,6 +120,10 @@ class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     filename: str | None = None
     transforms: tuple[str, ...] | None = None
     data_sink: str | None = None
+
+    def __post_init__(self) -> None:
+        """Spell the ids in one way."""
+        canonicalize_dids(self, "did", "parent_did")
 
 
 class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waybill.exporter import reading
+from waybill.facets import canonical_did
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import apply_command
 
@@ -44,7 +45,6 @@ def explain(
     from waybill.exporter import Wanted, explain as explain_file
     from waybill.exporter.incomplete import IncompleteError
     from waybill.exporter.names import EVENTS
-    from waybill.exporter.query import spellings_of
     from waybill.exporter.rebuilding import rule_for
     from waybill.exporter.sources import EventsSource, JournalSource
 
@@ -53,11 +53,8 @@ def explain(
     archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
     wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
-    did = reading.allow(reading.os_user(), did)
-    for spelling in spellings_of(did):
-        found = explain_file(spelling, [*archive, *journal], root, wanted)
-        if found.steps or found.rows:
-            break
+    did = canonical_did(reading.allow(reading.os_user(), did))
+    found = explain_file(did, [*archive, *journal], root, wanted)
     if as_json:
         console.json({**records.as_plain(found), "is_proven": found.is_proven})
     else:

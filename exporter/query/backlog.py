@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.facets import AnnotationRule
+from waybill.facets import AnnotationRule, spelled_alike
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
@@ -79,8 +79,8 @@ def read_backlog(
     """
     query = query or Query()
     texts = [
-        [text.encode("utf-8", "surrogatepass") for text in some]
-        for some in (spellings_of(query.did or ""), (query.data_sink or "",))
+        [text.encode("utf-8", "surrogatepass").lower() for text in some]
+        for some in (map(spelled_alike, spellings_of(query.did or "")), (query.data_sink or "",))
     ]
     first = _First(max_bytes, oldest_first=query.oldest_first)
     unread: list[str] = []
@@ -209,6 +209,7 @@ def _may_hold(body: bytes, texts: list[list[bytes]]) -> bool:
 
     Escaped, any text may be there.
     """
+    body = body.lower()
     return b"\\" in body or all(any(text in body for text in some) for some in texts)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from waybill.facets import SEVERITY
+from waybill.facets import SEVERITY, canonical_did
 from waybill.transport.runner import OpenRun
 
 from .. import parquet
@@ -163,7 +163,7 @@ def _take(
 def _seen(begun: OpenRun, began_ms: int, last_ms: int) -> OpenRunSeen:
     file = begun.delta_file
     return OpenRunSeen(
-        did=file.did if file else begun.run_id,
+        did=file.did if file else canonical_did(begun.run_id),
         parent_did=(file and file.parent_did) or begun.parent_id,
         system_name=(file and file.system_name) or begun.namespace,
         data_source=(file and file.data_source) or begun.name,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.facets import FinalState
+from waybill.facets import FinalState, canonical_did
 from waybill.transport.errors import WaybillError
 
 from ..parquet import ALWAYS, Key, TimeWindow
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 _WILD: Final = {"*": ".*", "?": "."}
 _LOOKED_UP_MAX: Final = 64
-_AS_WAYBILL_SPELLS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SPELLED_SO: Final = f"^(?:{_AS_WAYBILL_SPELLS.pattern})$"
 
 
 class TooManyError(WaybillError):
@@ -34,22 +30,13 @@ class TooManyError(WaybillError):
 
 
 def spellings_of(*dids: str) -> tuple[str, ...]:
-    """Dids as given and, if they are UUIDs, as Waybill spells them: in small letters with dashes."""
-    spelled: dict[str, None] = {}
-    for did in dids:
-        spelled[did] = None
-        if _AS_WAYBILL_SPELLS.fullmatch(did):
-            continue
-        with contextlib.suppress(ValueError):
-            spelled[str(UUID(did))] = None
-    return tuple(spelled)
+    """Dids in the one form that records have, each once."""
+    return tuple(dict.fromkeys(map(canonical_did, dids)))
 
 
 def other_spellings(dids: Collection[str]) -> set[str]:
-    """The spellings that `spellings_of` adds to dids, however many these are."""
-    texts = pa.array(list(dids), pa.string())
-    others = texts.filter(pc.invert(pc.match_substring_regex(texts, _SPELLED_SO))).to_pylist()
-    return set(spellings_of(*others)).difference(others)
+    """The canonical forms of dids that are given in another one."""
+    return set(spellings_of(*dids)).difference(dids)
 
 
 def is_pattern(filename: str) -> bool:

@@ -29,6 +29,7 @@ from waybill.facets import (
     parse_instant_us,
     record_key,
     records_of,
+    spelled_alike,
 )
 from waybill.facets.arrow import from_table
 from waybill.facets.event import EventType
@@ -175,10 +176,12 @@ def _stored_about(
 
 
 def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[str, Stored]]:
-    """The stored entries that may contain one of these words, each with its place."""
+    """The stored entries that may contain one of these words, in any spelling, each with its place."""
     # As JSON writes them, with or without escapes: text that has neither is searched as it is.
     forms = {
-        json.dumps(word, ensure_ascii=ascii_).encode()[1:-1] for word in words for ascii_ in (True, False)
+        json.dumps(spelled_alike(word), ensure_ascii=ascii_).encode()[1:-1].lower()
+        for word in words
+        for ascii_ in (True, False)
     }
     for source in sources:
         for part in source.parts():
@@ -186,9 +189,13 @@ def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tu
                 for stored in batch:
                     # Many words take longer to search for than the body to decode.
                     if stored.kind is not Kind.MARK and (
-                        len(words) > _WORDS_SEARCHED_MAX or any(form in stored.body for form in forms)
+                        len(words) > _WORDS_SEARCHED_MAX or _has_any(stored.body.lower(), forms)
                     ):
                         yield source.place(part, stored.at), stored
+
+
+def _has_any(body: bytes, forms: Collection[bytes]) -> bool:
+    return any(form in body for form in forms)
 
 
 def run_event(body: bytes) -> RunEvent | None:

@@ -35,6 +35,7 @@ class _Repeated(msgspec.Struct):
 
 
 class _BegunRun(msgspec.Struct):
+    runId: str  # noqa: N815 - OpenLineage's own name
     facets: _Repeated | None = None
 
 
@@ -74,12 +75,13 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
 
         Of an event that was changed for Marquez's page, it has the job name and the parent from before.
         """
-        facets = _BEGINNING.decode(entry.body).run.facets or _Repeated()
+        run = _BEGINNING.decode(entry.body).run
+        facets = run.facets or _Repeated()
         parent = facets.parent if facets.presented is None else facets.presented.parent
         return cls(
             entry.program or "",
             entry.system_name,
-            event.run.runId,
+            run.runId,
             event.job.namespace,
             event.job.name,
             bytes(parent),
