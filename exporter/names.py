@@ -9,6 +9,7 @@
     provenance/ledger/YYYYMMDD/…
     provenance/seals/YYYYMMDD/HH.json
     provenance/catalog/…
+    provenance/relations/<safe system name>/YYYYMMDD.parquet
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
@@ -46,6 +47,7 @@ LEDGER: Final = PurePosixPath("provenance/ledger")
 SEALS: Final = PurePosixPath("provenance/seals")
 CATALOG: Final = PurePosixPath("provenance/catalog")
 EXPORTS: Final = PurePosixPath("provenance/exports")
+RELATIONS: Final = PurePosixPath("provenance/relations")
 EVENTS: Final = PurePosixPath("events")
 
 PARTS: Final = (RAW, COMPACTED, LATE, AGED, DAMAGED, FILED, LEDGER, SEALS, EXPORTS)
@@ -146,6 +148,11 @@ def compacted_path(system_name: str, hour: Hour) -> PurePosixPath:
 def late_path(system_name: str, hour: Hour) -> PurePosixPath:
     """The path of a system's late file of an hour, relative to the root."""
     return LATE / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
+
+
+def relations_path(system_name: str, day: str) -> PurePosixPath:
+    """The path of what is known of a system's files of a day beside their records, relative to the root."""
+    return RELATIONS / safe_name(system_name) / f"{day}.parquet"
 
 
 def events_folder(hour: Hour) -> PurePosixPath:

@@ -20,6 +20,7 @@ from .exporting import destinations, is_exported
 from .names import COMPACTED, LATE, Hour, RawName, relative, safe_name
 from .parquet import Covers
 from .quarantine import list_quarantined
+from .relations import relation_files
 from .removal import remove
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def age_off(
 
     A compacted file is old when both the end of its hour and its last change are old. So a late record ages
     from its arrival: a row that joins a file makes the whole file as young as itself. A late file is removed
-    only after it is exported. Raw files are left alone: they are compacted first.
+    only after it is exported. Raw files are left alone: they are compacted first. A file with relations goes
+    a day after a compacted file of its day would, since what is told of a file is told before it ends.
 
     Records are kept for `days`, or for `days_by_system` for some systems, by name. With `only_exported`, only
     files whose current form is exported to every destination so far are removed; if there is no destination,
@@ -89,6 +91,16 @@ def age_off(
             done, done_bytes = _remove(root, due, files, dry_run=dry_run)
             removed += done
             size_bytes += done_bytes
+    for (system, day), path in relation_files(root):
+        stamp, last = FileStamp.of(path.stat()), Hour(day, "23")
+        old_ms = max(last.end_ms + _DAY_MS, stamp.mtime_ns // 1_000_000)
+        if old_ms > now_ms - int(by_name.get(system, days) * _DAY_MS):
+            continue
+        if only_exported and not is_exported(states, root, path, system, last):
+            waiting.append(relative(root, path))
+            continue
+        removed.append(_remove_relations(root, path, files, dry_run=dry_run))
+        size_bytes += stamp.size_bytes
     return AgedOff(tuple(removed), size_bytes, tuple(waiting))
 
 
@@ -130,6 +142,12 @@ def age_off_archive(
         due |= {path: FileStamp.of(path.stat()) for path in removable}
         waiting += [relative(root, path) for _, path in old[len(removable) :]]
     return AgedOff(*_remove(root, due, files, dry_run=dry_run), tuple(waiting))
+
+
+def _remove_relations(root: Path, path: Path, files: Files | None, *, dry_run: bool) -> str:
+    if not dry_run:
+        (files or Files()).remove(path)
+    return relative(root, path)
 
 
 def _remove(

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from waybill.transport import MissingExtraError, NotFoundError
 
-from ..names import RAW, RawName, hour_in
+from ..names import RAW, RELATIONS, RawName, hour_in
 from ..object_stores import local_or_url, open_store
-from ..parquet import ForeignError, Selectable
+from ..parquet import DAMAGED, ForeignError, Selectable, unreadable
+from ..relations import read_relations
 from ..sources import ObjectFile, ObjectGoneError, SourceError, SourceUnreachableError, explained, version_of
 from .manifest import MANIFEST, ListedFile, decode_manifest
 
@@ -73,6 +74,30 @@ class ExportedFiles:
         with self._explained(str(RAW)):
             found = [one["path"] for batch in self._store.list(str(RAW)) for one in batch]
         return sorted(path for path in found if hour_in(path) and RawName.parse(PurePosixPath(path).name))
+
+    def relation_files(self) -> dict[str, str]:
+        """The files with relations, by path, with what tells one version from another.
+
+        Raises:
+            SourceUnreachableError: the store does not answer.
+        """
+        with self._explained(str(RELATIONS)):
+            found = [one for batch in self._store.list(str(RELATIONS)) for one in batch]
+        return {one["path"]: version_of(one) for one in found if one["path"].endswith(".parquet")}
+
+    def read_relations(self, path: str) -> pa.Table:
+        """The rows of a file with relations.
+
+        Raises:
+            SourceUnreachableError: the store does not answer, or the file is gone.
+            SourceError: it cannot be read.
+        """
+        with self._explained(path):
+            content = bytes(self._store.get(path).bytes())
+        try:
+            return read_relations(content)
+        except DAMAGED as error:
+            raise SourceError(unreadable(f"{self.name}/{path}", error, root=None)) from None
 
     def read_manifest(self, path: str) -> dict[str, ListedFile]:
         """The files that a manifest lists.

@@ -1,8 +1,8 @@
 """The export: copies changed compacted files to a destination, and merges late files with the files there.
 
-The destination uses the same names as the layout. A file is written there whole, and replaces only the exact
-file that was seen there; if somebody else wrote one, its rows and ours are merged. So concurrent, killed and
-repeated exports all give the same result.
+The files with relations go there, too. The destination uses the same names as the layout. A file is written
+there whole, and replaces only the exact file that was seen there; if somebody else wrote one, its rows and
+ours are merged. So concurrent, killed and repeated exports all give the same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from waybill.transport.files import Files
 
 from .. import parquet
 from ..directory import FileStamp, files_of
-from ..names import COMPACTED, LATE, Hour
+from ..names import COMPACTED, LATE, RELATIONS, Hour
 from ..parallel import in_parallel
 from ..parquet import (
     WINDOW_ROWS,
@@ -36,6 +36,7 @@ from ..parquet import (
     seal_in,
     seal_of,
 )
+from ..relations import merge_relations, relation_files
 from ..removal import remove
 from ..tombstones import was_damaged
 from .destination import Destination, DestinationError, ReplacedError, Version, key_of
@@ -138,6 +139,8 @@ class _Export:
         for kind in (COMPACTED, LATE):
             for day, paths in files_of(self._root / kind).items():
                 days.setdefault(day, []).extend(paths)
+        for day, path in relation_files(self._root):
+            days.setdefault(day, []).append(path)
         self._total = sum(map(len, days.values()))
         if not dry_run:
             self._state.name(self._destination.name)
@@ -178,7 +181,7 @@ class _Export:
             safe = {
                 path: exported[relative].mark
                 for path in paths
-                if (relative := self._relative(path)) in exported
+                if (relative := self._relative(path)) in exported and not _is_of_relations(relative)
             }
             done.removed = remove(self._root, safe, self._files)
         return done
@@ -234,11 +237,11 @@ class _Export:
             found = self._destination.read(target)
             merged: ReadableBuffer = data
             if found is not None:
-                merged = _merge(f"{self._destination.name}/{target}", found[0], data)
+                merged = self._merged(target, found[0], data)
             listed = ListedFile.of(merged)
             if found is not None and listed.sha256 == hashlib.sha256(found[0]).hexdigest():
                 done.unchanged += 1
-                done.written[target] = (found[1], listed)
+                _list(done, target, found[1], listed)
                 return ExportedFile(stamp, source, found[1], merged=listed.sha256 != source)
             try:
                 version = self._destination.write(target, merged, None if found is None else found[1])
@@ -253,15 +256,36 @@ class _Export:
     def _wrote(self, relative: str, exported: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
         (done.merged if exported.merged else done.copied).append(relative)
         done.size_bytes += listed.size_bytes
-        done.written[_target(relative)[0]] = (exported.version, listed)
+        _list(done, _target(relative)[0], exported.version, listed)
         return exported
 
+    def _merged(self, target: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
+        where = f"{self._destination.name}/{target}"
+        if not _is_of_relations(target):
+            return _merge(where, theirs, ours)
+        try:
+            return merge_relations(theirs, ours)
+        except parquet.DAMAGED as error:
+            raise _DamagedFileError(parquet.unreadable(where, error, root=None)) from None
+
     def _was_damaged(self, relative: str) -> bool:
+        if _is_of_relations(relative):
+            return False
         system, day, name = PurePosixPath(relative).parts[len(COMPACTED.parts) :]
         return was_damaged(self._root, system, Hour(day, PurePosixPath(name).stem))
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()
+
+
+def _is_of_relations(relative: str) -> bool:
+    return relative.startswith(f"{RELATIONS}/")
+
+
+def _list(done: _Day, target: str, version: Version, listed: ListedFile) -> None:
+    """Note a file for the manifest, which lists the files with records."""
+    if not _is_of_relations(target):
+        done.written[target] = (version, listed)
 
 
 def _target(relative: str) -> tuple[str, bool]:

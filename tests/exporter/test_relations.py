@@ -1,0 +1,106 @@
+"""Relations: what is published of files beside their records is exported and aged off with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from waybill.exporter import age_off, export, open_destination
+from waybill.exporter.exporting import ExportedFiles
+from waybill.exporter.relations import Relation, read_relations, relation_files, write_relations
+from waybill.transport.files import Files
+
+DAY = "20260131"
+DAY_MS = 86_400_000
+NOON_MS = 1_769_860_800_000
+"""Of that day."""
+
+JOINED: Relation = ("ab", "parent", "b", NOON_MS)
+READ: Relation = ("ab", "input", "lake/orders", NOON_MS + 1)
+
+
+def rows_of(path: Path) -> list[Relation]:
+    """The rows of a published file."""
+    return [
+        (row["did"], row["kind"], row["value"], int(row["time"].timestamp() * 1_000))
+        for row in read_relations(path).to_pylist()
+    ]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with relations of one system and day, the file changed on that day."""
+    root = tmp_path / "root"
+    root.mkdir()
+    write_relations(Files(), root, "edge", DAY, [JOINED])
+    os.utime(path_in(root), (NOON_MS / 1_000, NOON_MS / 1_000))
+    return root
+
+
+def path_in(root: Path) -> Path:
+    """The one file with relations below a root."""
+    [(key, path)] = relation_files(root)
+    assert key == ("edge", DAY)
+    return path
+
+
+def test_a_day_is_written_again_as_a_whole(root: Path) -> None:
+    assert rows_of(path_in(root)) == [JOINED]
+    write_relations(Files(), root, "edge", DAY, [READ, JOINED])
+    assert rows_of(path_in(root)) == [READ, JOINED]
+    write_relations(Files(), root, "edge", DAY, [])
+    assert rows_of(path_in(root)) == []
+
+
+def test_an_export_has_the_relations_as_they_are_now(root: Path, tmp_path: Path) -> None:
+    place = tmp_path / "export"
+    destination = open_destination(place)
+    assert export(root, destination).copied == (f"provenance/relations/edge/{DAY}.parquet",)
+    assert export(root, destination).unchanged == 1
+    write_relations(Files(), root, "edge", DAY, [READ])
+    export(root, destination)
+    assert rows_of(path_in(place)) == [READ]
+    exported = ExportedFiles(place.as_uri())
+    [path] = exported.relation_files()
+    assert exported.read_relations(path).to_pylist() == read_relations(path_in(root)).to_pylist()
+
+
+def test_the_relations_of_two_roots_are_merged_at_a_destination(root: Path, tmp_path: Path) -> None:
+    other, place = tmp_path / "other", tmp_path / "export"
+    other.mkdir()
+    write_relations(Files(), other, "edge", DAY, [READ, ("ab", "parent", "b", NOON_MS - 5)])
+    for one in (root, other, root, other):
+        assert not export(one, open_destination(place)).failed
+    assert rows_of(path_in(place)) == [READ, ("ab", "parent", "b", NOON_MS - 5)]
+
+
+def test_a_damaged_file_replaces_nothing_at_a_destination(root: Path, tmp_path: Path) -> None:
+    place = tmp_path / "export"
+    export(root, open_destination(place))
+    damaged = path_in(root).read_bytes()[:-8]
+    path_in(place).write_bytes(damaged)
+    other = tmp_path / "other"
+    other.mkdir()
+    write_relations(Files(), other, "edge", DAY, [READ])
+    assert list(export(other, open_destination(place)).failed) == [f"provenance/relations/edge/{DAY}.parquet"]
+    assert path_in(place).read_bytes() == damaged
+
+
+def test_relations_are_aged_off_a_day_after_the_records_of_their_day(root: Path) -> None:
+    relative = f"provenance/relations/edge/{DAY}.parquet"
+    end_ms = NOON_MS + DAY_MS // 2
+    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS - 1).removed == ()
+    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS, dry_run=True).removed == (relative,)
+    assert age_off(root, days=3, days_by_system={"edge": 9}, now_ms=end_ms + 4 * DAY_MS).removed == ()
+    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS).removed == (relative,)
+    assert list(relation_files(root)) == []
+
+
+def test_relations_that_wait_for_an_export_stay(root: Path, tmp_path: Path) -> None:
+    now_ms = NOON_MS + 9 * DAY_MS
+    relative = f"provenance/relations/edge/{DAY}.parquet"
+    assert age_off(root, days=3, only_exported=True, now_ms=now_ms).waiting == (relative,)
+    export(root, open_destination(tmp_path / "export"))
+    assert age_off(root, days=3, only_exported=True, now_ms=now_ms).removed == (relative,)
