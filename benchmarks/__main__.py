@@ -23,8 +23,6 @@ BENCHMARKS = (
     ("ingest",),
     ("ingest", "--backends"),
     ("steady", "--rate", "20000", "40000", "80000", "--seconds", "60"),
-    ("steady", "--rate", "40000", "--correlation"),
-    ("correlation",),
     ("lineage",),
     ("lineage", "--hours", "8760", "--catalog-only"),
     ("lineage", "--hours", "43800", "--records", "2190000", "--catalog-only"),

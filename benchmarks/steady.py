@@ -2,7 +2,6 @@
 
     python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
-    python -m benchmarks.steady --rate 40000 --correlation    # while the correlation index is kept up, too
 
 Each rate is a fresh collector with its runner, which meanwhile writes the archive and the raw and compacted
 files, and keeps up the catalog. Another process sends batches of 100 over 8 connections at the given rate.
@@ -50,7 +49,7 @@ QUESTIONS: Final = (
     "/provenance/query?limit=50",
     "/provenance/query?data_source=ds-03-ingest&final_state=ERROR&limit=50",
 )
-PROJECTIONS: Final = ("layout", "catalog", "correlation")
+PROJECTIONS: Final = ("layout", "catalog", "index")
 JSON: Final = {"Content-Type": "application/json"}
 _PLACE: Final = b"#######-"
 _NOW: Final = b"1111111111111"
@@ -82,7 +81,6 @@ def main() -> None:
     )
     parser.add_argument("--rate", type=int, nargs="+", default=[80_000], help="records a second")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long each is held (default 600)")
-    parser.add_argument("--correlation", action="store_true", help="with the correlation index")
     parser.add_argument("--folder", type=Path, help="where the homes go: the disk that is measured")
     parser.add_argument("--json", type=Path, help="write every measurement there")
     arguments = parser.parse_args()
@@ -96,8 +94,7 @@ def main() -> None:
     try:
         for rate in arguments.rate:
             home = folder / str(rate)
-            options = ("--correlation-enabled",) if arguments.correlation else ()
-            held = _measured(home, rate, arguments.seconds, options)
+            held = _measured(home, rate, arguments.seconds)
             behind = ", ".join(f"{name} {entries:,}" for name, entries in held.behind.items())
             results.append(held._asdict() | {"is_held": held.is_held})
             print(
@@ -122,8 +119,8 @@ def main() -> None:
         arguments.json.write_text(json.dumps(results, indent=1))
 
 
-def _measured(home: Path, rate: int, seconds: float, options: tuple[str, ...]) -> Held:
-    server, address = collector(home, *options)
+def _measured(home: Path, rate: int, seconds: float) -> Held:
+    server, address = collector(home)
     ours, theirs = multiprocessing.Pipe()
     sender = multiprocessing.get_context("spawn").Process(target=_send, args=(address, rate, seconds, theirs))
     sender.start()

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from waybill.exporter.directory import is_root
 from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.lineage.catalog import CATALOG
-from waybill.lineage.correlation import CORRELATION
+from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
 from waybill.transport.config import MARQUEZ, agree, agreed, check_agreed_root, conflicts, follow, taking_over
 from waybill.transport.journal import has_traces
@@ -20,8 +20,21 @@ from waybill.transport.root import check_root
 from . import console
 from .options import ORIGIN
 
-_OF_FILES: Final = frozenset({ARCHIVE, CATALOG, CORRELATION, LAYOUT})
+if TYPE_CHECKING:
+    from waybill.lineage import OpenFile
+
+_OF_FILES: Final = frozenset({ARCHIVE, CATALOG, INDEX, LAYOUT})
 """The projections that are not backends."""
+
+
+def list_open_files(journal: Journal | None) -> list[OpenFile]:
+    """The files and runs of a home that have begun and not ended, the longest silent first."""
+    from waybill.lineage.index import IndexReader
+
+    if journal is None:
+        return []
+    with IndexReader.open(journal.home, journal) as index:
+        return index.open_files()
 
 
 def is_home(folder: Path) -> bool:

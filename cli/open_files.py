@@ -11,14 +11,14 @@ from . import console
 from .records import instant_of, iso, name_of
 
 if TYPE_CHECKING:
-    from waybill.exporter.query import OpenRunSeen
+    from waybill.lineage import OpenFile
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 
 
-def as_json(run: OpenRunSeen) -> dict[str, Any]:
+def as_json(run: OpenFile) -> dict[str, Any]:
     """An open run as plain values."""
     return {
         "did": run.did,
@@ -31,7 +31,7 @@ def as_json(run: OpenRunSeen) -> dict[str, Any]:
     }
 
 
-def show(runs: Sequence[OpenRunSeen], zone: tzinfo | None = UTC, *, as_csv: bool = False) -> None:
+def show(runs: Sequence[OpenFile], zone: tzinfo | None = UTC, *, as_csv: bool = False) -> None:
     """Print open runs, one line each."""
     now_ms = time.time_ns() // 1_000_000
     console.table(

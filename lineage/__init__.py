@@ -6,8 +6,13 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .catalog import open_catalog as open_catalog
-    from .correlation import CorrelationIndex as CorrelationIndex, open_correlation as open_correlation
     from .file_table import JourneyFile as JourneyFile
+    from .index import (
+        Index as Index,
+        IndexReader as IndexReader,
+        OpenFile as OpenFile,
+        open_index as open_index,
+    )
     from .journey import Journey as Journey, ToldFile as ToldFile, ToldJourney as ToldJourney
     from .kin import Kin as Kin, open_kin as open_kin
     from .lineage import Lineage as Lineage

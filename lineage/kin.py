@@ -1,70 +1,91 @@
-"""The direct parents and children of files, as the correlation index of a home knows them.
-
-A record names one parent. A file that was joined has several, which only the index has. A home without an
-index, or whose index is damaged, is asked without it.
-"""
+"""What the index of a place knows beside the records; a place that is no home has none."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
-import apsw
+import msgspec
 
-from .correlation import Relations
+from waybill.transport.journal import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-log = logging.getLogger("waybill.lineage")
-
-_Found = Mapping[str, tuple[str, ...]]
+    from waybill.exporter import Query
 
 
-class Kin:
-    """Who came directly from whom, besides what the records say; knows nothing if there is no index."""
+class Kin(Protocol):
+    """Who came directly from whom, besides what the records say, and what the runs of files read."""
 
-    def __init__(self, relations: Relations | None = None) -> None:
-        self._relations = relations
-
-    def parents_of(self, dids: Collection[str]) -> _Found:
+    def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that each file came from; without files that came from none."""
-        return {} if self._relations is None else self._asked(self._relations.parents_of, dids)
 
-    def children_of(self, dids: Collection[str]) -> _Found:
+    def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that came from each file; without files that none came from."""
-        return {} if self._relations is None else self._asked(self._relations.children_of, dids)
 
-    def _asked(self, ask: Callable[[Iterable[str]], _Found], dids: Collection[str]) -> _Found:
-        try:
-            return ask(dids)
-        except apsw.Error as error:
-            _warn(error)
-            self._relations = None
-            return {}
+    def dids_with_input(self, name: str) -> set[str]:
+        """The files whose run read a dataset, by its namespace and name, or the last part of its name."""
+
+    def dids_with_producer(self, uri: str) -> set[str]:
+        """The files of which an event has this producer."""
+
+
+class NoKin:
+    """Nothing is known beside the records."""
+
+    def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """None."""
+        return {}
+
+    def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """None."""
+        return {}
+
+    def dids_with_input(self, name: str) -> set[str]:  # noqa: ARG002
+        """None."""
+        return set()
+
+    def dids_with_producer(self, uri: str) -> set[str]:  # noqa: ARG002
+        """None."""
+        return set()
 
 
 @contextlib.contextmanager
-def open_kin(home: Path) -> Iterator[Kin]:
-    """Open the index of a home, with what it does not have yet.
+def open_kin(home: Path, query: Query | None = None) -> Iterator[Kin]:
+    """What a home knows beside the records, with what its index does not have yet.
+
+    Args:
+        home: the home; another folder has no index.
+        query: the only question that is asked; what it does not need is not read.
 
     Raises:
-        JournalError: the journal cannot be read.
+        JournalError: the journal or the index cannot be read.
     """
-    try:
-        relations = Relations.open(home)
-    except apsw.Error as error:
-        _warn(error)
-        relations = None
-    with contextlib.nullcontext() if relations is None else relations:
-        yield Kin(relations)
-
-
-def _warn(error: apsw.Error) -> None:
-    log.warning(
-        "the correlation index cannot be read (%s), so a joined file is shown below its first parent only; "
-        "delete index.db in the home, and the runner makes it again",
-        error,
+    is_needed = query is None or any(
+        (query.filename, query.input_dataset, query.producer, query.missing_sink)
     )
+    if not is_needed or not Journal.exists(home):
+        yield NoKin()
+        return
+    from .index import IndexReader
+
+    with contextlib.closing(Journal(home)) as journal, IndexReader.open(home, journal) as reader:
+        yield reader
+
+
+def by_records(query: Query, kin: Kin) -> Query:
+    """The query as records can answer it: with the dids of files that only the index finds.
+
+    These are files that have its input and its producer, and files of which a further input has its filename.
+    """
+    wanted = query.dids
+    if query.input_dataset is not None:
+        reading = frozenset(kin.dids_with_input(query.input_dataset))
+        wanted = reading if wanted is None else wanted & reading
+    if query.producer is not None:
+        produced = frozenset(kin.dids_with_producer(query.producer))
+        wanted = produced if wanted is None else wanted & produced
+    named = frozenset() if query.filename is None else frozenset(kin.dids_with_input(query.filename))
+    return msgspec.structs.replace(query, input_dataset=None, producer=None, dids=wanted, filename_dids=named)

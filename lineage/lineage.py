@@ -8,18 +8,17 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from waybill.exporter import Query, find, reading
+from waybill.exporter import Query, reading
 from waybill.exporter.object_stores import is_url
-from waybill.exporter.query import Dimension, Stats, find_tables, stats, sums_of
+from waybill.exporter.query import STATS_BY, Dimension, Stats, find_tables, stats_of, sums_of
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
+from waybill.facets.arrow import from_table
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
-from waybill.transport.known_contents import repeated_contents
 
 from .catalog import Catalog
-from .kin import open_kin
-from .origins import by_dids
+from .kin import Kin, by_records, open_kin
 from .records import Records
 from .tracing import trace, trace_as_of
 
@@ -91,13 +90,10 @@ class Lineage:
         return cls(place, asker, catalog=Catalog(kept_bytes=settings.query_cache_bytes))
 
     def find(self, query: Query | None = None) -> Records:
-        """The records that answer a query, newest first; see `waybill.find` for what it raises.
-
-        A query for an input or a producer also raises `SettingsError` where the correlation index is off.
-        """
+        """The records that answer a query, newest first; see `waybill.find` for what it raises."""
         if self._collector is not None:
             return self._collector.find(query or Query())
-        return Records(find(self._folder, self._asked(query), access=self._catalog, asker=self._asker))
+        return Records(record for table in self.tables(query) for record in from_table(table))
 
     def tables(
         self, query: Query | None = None, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
@@ -109,16 +105,16 @@ class Lineage:
         """
         if self._collector is not None:
             yield self._collector.find(query or Query()).to_arrow().select(list(columns))
-        else:
-            yield from find_tables(
-                self._folder, self._asked(query), columns=columns, access=self._catalog, asker=self._asker
-            )
+            return
+        with open_kin(self._folder, query or Query()) as kin:
+            yield from self._tables(kin, query, columns)
 
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
         if self._collector is not None:
             return self._collector.stats(query or Query())
-        return stats(self._folder, self._asked(query), access=self._catalog, asker=self._asker)
+        with open_kin(self._folder, query or Query()) as kin:
+            return stats_of(self._tables(kin, query, summed_by=STATS_BY))
 
     def sums(
         self, by: Collection[Dimension | str], query: Query | None = None
@@ -139,22 +135,30 @@ class Lineage:
             raise ValueError(f"give at least one of {', '.join(Dimension)}")
         if self._collector is not None:
             return self._collector.sums(dimensions, query or Query())
-        tables = find_tables(
-            self._folder, self._asked(query), summed_by=dimensions, access=self._catalog, asker=self._asker
+        with open_kin(self._folder, query or Query()) as kin:
+            return sums_of(self._tables(kin, query, summed_by=dimensions), dimensions)
+
+    def _tables(
+        self,
+        kin: Kin,
+        query: Query | None,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Collection[Dimension] | None = None,
+    ) -> Iterator[Any]:
+        return find_tables(
+            self._folder,
+            by_records(query or Query(), kin),
+            columns=columns,
+            summed_by=summed_by,
+            access=self._catalog,
+            asker=self._asker,
+            below=kin.children_of,
         )
-        return sums_of(tables, dimensions)
 
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""
         return self.stats(query).total_records
-
-    def _asked(self, query: Query | None) -> Query:
-        """The query as the records can answer it; raises what `by_dids` does."""
-        query = query or Query()
-        if (query.input_dataset is None and query.producer is None) or not Journal.exists(self._folder):
-            return query
-        with contextlib.closing(Journal(self._folder)) as journal:
-            return by_dids(query, journal, obey(journal))
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.
@@ -169,7 +173,7 @@ class Lineage:
             raise NotFoundError("only a home has fingerprints; open the home in which they were recorded")
         reading.allow(self._asker, "duplicates")
         with contextlib.closing(Journal(self._folder)) as journal:
-            return list(repeated_contents(journal))
+            return list(journal.repeated_contents())
 
     def trace(
         self,
@@ -197,7 +201,8 @@ class Lineage:
         if self._collector is not None:
             return self._collector.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
         with open_kin(self._folder) as kin:
-            journey = trace(self.tables, did, up=up, down=down, depth=depth, kin=kin)
+            ask = functools.partial(self._tables, kin)
+            journey = trace(ask, did, up=up, down=down, depth=depth, kin=kin)
         if as_of_ms is None:
             return journey
         then = functools.partial(trace_as_of, journey, as_of_ms, up=up, down=down, depth=depth)

@@ -24,7 +24,7 @@ from waybill.transport.errors import NotFoundError
 
 from .file_table import FileTable
 from .journey import Journey
-from .kin import Kin
+from .kin import Kin, NoKin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def trace(
         NotFoundError: no record has this did, as its own or as its parent's.
         Exception: the errors of `ask`.
     """
-    kin = kin or Kin()
+    kin = kin or NoKin()
     tables = [_read(ask, Query(did=did))]
     dids = tables[0]["did"]
     start = str(dids[0]) if len(dids) else _as_others_spell(ask, kin, did)
@@ -133,11 +133,10 @@ def trace_as_of(
         ) from None
 
 
-class _KinThen(Kin):
+class _KinThen(NoKin):
     """The further parents of joined files that were known then: the event that gave the record named them."""
 
     def __init__(self, now: Journey, known: Iterable[ProvenanceRecord]) -> None:
-        super().__init__()
         self._parents: dict[str, tuple[str, ...]] = {}
         self._children: defaultdict[str, list[str]] = defaultdict(list)
         for file in (now.files[did] for did in {record.did for record in known}):
@@ -147,10 +146,10 @@ class _KinThen(Kin):
             for parent in parents:
                 self._children[parent].append(did)
 
-    def parents_of(self, dids: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         return {did: self._parents[did] for did in dids if self._parents.get(did)}
 
-    def children_of(self, dids: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         return {did: tuple(self._children[did]) for did in dids if did in self._children}
 
 

@@ -14,7 +14,6 @@ from openlineage.client.transport.transport import Config, Transport
 from .admission import depth_error
 from .config import Settings
 from .home import Home, last_event_of
-from .known_contents import first_with
 from .serial import event_to_json
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class WaybillTransport(Transport):
         Raises:
             JournalError: the journal cannot be read.
         """
-        return first_with(self._home.journal, fingerprint)
+        return self._home.journal.first_with(fingerprint)
 
     def last_said_of(self, did: str) -> RunEvent | None:
         """See `waybill.transport.home.last_event_of`."""

@@ -12,12 +12,12 @@ from waybill.transport import Kind, Settings
 
 from .. import console, open_files
 from ..arguments import Csv, JsonLines, moment, word
-from ..home import as_agreed, existing_journal
+from ..home import existing_journal, list_open_files
 from ..options import with_settings
 from ..records import iso
 
 if TYPE_CHECKING:
-    from waybill.exporter.query import OpenRunSeen
+    from waybill.lineage import OpenFile
 
 
 class End(StrEnum):
@@ -52,8 +52,7 @@ def close_stale(
     """End files and runs that have been open and silent for a long time.
 
     Each gets a record that gives the reason and says that the end was inferred. If a run reports its own end
-    later, that replaces the inferred one. `waybill find --open` lists what is open. If a file of the archive
-    cannot be read, it may hold the end of some runs, so none are ended: exit code 1.
+    later, that replaces the inferred one. `waybill find --open` lists what is open.
 
     Examples:
 
@@ -61,20 +60,12 @@ def close_stale(
       waybill close-stale --older-than 1d --as ERROR --dry-run
       waybill close-stale --older-than 1d --as CANCELLED --why "the cluster was shut down"
     """
-    from waybill.exporter.query import IncompleteError, open_runs
-
     if since_ms > time.time_ns() // 1_000_000:
         raise typer.BadParameter(
             "it is in the future; give an age or a time in the past", param_hint="--older-than"
         )
-    silent: list[OpenRunSeen] = []
-    unread: list[str] = []
     with existing_journal(settings) as journal:
-        if journal is not None:
-            agreed = as_agreed(settings, journal)
-            silent = [run for run in open_runs(journal, agreed, unread) if run.last_ms < since_ms]
-        if unread:  # the ends of some runs may be in those files
-            raise IncompleteError(tuple(unread))
+        silent = [run for run in list_open_files(journal) if run.last_ms < since_ms]
         if journal is not None and not dry_run:
             now_ms = time.time_ns() // 1_000_000
             journal.append_many(
@@ -96,5 +87,5 @@ def close_stale(
     )
 
 
-def _reason_of(run: OpenRunSeen) -> str:
+def _reason_of(run: OpenFile) -> str:
     return f"nothing was heard from it since {iso(run.last_ms)}, so `waybill close-stale` ended it"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from waybill.exporter import reading
 from waybill.transport import Settings
-from waybill.transport.known_contents import repeated_contents
 
 from .. import console
 from ..arguments import Csv, JsonLines
@@ -28,7 +27,7 @@ def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = 
     """
     reading.allow(reading.os_user(), "duplicates")
     with existing_journal(settings) as journal:
-        alike = [] if journal is None else list(repeated_contents(journal))
+        alike = [] if journal is None else list(journal.repeated_contents())
     files = [one for several in alike for one in several]
     if as_json:
         for several in alike:

@@ -21,7 +21,7 @@ from waybill.transport import Journal, Settings, WaybillError
 from .. import completing, console, counts, open_files, records
 from ..arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
 from ..arrow import arrow_alone
-from ..home import as_agreed, check_home, checked_root, existing_journal, files_into
+from ..home import as_agreed, check_home, checked_root, existing_journal, files_into, list_open_files
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
-    from waybill.exporter.query import Dimension, OpenRunSeen, Unsettled
+    from waybill.exporter.query import Dimension, Unsettled
+    from waybill.lineage import OpenFile
 
     from ..marquez_page import MarquezPage
 
@@ -315,20 +316,21 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
     """What answers a query; after it, a line on stderr tells of poison."""
     from waybill.exporter.query import answer, poison_note, scan
     from waybill.lineage.catalog import Catalog
-    from waybill.lineage.origins import by_dids
+    from waybill.lineage.kin import by_records, open_kin
 
     catalog = Catalog()
-    with existing_journal(settings) as journal:
+    with existing_journal(settings) as journal, contextlib.ExitStack() as stack:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
             ask: Ask = partial(scan, agreed.root, access=catalog)
             where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
         else:
-            query = by_dids(query, journal, agreed)
+            kin = stack.enter_context(open_kin(agreed.home, query))
+            query = by_records(query, kin)
             runs = _read_unsettled(journal, agreed, query)
             derived = [*runs.settled, *runs.open]
-            ask = partial(answer, journal, agreed, derived=derived, access=catalog)
+            ask = partial(answer, journal, agreed, derived=derived, access=catalog, below=kin.children_of)
             where = f"in {journal.path} and below {agreed.root}"
             unsettled = frozenset(map(record_key, runs.open))
         yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask), query)
@@ -503,12 +505,9 @@ def _find_open(
     *,
     is_counted: bool,
 ) -> None:
-    from waybill.exporter.query import IncompleteError, open_runs
-
-    unread: list[str] = []
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
-        runs = open_runs(journal, agreed, unread) if journal else []
+        runs = list_open_files(journal)
     found = [run for run in runs if _is_asked_for(run, query, agreed.annotation_rule)]
     shown = [] if is_counted else found[:limit]
     if is_counted:
@@ -521,13 +520,11 @@ def _find_open(
     if len(shown) < len(found) and not is_counted:
         says = f"showing {len(shown):,} of {len(found):,}, the longest silent first"
         console.note(f"{says}; --limit COUNT shows more, --all shows all")
-    if unread:
-        raise IncompleteError(tuple(unread))
     if not found and not is_counted:
         console.note(f"nothing is open in {settings.home}")
 
 
-def _is_asked_for(run: OpenRunSeen, query: Query, rule: AnnotationRule) -> bool:
+def _is_asked_for(run: OpenFile, query: Query, rule: AnnotationRule) -> bool:
     from waybill.exporter.query import spellings_of
 
     if query.filename is not None and not fnmatch.fnmatchcase(run.filename or "", query.filename):

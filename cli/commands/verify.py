@@ -118,7 +118,7 @@ def verify(
     lack.
 
     Two different files that were sent under one did, as one record, are shown as a collision, as far as the
-    home's correlation index knows of them: the record has the merged values, the archive has both stories.
+    stored events have them: the record has the merged values, the archive has both stories.
     This is no finding.
 
     Each finding has an ID and stays open until somebody accepts it with --accept, even if later changes hide
@@ -329,20 +329,14 @@ def _check(root: Path, name: str, output: _Output) -> None:
 
 
 def _tell_collisions(agreed: Settings, root: Path, output: _Output) -> None:
-    """Show the collisions among the files that the home's correlation index has doubts about."""
+    """Show the collisions among the stored records."""
     from waybill.exporter.names import EVENTS
     from waybill.exporter.sources import EventsSource, JournalSource
     from waybill.exporter.verification import find_collisions
-    from waybill.lineage import CorrelationIndex
 
-    index = CorrelationIndex.open(agreed.home)
-    if index is None:
-        return
-    with contextlib.closing(index):
-        dids = frozenset(index.conflicts())
     archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
-    for found in find_collisions(dids, [*archive, *journal], system_name=agreed.system_name):
+    for found in find_collisions([*archive, *journal], system_name=agreed.system_name):
         output.collision(found)
 
 

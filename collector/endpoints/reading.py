@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
-from waybill.transport.errors import NotFoundError, RootError, SettingsError
+from waybill.transport.counting import counted
+from waybill.transport.errors import RootError
 from waybill.transport.root import check_root
 
 from ..http import Problem, busy, wrong_root
@@ -74,10 +75,9 @@ class Reading:
     ) -> Iterator[pa.Table]:
         """The records that answer a query, or sums of them; see `waybill.exporter.query.answer`."""
         from waybill.exporter.query import IncompleteError, answer, read_unsettled
-        from waybill.lineage.origins import by_dids
+        from waybill.lineage.kin import by_records, open_kin
 
         query = reading.allow(reading.Asker(reading.Door.HTTP, self._asker), query)
-        query = by_dids(query, self._journal, self._settings)
         # This comes first: entries that are filed in the meantime are found in the files.
         now_ms = time.time_ns() // 1_000_000
         runs = read_unsettled(self._journal, self._settings, query, now_ms=now_ms)
@@ -85,19 +85,23 @@ class Reading:
             is_on = self._settings.provenance_enabled
             todo = "try again later" if is_on else "turn provenance_enabled on"
             self._warnings[f"{_NOT_ALL_RUNS}; {todo}"] = None
+        if runs.open:
+            self._warnings[f"unsettled: {counted(len(runs.open), 'record')} may still change"] = None
         catalog = _catalog_of(self._settings.root, self._settings.query_cache_bytes)
         try:
-            yield from answer(
-                self._journal,
-                self._settings,
-                query,
-                window_rows=_WINDOW_ROWS,
-                columns=columns,
-                summed_by=summed_by,
-                derived=runs.settled,
-                backlogs_max=_BACKLOGS_MAX,
-                access=catalog,
-            )
+            with open_kin(self._journal.home, query) as kin:
+                yield from answer(
+                    self._journal,
+                    self._settings,
+                    by_records(query, kin),
+                    window_rows=_WINDOW_ROWS,
+                    columns=columns,
+                    summed_by=summed_by,
+                    derived=[*runs.settled, *runs.open],
+                    backlogs_max=_BACKLOGS_MAX,
+                    access=catalog,
+                    below=kin.children_of,
+                )
         except IncompleteError as error:
             if not self._is_partial:
                 raise
@@ -126,8 +130,6 @@ def problems_told(to_do: str = "repair them") -> Iterator[None]:
         yield
     except BacklogError as error:
         raise busy(str(error)) from None
-    except (SettingsError, NotFoundError) as error:  # of what the correlation index answers
-        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:
         raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except IncompleteError as error:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     )
     from .comparison import Difference as Difference, compare as compare
     from .locate import Located as Located, locate_entry as locate_entry
-    from .not_ended import OpenRunSeen as OpenRunSeen, open_runs as open_runs
     from .position import CursorError as CursorError, cursor_of as cursor_of
     from .query import (
         Query as Query,

@@ -23,8 +23,7 @@ from ..incomplete import IncompleteError
 from ..parquet import ALWAYS, WINDOW_ROWS
 from .access import FOLDERS
 from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
-from .joined import children_of
-from .missing import missing
+from .missing import Below, know_no_joins, missing
 from .query import Query
 from .reader import scan
 from .sums import STATS_BY, Dimension, Stats, stats_of, summed
@@ -97,8 +96,12 @@ def find_tables(
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
+    below: Below = know_no_joins,
 ) -> Iterator[pa.Table]:
-    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same."""
+    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same.
+
+    `below` knows of joins, for `missing_sink`.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
@@ -120,8 +123,9 @@ def find_tables(
             window_rows=window_rows,
             columns=columns,
             summed_by=summed_by,
-            derived=runs.settled,
+            derived=[*runs.settled, *runs.open],
             access=access,
+            below=below,
         )
         if not runs.is_whole:
             log.warning(
@@ -147,6 +151,7 @@ def answer(
     backlog_bytes_max: int = UNFILED_BYTES_MAX,
     backlogs_max: int | None = None,
     access: Access = FOLDERS,
+    below: Below = know_no_joins,
 ) -> Iterator[pa.Table]:
     """The records of a home that answer a query, each once, as `scan` gives those of a root.
 
@@ -164,6 +169,7 @@ def answer(
         backlog_bytes_max: how many bytes of unfiled records may be in memory.
         backlogs_max: how often the backlog may be read; None: as often as it takes.
         access: finds and opens the files.
+        below: knows of joins, for `missing_sink`.
 
     Raises:
         IncompleteError: something could not be read; all readable records came before.
@@ -184,7 +190,6 @@ def answer(
     )
     if query.missing_sink is None:
         return ask(query, columns=columns, summed_by=summed_by)
-    below = functools.partial(children_of, journal.home)
     if summed_by is not None:
         return (summed(table, summed_by) for table in missing(ask, query, below=below))
     return missing(ask, query, columns, below=below)

@@ -43,12 +43,13 @@ _BEFORE_MS: Final = 86_400_000
 """What came of a file ended at most this long before the file began: the clocks of hosts differ."""
 
 
-def _nothing(dids: Iterable[str]) -> Mapping[str, Collection[str]]:  # noqa: ARG001
+def know_no_joins(dids: Iterable[str]) -> Mapping[str, Collection[str]]:  # noqa: ARG001
+    """The files that came from each file as far as nobody knows of joins."""
     return {}
 
 
 def missing(
-    ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names, *, below: Below = _nothing
+    ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names, *, below: Below = know_no_joins
 ) -> Iterator[pa.Table]:
     """The last record of each file that meets a query and did not get to its `missing_sink`.
 

@@ -58,6 +58,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             joined with it. The other conditions choose the files by their records; each file is in the answer
             once, by its last record that meets them.
         filename: a name, or a pattern with ``*`` and ``?``; every other character stands for itself.
+        filename_dids: files that count as having the name, since a dataset that their run read has it;
+            `Lineage`, the command and the collector fill it in.
         final_state: this state, or any of these.
         not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
@@ -66,7 +68,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
         input_dataset: of a run that read this dataset: a namespace and a name with a slash between them, or
-            the last part of such a name. Only the correlation index of a home knows that, so only `Lineage`,
+            the last part of such a name. Only the index of a home knows that, so only `Lineage`,
             the command and the collector answer it.
         producer: of a file of which an event has exactly this `producer`; answered like `input_dataset`.
         oldest_first: whether the answer begins with the oldest; else with the newest.
@@ -88,6 +90,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     missing_sink: str | None = None
     system_name: str | None = None
     filename: str | None = None
+    filename_dids: frozenset[str] = frozenset()
     final_state: FinalState | Collection[FinalState] | None = None
     not_final_states: Collection[FinalState] = ()
     annotations: Mapping[str, str] = {}
@@ -178,7 +181,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def texts(self) -> dict[str, tuple[str, ...]]:
         """By column with a Bloom filter, the texts one of which `by_key` and `by_rest` ask for."""
         texts = _looked_up({"did": (self.did, self.dids), "parent_did": (self.parent_did, self.parent_dids)})
-        if self.filename is not None and not is_pattern(self.filename):
+        if self.filename is not None and not self.filename_dids and not is_pattern(self.filename):
             texts["filename"] = (self.filename,)
         return texts
 
@@ -204,6 +207,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             same = pc.field("filename") == self.filename
             if is_pattern(self.filename):
                 same |= pc.match_substring_regex(pc.field("filename"), _expression(self.filename))
+            if self.filename_dids:
+                same |= pc.field("did").isin(pa.array(self.filename_dids, pa.string()))
             wanted &= same
         for key, value in self.annotations.items():
             wanted &= pc.map_lookup(pc.field("annotations"), key, "first") == value

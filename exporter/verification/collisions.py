@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.facets import (
     UNREADABLE,
@@ -18,7 +21,7 @@ from waybill.facets import (
 )
 from waybill.transport.journal import Kind
 
-from .explanation import mentioning, run_event
+from .explanation import run_event
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -34,29 +37,52 @@ class Collision(msgspec.Struct, frozen=True):
     places: tuple[str, str]
 
 
-def find_collisions(
-    dids: Collection[str], sources: Sequence[Source], *, system_name: str
-) -> Iterator[Collision]:
-    """Find the collisions among the stored records of these files: each story, with the first that differs.
+def find_collisions(sources: Sequence[Source], *, system_name: str) -> Iterator[Collision]:
+    """Find the collisions among the stored records: each story of a key, with the first that differs.
 
-    All sources are read once; nothing is read if there are no dids. Records that only follow from a run's
-    events together are no stories: a run has one did.
+    All sources are read once to look for keys with several stories, and once more if there are any. Records
+    that only follow from a run's events together are no stories: a run has one did.
 
     Raises:
         SourceError: a source is damaged or cannot be reached.
         OSError: one cannot be read.
     """
+    suspects = _keys_with_several_stories(sources, system_name)
     told: defaultdict[RecordKey, list[tuple[ProvenanceRecord, str]]] = defaultdict(list)
-    for place, stored in mentioning(dids, sources) if dids else ():
-        for record in _records_in(stored, stored.system_name or system_name):
-            stories = told[record_key(record)]
-            if record.did not in dids or any(record == one for one, _ in stories):
-                continue
-            for one, where in stories:
-                if is_collision(one, record):
-                    yield Collision(record.did, (one, record), (where, place))
-                    break
-            stories.append((record, place))
+    for place, record in _all_records(sources, system_name) if suspects else ():
+        key = record_key(record)
+        stories = told[key] if hash(key) in suspects else []
+        if hash(key) not in suspects or any(record == known for known, _ in stories):
+            continue
+        for known, where in stories:
+            if is_collision(known, record):
+                yield Collision(record.did, (known, record), (where, place))
+                break
+        stories.append((record, place))
+
+
+def _keys_with_several_stories(sources: Sequence[Source], system_name: str) -> set[int]:
+    """The hashes of the keys of which records name different files, sources or parents: 16 bytes a record."""
+    keys, stories = array("q"), array("q")
+    for _, record in _all_records(sources, system_name):
+        keys.append(hash(record_key(record)))
+        stories.append(hash((record.filename, record.data_source, record.parent_did)))
+    columns = [
+        pa.Array.from_buffers(pa.int64(), len(one), [None, pa.py_buffer(one)]) for one in (keys, stories)
+    ]
+    counts = (
+        pa.table(columns, names=["key", "story"]).group_by("key").aggregate([("story", "count_distinct")])
+    )
+    return set(counts.filter(pc.greater(counts["story_count_distinct"], 1))["key"].to_pylist())
+
+
+def _all_records(sources: Sequence[Source], system_name: str) -> Iterator[tuple[str, ProvenanceRecord]]:
+    for source in sources:
+        for part in source.parts():
+            for batch in source.read(part):
+                for stored in batch:
+                    for record in _records_in(stored, stored.system_name or system_name):
+                        yield source.place(part, stored.at), record
 
 
 def _records_in(stored: Stored, system_name: str) -> Sequence[ProvenanceRecord]:

@@ -76,8 +76,9 @@ def wanted_hashes(query: Query) -> list[list[int]]:
             wanted.append([_looked_for(text, kind) for text in spellings_of(one)])
         if some is not None and len(some) <= _LOOKED_UP_MAX:
             wanted.append([_looked_for(text, kind) for text in spellings_of(*some)])
-    if query.filename is not None and not is_pattern(query.filename):
-        wanted.append([_looked_for(query.filename, _FILENAME)])
+    named = query.filename_dids
+    if query.filename is not None and not is_pattern(query.filename) and len(named) <= _LOOKED_UP_MAX:
+        wanted.append([_looked_for(query.filename, _FILENAME), *(_looked_for(did, _DID) for did in named)])
     wanted += [[_looked_for(_pair(*pair), _ANNOTATION)] for pair in query.annotations.items()]
     return wanted
 

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from waybill.exporter.archive import archived_files, read_entries
 from waybill.exporter.layout import Layout, count_open
-from waybill.exporter.query import backlog, not_ended
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 from waybill.transport.config import agree, change
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Run
 
-    from waybill.transport.journal import Entry
 
 DAY_S = 86_400.0
 
@@ -184,38 +179,10 @@ def test_an_event_that_admission_would_refuse_is_no_open_run_and_the_others_can_
     assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
 
 
-def test_open_runs_in_a_damaged_file_of_the_archive_are_told_and_nothing_is_ended(left: Left) -> None:
-    left.work()
-    assert flush(left.settings).left == {}
-    left.journal.append_many([event("new", "START")])
-    last = left.journal.last_seq()
-    assert left.journal.prune(last - 1, 2**60)
-    paths = [path for _, path in archived_files(left.settings.root)]
-    for path in paths:
-        path.write_bytes(path.read_bytes()[:-9])
-    asked = {"find": ("--open",), "close-stale": ("--older-than", "1d", "--as", "error")}
-    for command, words in asked.items():
-        done = left.called(command, *words, "--home", left.home, "--json")
-        assert (done.returncode, any(str(path) in done.stderr for path in paths)) == (1, True), done.stderr
-        assert ('"new"' in done.stdout) == (command == "find")
-    assert left.journal.last_seq() == last
-
-
-def test_what_began_open_runs_is_read_from_the_archive_once(
-    left: Left, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_files_are_known_after_the_journal_has_deleted_what_began_them(left: Left) -> None:
     left.work()
     assert flush(left.settings).left == {}
     left.journal.append_many([event("new", "START")])
     assert left.journal.prune(left.journal.last_seq() - 1, 2**60)
-    opened: list[Path] = []
-
-    def counting(path: Path, **given: Any) -> Iterator[list[Entry]]:  # noqa: ANN401 - whatever it takes
-        opened.append(path)
-        return read_entries(path, **given)
-
-    for module in (not_ended, backlog):
-        monkeypatch.setattr(module, "read_entries", counting)
     found = {one["did"]: one["filename"] for one in left.ask("find", "--open")}
     assert found == {left.file.did: "left.csv", "run": None, "new": None}
-    assert len(opened) == len(set(opened)) >= 1

@@ -53,7 +53,6 @@ def test_a_flushed_home_is_right_and_equals_its_copy(called: Run, kept: Kept, tm
 
 
 def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, settings: Settings) -> None:
-    settings = settings.with_values({"correlation_enabled": True}, "tests")
     said = {"did": "d", "systemName": "edge", "transforms": [], "finalState": "COMPLETE", "created": 1}
     journal = Journal(settings.home)
     for name in ("one.csv", "other.csv"):

@@ -97,16 +97,10 @@ def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
         home.sums([])
 
 
-def test_a_collector_answers_by_input_and_producer_once_the_index_is_on(
-    shared: Collector, tmp_path: Path
-) -> None:
+def test_a_collector_answers_by_input_and_producer(tmp_path: Path) -> None:
     query = Query(input_dataset="lake/orders", producer="https://example.org/dbt")
-    with pytest.raises(CollectorReadError, match="correlation_enabled"):
-        Lineage.open(shared.url).find(query)
     home = tmp_path / "home"
-    settings = Settings.load(
-        {"home": str(home), "correlation_enabled": True, "provenance_enabled": True}, env={}
-    )
+    settings = Settings.load({"home": str(home), "provenance_enabled": True}, env={})
     with contextlib.closing(Journal(home)) as journal:
         agree(journal, settings)
     facet = {"did": FIRST, "systemName": "edge", "dataSource": "in", "finalState": "COMPLETE"}

@@ -175,7 +175,6 @@ def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: bool) -> None:
     given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none", "provenance_enabled": True}
-    given |= {"correlation_enabled": True}
     settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
     with Tracker(settings=settings) as tracker:
         a, b = tracker.file("a.csv", data_source="in"), tracker.file("b.csv", data_source="in")
@@ -188,16 +187,13 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
         (tmp_path / "home" / "index.db").write_bytes(b"no database")
     lineage = Lineage.open(tmp_path / "home")
     journey = lineage.trace(day.did)
-    parents = {a.did, b.did} if is_indexed else {a.did}
-    assert {file.did for file in journey.ancestors()} == set(journey.file.parents) == parents
-    assert {file.did for file in lineage.descendants(b.did)} == ({day.did} if is_indexed else set())
-    assert [line.is_repeat for line in outline(journey) if line.of.did == day.did] == [False, True][
-        : len(parents)
-    ]
+    assert {file.did for file in journey.ancestors()} == set(journey.file.parents) == {a.did, b.did}
+    assert {file.did for file in lineage.descendants(b.did)} == {day.did}
+    assert [line.is_repeat for line in outline(journey) if line.of.did == day.did] == [False, True]
     received_ms = time.time_ns() // 1_000_000
     assert lineage.trace(day.did, as_of_ms=received_ms) == journey
     missing = [one.did for one in lineage.find(Query(missing_sink="lake", data_source="in"))]
-    assert missing == ([] if is_indexed else [b.did])
+    assert missing == []
 
 
 def test_no_folder_is_no_lineage(tmp_path: Path) -> None:

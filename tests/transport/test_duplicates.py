@@ -29,7 +29,6 @@ from waybill.transport import (
     TrackedFile,
     Tracker,
 )
-from waybill.transport.known_contents import repeated_contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +71,7 @@ def states(home: Path) -> list[str | None]:
 
 def alike_in(home: Path) -> list[FileContent]:
     """The files of the only content that several files of a home have."""
-    (alike,) = repeated_contents(Journal(home))
+    (alike,) = Journal(home).repeated_contents()
     return alike
 
 
@@ -250,15 +249,17 @@ def test_the_event_of_any_program_counts_and_a_repeat_does_not_count_again(home:
     assert journal.first_with("xxh3-128:" + "0" * 32) is None
 
 
-def test_a_content_goes_with_its_entry(home: Path) -> None:
+def test_a_content_is_known_after_its_entry_is_deleted_until_it_is_forgotten(home: Path) -> None:
     journal = Journal(home)
     for did in ("a", "b", "c"):
         journal.append(Kind.OPENLINEAGE, told(did), "edge")
     assert journal.prune(1, 2**50) == 1
-    assert [one.did for one in alike_in(home)] == ["b", "c"]
+    assert [one.did for one in alike_in(home)] == ["a", "b", "c"]
     first = journal.first_with(ORDERS)
     assert first is not None
-    assert first.did == "b"
+    assert first.did == "a"
+    journal.forget_contents(2**50)
+    assert journal.first_with(ORDERS) is None
 
 
 def test_what_was_not_kept_is_not_known(home: Path) -> None:

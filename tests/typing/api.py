@@ -56,13 +56,11 @@ from waybill.exporter.query import (
     Difference,
     Dimension,
     EntriesGoneError,
-    OpenRunSeen,
     Stats,
     TooManyError,
     Unsettled,
     answer,
     cursor_of,
-    open_runs,
     poison_note,
     read_as_of,
     read_backlog,
@@ -102,6 +100,7 @@ from waybill.facets import (
     WaybillFingerprintInputDatasetFacet,
     WaybillInferredRunFacet,
     WaybillSummaryRunFacet,
+    canonical_did,
     decode_event,
     decode_records,
     facet_records,
@@ -119,20 +118,23 @@ from waybill.facets import (
     parse_instant_us,
     record_key,
     records_of,
+    spelled_alike,
 )
 from waybill.lineage import (
     CollectorReadError,
-    CorrelationIndex,
+    Index,
+    IndexReader,
     Journey,
     JourneyFile,
     Kin,
     Lineage,
     MissingPackageError,
+    OpenFile,
     Records,
     ToldFile,
     ToldJourney,
     open_catalog,
-    open_correlation,
+    open_index,
     open_kin,
     trace,
     trace_as_of,
@@ -613,7 +615,6 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     tables = sum(1 for _ in scan(root, query, unfiled=waiting))
     tables += sum(1 for _ in answer(journal, settings, query))
     assert_type(read_unsettled(journal, settings, query, now_ms=0), Unsettled)
-    assert_type(open_runs(journal, settings, []), list[OpenRunSeen])
     try:
         rule = settings.annotation_rule
         known = read_as_of(settings.root, journal, [], 1, system_name="edge", rule=rule, on_batch=print)
@@ -712,11 +713,13 @@ def the_journey_of_a_file() -> None:
     assert_type(journey.told(), ToldJourney)
     assert_type(journey.told().files, tuple[ToldFile, ...])
     assert_type(Journey.of(journey.told()), Journey)
-    if (index := CorrelationIndex.open(Path("home"))) is not None:
-        assert_type(index.ancestors("0193"), list[tuple[str, int]])
+    with IndexReader.open(Path("home"), Journal(Path("home"))) as index:
         assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
+        assert_type(index.open_files(), list[OpenFile])
     assert callable(open_catalog)
-    assert callable(open_correlation)
+    assert callable(open_index)
+    assert callable(Index)
+    assert_type(spelled_alike(canonical_did("0193")), str)
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
     assert_type(graphml(journey), str)

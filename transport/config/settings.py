@@ -114,22 +114,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     catalog_enabled: Annotated[
         bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
     ] = True
-    correlation_enabled: Annotated[
-        bool, _agreed("", "Keep an index of all ancestors of each file, larger than the records.", "off")
-    ] = False
-    correlation_ancestors_max: Annotated[
-        int,
-        _agreed(
-            "COUNT",
-            "Most ancestors that the index lists for a file; those of other files are looked for when asked.",
-            check=check.count,
-        ),
-    ] = 100
     lineage_retain_days: Annotated[
         float | None,
-        _agreed(
-            "DAYS", "How long the index keeps a file after its last event.", "for ever", check=check.days
-        ),
+        _agreed("DAYS", "How long the index keeps what was told of a file.", "for ever", check=check.days),
     ] = None
     marquez_url: Annotated[
         str | None,

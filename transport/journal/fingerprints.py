@@ -2,8 +2,8 @@
 
 A row is written in the transaction that keeps the entry. So the content of an acknowledged event is found at
 once and by every program of the home, however far the runner is behind, and of two programs that see the same
-content at the same moment exactly one is first. The rows go with their entries, so that they need no rule of
-their own to stay within the journal's size. By then the correlation index, a projection, has them.
+content at the same moment exactly one is first. The rows stay when
+their entries go; see the setting `lineage_retain_days`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -68,7 +70,7 @@ ORDER BY seq LIMIT ?
 _PRUNE: Final = f"DELETE FROM entries WHERE seq IN ({_OUTDATED})"  # noqa: S608 - a text of our own
 _OLDEST: Final = f"(SELECT min(seq) FROM entries WHERE seq > {AFTER_GONE})"  # noqa: S608 - a text of our own
 _PRUNE_STATE: Final = f"DELETE FROM state WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
-_PRUNE_CONTENTS: Final = f"DELETE FROM fingerprints WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
+_FORGET_CONTENTS: Final = "DELETE FROM fingerprints WHERE created_ms < ?"
 _SET_META: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 
 
@@ -403,15 +405,12 @@ class Journal:
     # -- contents --------------------------------------------------------------------------------------------
 
     def first_with(self, fingerprint: str) -> FileContent | None:
-        """The first file with this content of which the journal still has the entry."""
+        """The first file with this content, also if the entry that told it is pruned."""
         with self._database.reading() as reader:
             return first_with(reader, fingerprint)
 
     def contents(self) -> Iterator[FileContent]:
-        """The files of which the journal still has the entries that tell their contents.
-
-        Sorted by the fingerprint, and then in the order in which they arrived.
-        """
+        """The files whose contents are known, by fingerprint, and then in the order in which they arrived."""
         after = ("", 0)
         while True:
             with self._database.reading() as reader:
@@ -421,6 +420,22 @@ class Journal:
                 return
             seq, last = page[-1]
             after = (last.fingerprint, seq)
+
+    def repeated_contents(self) -> Iterator[list[FileContent]]:
+        """The files of each content that several files have, in the order in which they began.
+
+        Only the files of one content at a time are in memory.
+        """
+        for _, alike in groupby(self.contents(), attrgetter("fingerprint")):
+            files: dict[str, FileContent] = {}
+            for file in alike:
+                files.setdefault(file.did, file)
+            if len(files) > 1:
+                yield sorted(files.values(), key=attrgetter("created_ms"))
+
+    def forget_contents(self, before_ms: int) -> None:
+        """Forget the contents of files that began before an instant, in epoch milliseconds."""
+        self._database.write(lambda writer: writer.execute(_FORGET_CONTENTS, (before_ms,)), durable=False)
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
@@ -493,7 +508,6 @@ class Journal:
     def _forget_outdated(self, writer: apsw.Connection) -> None:
         """Forget everything that belongs to removed entries."""
         writer.execute(_PRUNE_STATE)
-        writer.execute(_PRUNE_CONTENTS)
         self.poison.forget_applied(writer)
 
     def checkpoint(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER
+from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, canonical_did
 from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
 
 if TYPE_CHECKING:
@@ -87,6 +87,12 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             bytes(parent),
             bytes(facets.file),
         )
+
+    @property
+    def did(self) -> str:
+        """The file; of a run without the facet, its id."""
+        file = self.delta_file
+        return canonical_did(self.run_id) if file is None else file.did
 
     @property
     def parent_id(self) -> str | None:

@@ -1,31 +1,25 @@
-"""The correlation index as a projection of the journal.
+"""The index as a projection of the journal.
 
 The index has its own place in the sequence of entries, which changes together with its tables. The journal's
 cursor follows it, and only tells which entries may be removed. Entries that the journal has removed, which a
 new index lacks, are read from the archive.
-
-With `lineage_retain_days`, the index forgets as of each day before it gets the first entry that was accepted
-on that day, also when it is made again. So its tables follow from the entries and the clock.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from itertools import takewhile
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from waybill.transport.errors import RootError, reason_of
-from waybill.transport.known_contents import INDEX_NAME
+from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
-from .forgetting import DAY_MS
-from .index import CORRELATION, place_in_journal
-from .sightings import sightings_in
-from .writing import IndexWriter
+from .facts import told_in
+from .tables import FORMAT, INDEX, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal, set_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,24 +34,25 @@ LINGER_S: Final = 1.0
 
 _ENTRIES_MAX: Final = 20_000
 _BYTES_MAX: Final = 32 * 2**20
+_BUSY_TIMEOUT_MS: Final = 30_000
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 3600.0
-_GRACE_MS: Final = 600_000
-"""So long after midnight no entry is still being added that was accepted before it."""
+_DAY_MS: Final = 86_400_000
+_LATE_DAYS: Final = 7
+"""So long after the end of a run an event that came too late does not open it again."""
 
 log = logging.getLogger("waybill.runner")
 
 
-def open_correlation(journal: Journal, settings: Settings) -> Correlation | None:
-    """The correlation index of a home; None if `correlation_enabled` or `provenance_enabled` is off."""
-    wanted = settings.correlation_enabled and settings.provenance_enabled
-    return Correlation(journal, settings) if wanted else None
+def open_index(journal: Journal, settings: Settings) -> Index:
+    """What keeps the index of a home up to date."""
+    return Index(journal, settings)
 
 
-class Correlation:
-    """Keeps the correlation index of a home up to date."""
+class Index:
+    """Keeps the index of a home up to date."""
 
-    name = CORRELATION
+    name = INDEX
     stores = False
 
     def __init__(
@@ -74,13 +69,14 @@ class Correlation:
         self._linger_s = linger_s
         self._now_ms = now_ms
         self._wrote_s = float("-inf")
-        self._writer: IndexWriter | None = None
+        self._forgot_ms = 0
+        self._connection: apsw.Connection | None = None
         self._place = 0
 
     def step(self) -> Step:
         """Add one batch of entries."""
         try:
-            return self._step()
+            return self._step(self._connection or self._open())
         except (apsw.NotADBError, apsw.CorruptError, apsw.SchemaChangeError) as error:
             log.warning("%s cannot be used (%s), so it is made again", self._path, error)
             self._remove()
@@ -100,70 +96,81 @@ class Correlation:
 
     def pending(self) -> int:
         """The entries that are not in the index yet."""
-        return self._journal.last_seq() - self._journal.cursor(CORRELATION)
+        return self._journal.last_seq() - self._journal.cursor(INDEX)
 
     def finish(self) -> None:
         """Do nothing: what was added is durable."""
 
     def close(self) -> None:
         """Release the database; the next step opens it again."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _remove(self) -> None:
         self.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(INDEX_NAME + suffix).unlink(missing_ok=True)
 
-    def _step(self) -> Step:
-        writer = self._writer or self._open()
+    def _open(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self._path))
+        try:
+            self._path.chmod(file_mode(self._path.parent))
+            connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+            # The log stays beside the database: reading needs no right to make files then.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "FULL")
+            number = connection.pragma("user_version")
+            if not number:
+                with connection:
+                    connection.execute(SCHEMA)
+                    connection.pragma("user_version", FORMAT)
+            elif number != FORMAT:
+                raise apsw.SchemaChangeError(f"its format is {number}")  # noqa: TRY301 - closes it, too
+            self._place = place_in_journal(self._journal, *place_in(connection))
+            if self._journal.cursor(INDEX) != self._place:
+                self._journal.commit(INDEX, cursor=self._place)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _step(self, connection: apsw.Connection) -> Step:
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
         if waiting <= 0:
-            return self._idle(writer)
+            return self._forget(connection)
         if waiting < _ENTRIES_MAX and linger_s > 0:
             return Step(retry_s=linger_s)
         entries, upto = self._next()
-        if entries and self._settings.lineage_retain_days is not None:
-            day = self._day_of(entries[0])
-            if day > writer.aged:
-                return self._forget(writer, day)
-            of_day = list(takewhile(lambda entry: self._day_of(entry) <= day, entries))
-            if len(of_day) < len(entries):
-                entries, upto = of_day, of_day[-1].seq
-        node = self._journal.nodes()[-1].name
-        writer.add(sightings_in(entries, system_name=self._settings.system_name), (node, upto))
+        with connection:
+            told = told_in(entries, system_name=self._settings.system_name)
+            Tables(connection).add(told)
+            set_place(connection, self._journal.nodes()[-1].name, upto)
         self._place, self._wrote_s = upto, time.monotonic()
         # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
-        self._journal.commit(CORRELATION, cursor=upto, durable=False)
+        self._journal.commit(INDEX, cursor=upto, durable=False)
         return Step(applied=len(entries))
 
-    def _idle(self, writer: IndexWriter) -> Step:
-        """Forget what has become old, when every entry is in the index."""
-        if self._settings.lineage_retain_days is None:
-            return Step()
-        day = (self._now_ms() - _GRACE_MS) // DAY_MS
-        return self._forget(writer, day) if day > writer.aged else Step(retry_s=_LOOK_S)
-
-    def _forget(self, writer: IndexWriter, day: int) -> Step:
-        writer.forget(day, cast("float", self._settings.lineage_retain_days))
-        return Step(applied=1)
-
-    def _day_of(self, entry: Entry) -> int:
-        """When an entry was accepted; a clock that was ahead makes nothing old."""
-        return min(entry.received_ms, self._now_ms()) // DAY_MS
-
-    def _open(self) -> IndexWriter:
-        self._writer = IndexWriter(self._path, ancestors_max=self._settings.correlation_ancestors_max)
-        self._place = place_in_journal(self._journal, *self._writer.place)
-        if self._journal.cursor(CORRELATION) != self._place:
-            self._journal.commit(CORRELATION, cursor=self._place)
-        return self._writer
+    def _forget(self, connection: apsw.Connection) -> Step:
+        """Forget what has become old, once a day, when every entry is in the index."""
+        now_ms = self._now_ms()
+        if now_ms - self._forgot_ms >= _DAY_MS:
+            self._forgot_ms = now_ms
+            with connection:
+                tables = Tables(connection)
+                tables.forget_ends(now_ms - _LATE_DAYS * _DAY_MS)
+                if self._settings.lineage_retain_days is not None:
+                    before_ms = now_ms - int(self._settings.lineage_retain_days * _DAY_MS)
+                    tables.forget(before_ms)
+                    self._journal.forget_contents(before_ms)
+        return Step(retry_s=_LOOK_S)
 
     def _next(self) -> tuple[list[Entry], int]:
         """The next entries, and the last number that they cover."""
-        entries = self._journal.feed(CORRELATION, self._place, limit=_ENTRIES_MAX, max_bytes=_BYTES_MAX)
+        entries = self._journal.feed(INDEX, self._place, limit=_ENTRIES_MAX, max_bytes=_BYTES_MAX)
         if entries[0].seq > self._place + 1:
             check_root(self._journal, self._settings.root)
             for raw, path in self._archived(self._place, entries[0].seq):
@@ -191,5 +198,5 @@ def _entries_of(path: Path) -> list[Entry]:
     try:
         return [entry for batch in read_entries(path) for entry in batch]
     except DAMAGED as error:
-        log.warning("the correlation index lacks what %s holds, which cannot be read: %s", path, error)
+        log.warning("the index lacks what %s holds, which cannot be read: %s", path, error)
         return []

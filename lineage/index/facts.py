@@ -1,0 +1,166 @@
+"""What entries of the journal say of files and no record can: more parents, inputs, contents, who sent it.
+
+Records that come as such say all that is known of their files, so they give no facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from waybill.facets import SEVERITY, UNREADABLE, fingerprints_of, parents_of, parse_instant_us
+from waybill.facets.overrides import read_sayings
+from waybill.transport.runner import OpenRun
+
+if TYPE_CHECKING:
+    from waybill.facets import RunEvent
+    from waybill.transport.journal import Entry
+
+
+class Kind(StrEnum):
+    """What a fact tells of a file."""
+
+    PARENT = "parent"
+    """The did of a file that it came from, beyond the one that its record names."""
+    INPUT = "input"
+    """A dataset that its run read: a namespace and a name with a slash between them."""
+    OUTPUT = "output"
+    """A dataset that its run wrote, beyond the first."""
+    PRODUCER = "producer"
+    """The producer of an event of it."""
+    VERSION = "version"
+    """The version of the code of its job."""
+    FINGERPRINT = "fingerprint"
+    """The fingerprint of its content."""
+    INPUT_BYTES = "input_bytes"
+    """The size of the file as it was stored, in bytes."""
+    FORCED = "forced"
+    """It was handled again on purpose although its content was known."""
+
+
+class Fact(NamedTuple):
+    """One thing that is known of a file.
+
+    Attributes:
+        did: the file.
+        kind: what is told.
+        value: what it is.
+        at_ms: when the first event that told it happened, in epoch milliseconds.
+        system: the system that processed the file.
+    """
+
+    did: str
+    kind: Kind
+    value: str
+    at_ms: int
+    system: str
+
+
+class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or run that has begun and not ended.
+
+    Attributes:
+        did: the file; for a run without the facet, the run.
+        parent_did: the file that it was split from; for a run without the facet, its parent run.
+        system_name: that of the file; for a run without the facet, the namespace of its job.
+        data_source: where the file came in; for a run without the facet, the name of its job.
+        filename: None for a run without the facet.
+        annotations: those that it began with, whether or not they are allowed in a record.
+        began_ms: when its first entry was received, in epoch milliseconds.
+        last_ms: when its last entry was received.
+        begun: the values that its end has to repeat.
+    """
+
+    did: str
+    parent_did: str | None
+    system_name: str
+    data_source: str
+    filename: str | None
+    annotations: dict[str, str]
+    began_ms: int
+    last_ms: int
+    begun: OpenRun
+
+
+class Told(NamedTuple):
+    """What one entry tells: facts of a file, and whether its run goes on or has ended.
+
+    Attributes:
+        run: the id of the run.
+        at_us: when the event happened, in epoch microseconds.
+        has_ended: whether the event ends the run.
+        facts: the facts.
+        entry: the entry.
+        event: its event.
+    """
+
+    run: str
+    at_us: int
+    has_ended: bool
+    facts: list[Fact]
+    entry: Entry
+    event: RunEvent
+
+
+def told_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Told]:
+    """What each entry of a run tells, in order; an entry that cannot be read tells nothing.
+
+    `system_name` is used for those that carry none and have no stamped one.
+    """
+    for entry in entries:
+        event = entry.run_event
+        if event is None or (event.run.facets is not None and event.run.facets.summary):
+            continue
+        try:
+            at_us = parse_instant_us(event.eventTime)
+            facts = list(_facts_of(event, at_us // 1_000, entry.system_name or system_name))
+        except UNREADABLE:
+            continue  # the layout sets it aside
+        yield Told(event.run.runId, at_us, event.eventType in SEVERITY, facts, entry, event)
+
+
+def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
+    facets = event.run.facets
+    file = None if facets is None else facets.delta_file
+    if file is not None:
+        did, system = file.did, file.system_name or stamped
+    else:
+        said = {} if facets is None else {one.key: one.value for one in read_sayings(facets) if one.is_field}
+        did, system = said.get("did", event.run.runId), said.get("system_name", event.job.namespace)
+    values: list[tuple[Kind, str]] = [(Kind.PRODUCER, event.producer)]
+    # A record has room for the first.
+    values += [(Kind.PARENT, parent) for parent in parents_of(event)[1:] if parent != did]
+    inputs = dict.fromkeys(f"{one.namespace}/{one.name}" for one in event.inputs or ())
+    values += [(Kind.INPUT, name) for name in inputs]
+    values += [(Kind.OUTPUT, f"{one.namespace}/{one.name}") for one in (event.outputs or ())[1:]]
+    if event.job.version is not None:
+        values.append((Kind.VERSION, event.job.version))
+    content = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
+    if content is not None:
+        values.append((Kind.FINGERPRINT, content.fingerprint))
+        if content.inputBytes is not None:
+            values.append((Kind.INPUT_BYTES, str(content.inputBytes)))
+        if content.forced:
+            values.append((Kind.FORCED, "true"))
+    for kind, value in values:
+        yield Fact(did, kind, value, at_ms, system)
+
+
+def open_file_of(begun: OpenRun, began_ms: int, last_ms: int) -> OpenFile:
+    """The open file of a run that has begun."""
+    file = begun.delta_file
+    return OpenFile(
+        did=begun.did,
+        parent_did=(file and file.parent_did) or begun.parent_id,
+        system_name=(file and file.system_name) or begun.namespace,
+        data_source=(file and file.data_source) or begun.name,
+        filename=None if file is None else file.filename,
+        annotations=(file and file.annotations) or {},
+        began_ms=began_ms,
+        last_ms=last_ms,
+        begun=begun,
+    )

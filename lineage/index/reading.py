@@ -1,0 +1,196 @@
+"""Asking the index, with what its journal has accepted since, which is added in memory by the same code.
+
+It is opened to read only: it waits for no writer and makes no file. All answers of one reader are as of the
+moment at which it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Self, cast
+
+import apsw
+import msgspec
+
+from waybill.transport.errors import JournalError, reason_of
+from waybill.transport.runner import OpenRun
+
+from .facts import Kind, open_file_of, told_in
+from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from waybill.transport.journal import Journal
+
+    from .facts import OpenFile
+
+log = logging.getLogger("waybill.lineage")
+
+_BUSY_TIMEOUT_MS: Final = 2_000
+_OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+_ENTRIES_AT_ONCE: Final = 5_000
+_BYTES_AT_ONCE: Final = 32 * 2**20
+
+_FACTS_OF: Final = """
+SELECT did, kind, value.text, at_ms, system.text
+FROM {0}.fact
+JOIN {0}.value ON value.number = fact.value
+JOIN {0}.value AS system ON system.number = fact.system
+"""
+_VIEWS: Final = f"""
+CREATE TEMP VIEW facts (did, kind, value, at_ms, system) AS
+{_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
+CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
+SELECT did, began_ms, last_ms, begun FROM main.open_run
+UNION ALL
+SELECT did, began_ms, last_ms, begun FROM disk.open_run AS stored
+WHERE run NOT IN (SELECT run FROM main.open_run)
+AND NOT EXISTS (SELECT 1 FROM main.ended_run WHERE run = stored.run AND at_us >= stored.at_us);
+"""  # noqa: S608 - texts of our own
+_OF_DID: Final = "SELECT DISTINCT value FROM facts WHERE did = ? AND kind = ?"
+_OF_VALUE: Final = "SELECT DISTINCT did FROM facts WHERE value = ? AND kind = ?"
+_WITH_NAME: Final = """
+SELECT DISTINCT did FROM facts WHERE kind = 'input' AND value IN (
+    SELECT text FROM main.value WHERE rtrim(text, '/') LIKE '%/' || ?1 ESCAPE '\\'
+    UNION SELECT text FROM disk.value WHERE rtrim(text, '/') LIKE '%/' || ?1 ESCAPE '\\'
+)
+"""
+_OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
+_OPEN_OF: Final = "SELECT began_ms, last_ms, begun FROM open_files WHERE did = ? ORDER BY last_ms"
+
+
+class IndexReader:
+    """What is known of files beside their records; made by `open`, and to be closed.
+
+    Each method raises a `JournalError` if the database is damaged or cannot be read.
+    """
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    @classmethod
+    def open(cls, home: Path, journal: Journal) -> Self:
+        """Open the index of a home, whether or not it has one yet, with the journal's entries since.
+
+        Raises:
+            JournalError: the journal or the index cannot be read.
+        """
+        path = home / INDEX_NAME
+        connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
+        try:
+            connection.execute(SCHEMA)
+            _attach(connection, path)
+            connection.execute(_VIEWS)
+            connection.execute("BEGIN")
+            after = place_in_journal(journal, *place_in(connection, "disk"))
+            _tell_of_gap(path, journal, after)
+            tables = Tables(connection, below="disk")
+            while entries := journal.read(after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
+                after = entries[-1].seq
+                tables.add(told_in(entries, system_name=""))
+        except apsw.Error as error:
+            connection.close()
+            raise _explained(path, error) from None
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, path)
+
+    def close(self) -> None:
+        """Release the database."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def parents_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The files that each file came from, beside those that records name."""
+        return self._grouped(_OF_DID, dids)
+
+    def children_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The files that came from each file, beside those whose records say so."""
+        return self._grouped(_OF_VALUE, dids)
+
+    def dids_with_input(self, name: str) -> set[str]:
+        """The files whose run read a dataset beyond what their records say.
+
+        Args:
+            name: a namespace and a name with a slash between them or, without a slash, the last part of such
+                a name.
+        """
+        if "/" in name:
+            return self._dids(_OF_VALUE, (name, Kind.INPUT))
+        pattern = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        return self._dids(_WITH_NAME, (pattern,))
+
+    def dids_with_producer(self, uri: str) -> set[str]:
+        """The files of which an event has exactly this producer."""
+        return self._dids(_OF_VALUE, (uri, Kind.PRODUCER))
+
+    def open_files(self) -> list[OpenFile]:
+        """All files and runs that have begun and not ended, the longest silent first."""
+        return self._open(_OPEN, ())
+
+    def open_file(self, did: str) -> OpenFile | None:
+        """A file that has begun and not ended; None if this one has ended, or is not known."""
+        return next(iter(self._open(_OPEN_OF, (did,))), None)
+
+    def _open(self, query: str, bindings: tuple[str, ...]) -> list[OpenFile]:
+        rows = cast("list[tuple[int, int, bytes]]", self._ask(query, bindings))
+        return [open_file_of(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
+
+    def _dids(self, query: str, bindings: tuple[str, ...]) -> set[str]:
+        return {cast("str", did) for (did,) in self._ask(query, bindings)}
+
+    def _grouped(self, query: str, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        found = {did: tuple(sorted(self._dids(query, (did, Kind.PARENT)))) for did in dids}
+        return {did: others for did, others in found.items() if others}
+
+    def _ask(self, query: str, bindings: tuple[str, ...]) -> list[tuple[object, ...]]:
+        try:
+            return cast("list[tuple[object, ...]]", self._connection.execute(query, bindings).fetchall())
+        except apsw.Error as error:
+            raise _explained(self._path, error) from None
+
+
+def _tell_of_gap(path: Path, journal: Journal, after: int) -> None:
+    first = journal.first()
+    if first is not None and first.seq > after + 1:
+        log.warning(
+            "%s lacks what the journal has deleted since, so answers may lack further parents, inputs and "
+            "open files; run `waybill flush`, which makes it again from the archive",
+            path,
+        )
+
+
+def _explained(path: Path, error: apsw.Error) -> JournalError:
+    what = f"{path} cannot be read ({reason_of(error)})"
+    return JournalError(
+        f"{what}; check the disk and run `waybill flush`, which makes it again if it is damaged"
+    )
+
+
+def _attach(connection: apsw.Connection, path: Path) -> None:
+    """Attach the database of an index, or an empty one if there is none of this format."""
+    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    if path.exists():
+        with contextlib.suppress(apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
+            connection.execute("ATTACH ? AS disk", (f"{path.absolute().as_uri()}?mode=ro",))
+            if connection.execute("PRAGMA disk.user_version").get == FORMAT:
+                return
+            connection.execute("DETACH disk")
+    connection.execute("ATTACH ':memory:' AS disk")
+    connection.execute(SCHEMA.replace("CREATE TABLE ", "CREATE TABLE disk.").replace("INDEX ", "INDEX disk."))
+
+
+_BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

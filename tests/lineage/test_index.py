@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from waybill.lineage import Index, IndexReader
+from waybill.lineage.index import INDEX_NAME
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+Rows = dict[str, list[tuple[object, ...]]]
+
+TABLES = ("fact", "value", "open_run", "ended_run", "place")
+
+
+def event(run: str, kind: str, at_s: int = 0, *, inputs: tuple[str, ...] = ()) -> bytes:
+    said = {
+        "eventTime": f"2026-01-31T12:00:{at_s:02}Z",
+        "eventType": kind,
+        "producer": "https://example.org",
+        "run": {"runId": run},
+        "job": {"namespace": "edge", "name": "work"},
+        "inputs": [{"namespace": "file", "name": name} for name in inputs],
+    }
+    return json.dumps(said).encode()
+
+
+def tables_of(home: Path) -> Rows:
+    with contextlib.closing(apsw.Connection(str(home / INDEX_NAME))) as connection:
+        return {name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in TABLES}  # noqa: S608 - a name of our own
+
+
+class Site:
+    """A home whose index is kept up step by step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.journal = Journal(settings.home)
+        self.index = Index(self.journal, settings, linger_s=0)
+
+    def append(self, *bodies: bytes) -> None:
+        self.journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+
+    def catch_up(self) -> None:
+        while self.index.step().applied:
+            pass
+
+    def open_dids(self) -> set[str]:
+        with IndexReader.open(self.settings.home, self.journal) as reader:
+            return {file.did for file in reader.open_files()}
+
+    def reopen(self, settings: Settings | None = None, now_ms: int | None = None) -> None:
+        """As after the death of the runner: what was not committed is gone."""
+        self.index.close()
+        clock = {} if now_ms is None else {"now_ms": lambda: now_ms}
+        self.index = Index(self.journal, settings or self.settings, linger_s=0, **clock)
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    site = Site(settings)
+    yield site
+    site.index.close()
+    site.journal.close()
+
+
+def test_records_that_come_as_such_write_nothing_but_the_place(site: Site) -> None:
+    record = {"did": "d", "parentDid": "p", "finalState": "COMPLETE", "created": 1, "completed": 2}
+    site.journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
+    site.catch_up()
+    rows = tables_of(site.settings.home)
+    assert {name for name, some in rows.items() if some} == {"place"}
+
+
+def test_a_run_is_open_from_its_start_to_its_end_and_again_if_it_is_begun_again(site: Site) -> None:
+    steps = [
+        (event("r", "START", 1), {"r"}),
+        (event("r", "RUNNING", 2), {"r"}),
+        (event("r", "FAIL", 3), set()),
+        (event("r", "RUNNING", 4), set()),
+        (event("r", "START", 2), set()),
+        (event("r", "START", 5), {"r"}),
+        (event("r", "COMPLETE", 4), {"r"}),
+        (event("r", "COMPLETE", 6), set()),
+    ]
+    for is_applied in (False, True):
+        for body, are_open in steps:
+            site.append(body.replace(b'"r"', b'"s"') if is_applied else body)
+            if is_applied:
+                site.catch_up()
+            assert site.open_dids() == (
+                {did.replace("r", "s") for did in are_open} if is_applied else are_open
+            )
+
+
+def test_an_open_file_is_known_with_its_name_and_what_its_end_repeats(settings: Settings, site: Site) -> None:
+    with Tracker(settings=settings) as tracker:
+        begun = tracker.file("lost.csv", data_source="in")
+        for _ in range(2):
+            with IndexReader.open(settings.home, site.journal) as reader:
+                file = reader.open_file(begun.did)
+                assert reader.open_file("other") is None
+            assert file is not None
+            assert (file.did, file.filename, file.data_source, file.system_name) == (
+                begun.did,
+                "lost.csv",
+                "in",
+                "tests",
+            )
+            assert file.begun.run_id == begun.did
+            site.catch_up()
+        begun.cancel()
+
+
+def test_an_index_that_was_deleted_or_damaged_or_of_another_format_is_made_again(site: Site) -> None:
+    site.append(event("r", "START", inputs=("/a", "/b")), event("s", "COMPLETE", inputs=("/a",)))
+    site.catch_up()
+    before = tables_of(site.settings.home)
+    path = site.settings.home / INDEX_NAME
+    for spoiled in (None, b"no database", b"", "format"):
+        site.index.close()
+        if spoiled == "format":
+            with contextlib.closing(apsw.Connection(str(path))) as connection:
+                connection.pragma("user_version", 1_000)
+        else:
+            for name in ("", "-wal", "-shm"):
+                path.with_name(INDEX_NAME + name).unlink(missing_ok=True)
+            if isinstance(spoiled, bytes):
+                path.write_bytes(spoiled)
+        with IndexReader.open(site.settings.home, site.journal) as reader:
+            assert reader.dids_with_input("a") == {"r", "s"}
+        site.reopen()
+        site.catch_up()
+        assert tables_of(site.settings.home) == before
+
+
+def test_what_the_journal_no_longer_has_is_read_from_the_archive(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        journal.append(Kind.OPENLINEAGE, event("r", "START", inputs=("/a",)))
+        assert flush(settings).left == {}
+        before = tables_of(settings.home)
+        journal.append(Kind.OPENLINEAGE, event("s", "COMPLETE", inputs=("/a",)))
+        assert flush(settings).left == {}
+        assert journal.prune(journal.last_seq() - 1, 2**60)
+        whole = tables_of(settings.home)
+        assert whole != before
+        for path in settings.home.glob(f"{INDEX_NAME}*"):
+            path.unlink()
+        with IndexReader.open(settings.home, journal) as reader:
+            assert reader.open_files() == []
+        assert "lacks what the journal has deleted" in caplog.text
+        assert flush(settings).left == {}
+        again = tables_of(settings.home)
+    assert {**again, "place": []} == {**whole, "place": []}
+
+
+def test_what_was_told_long_ago_is_forgotten_if_the_settings_say_so(site: Site) -> None:
+    site.append(event("r", "START", inputs=("/a",)), event("s", "COMPLETE"))
+    site.catch_up()
+    kept = tables_of(site.settings.home)
+    far_ms = 2**42
+    site.reopen(now_ms=far_ms)
+    site.index.step()
+    assert tables_of(site.settings.home) == {**kept, "ended_run": []}
+    site.reopen(site.settings.with_values({"lineage_retain_days": 1}, "tests"), now_ms=far_ms)
+    site.index.step()
+    rows = tables_of(site.settings.home)
+    assert (rows["fact"], rows["value"], rows["open_run"]) == ([], [], [])
+
+
+def killed_at(statement: int, work: Callable[[], object]) -> bool:
+    """Whether a process that dies before it executes so many statements was killed in its work."""
+    child = os.fork()
+    if not child:
+        executed = 0
+
+        def count(*_: object) -> bool:
+            nonlocal executed
+            executed += 1
+            if executed == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+        def watch(connection: apsw.Connection) -> None:
+            connection.exec_trace = count
+
+        apsw.connection_hooks.append(watch)
+        work()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_kill_at_any_statement_leaves_what_the_next_run_makes_whole(settings: Settings) -> None:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        bodies = [event("r", "START", inputs=("/a", "/b")), event("s", "START"), event("r", "FAIL", 1)]
+        journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+
+    def step() -> None:
+        with contextlib.closing(Journal(settings.home)) as journal:
+            Index(journal, settings, linger_s=0).step()
+
+    statement, was_killed = 0, True
+    while was_killed:
+        for path in settings.home.glob(f"{INDEX_NAME}*"):
+            path.unlink()
+        statement += 1
+        was_killed = killed_at(statement, step)
+        step()
+        rows = tables_of(settings.home)
+        assert [row[0] for row in rows["open_run"]] == ["s"]
+        assert [row[0] for row in rows["ended_run"]] == ["r"]
+        assert len(rows["fact"]) == 4
+    assert statement > 10
