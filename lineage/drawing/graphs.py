@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -26,17 +26,22 @@ COLOURS: Final = {
 }
 """For each state, the colours of a box and of its border."""
 
-_KEYS: Final = ("filename", "final_state", "records")
+_KEYS: Final = ("did", "filename", "final_state", "records")
 """The data of a node in GraphML."""
 
 _CR: Final = {"\r": "&#13;"}
 """A parser of XML reads a carriage return that is written as it is as the end of a line."""
+
+_READ_BY_MERMAID: Final = re.compile(":(?=fa-)|#36;(?=#36;)|ﬂ|#182;(?=ß)")
+"""What Mermaid takes for an icon, a formula or one of its own placeholders, even within HTML."""
 
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def mermaid(lines: Iterable[Line], *, about: str) -> str:
     """A flowchart in the language of Mermaid; the file that the journey is about has a thick border.
+
+    Each label is an element of HTML, since some versions of Mermaid read other labels as Markdown.
 
     Args:
         lines: of `outline`.
@@ -46,7 +51,7 @@ def mermaid(lines: Iterable[Line], *, about: str) -> str:
     text = ["flowchart LR"]
     for name, of in nodes.items():
         label = "<br>".join(map(_of_mermaid, words_of(of)))
-        text.append(f'  {name}["{label}"]')
+        text.append(f'  {name}["<div>{label}</div>"]')
     text += [f"  {parent} --> {child}" for parent, child in edges]
     for name, of in nodes.items():
         fill, border = COLOURS[state_of(of)]
@@ -80,15 +85,14 @@ def graphml(journey: JourneyFiles) -> str:
         *(f'  <key id="{key}" for="node" attr.name="{key}" attr.type="string"/>' for key in _KEYS),
         '  <graph id="journey" edgedefault="directed">',
     ]
+    ids = {did: f"n{at}" for at, did in enumerate(journey.files)}
     for file in journey.files.values():
         records = msgspec.json.encode(file.records).decode()
-        values = (file.filename or "", state_of(file) or "", records)
+        values = (file.did, file.filename or "", state_of(file) or "", records)
         told = zip(_KEYS, values, strict=True)
         data = "".join(f'<data key="{key}">{escape(xml_text(value), _CR)}</data>' for key, value in told)
-        text.append(f"    <node id={quoteattr(xml_text(file.did))}>{data}</node>")
-    for parent, child in journey.edges():
-        ends = f"source={quoteattr(xml_text(parent))} target={quoteattr(xml_text(child))}"
-        text.append(f"    <edge {ends}/>")
+        text.append(f'    <node id="{ids[file.did]}">{data}</node>')
+    text += [f'    <edge source="{ids[parent]}" target="{ids[child]}"/>' for parent, child in journey.edges()]
     return "\n".join([*text, "  </graph>", "</graphml>"]) + "\n"
 
 
@@ -112,11 +116,17 @@ def _graph(lines: Iterable[Line]) -> tuple[dict[str, JourneyFile | Fold], list[t
 
 def _of_mermaid(text: str) -> str:
     """A text as a part of a quoted label, in which ``#`` begins a character's number."""
-    return "".join(one if one.isalnum() or one in " .,:_-/()" else f"#{ord(one)};" for one in text)
+    quoted = "".join(
+        one if one.isalnum() or one in " .,:_-/()" else f"#{ord(one)};" if one.isprintable() else " "
+        for one in text
+    )
+    return _READ_BY_MERMAID.sub(r"\g<0><wbr>", quoted)
 
 
 def _of_dot(text: str) -> str:
-    return "".join(f"\\{one}" if one in '"\\' else one if one.isprintable() else " " for one in text)
+    """A text as a part of a quoted label, in which a backslash and an ampersand begin names of characters."""
+    names = {'"': '\\"', "\\": "\\\\", "&": "&amp;"}
+    return "".join(names.get(one, one) if one.isprintable() else " " for one in text)
 
 
 def xml_text(text: str) -> str:

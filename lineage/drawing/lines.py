@@ -81,6 +81,7 @@ def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> 
         below: list[JourneyFile | Fold] = [
             journey.files[did] for did in of.children if not is_folded or did in kept
         ]
+        below.sort(key=lambda file: file.did in seen)  # A way back is one line, and nothing hangs on it.
         if is_folded:
             below.append(_fold(journey, of, kept))
         places = [(one, of.did, (*is_last, one is below[-1])) for one in below]

@@ -36,7 +36,8 @@ def svg(lines: Iterable[Line], *, about: str) -> str:
             parts.append(f'<path d="M{x - 15},{top}V{y}H{x - 5}" fill="none" stroke="#9aa0a6"/>')
         hangs[depth] = row
         _, colour = COLOURS[state_of(line.of)]
-        parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
+        if not line.is_repeat:
+            parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
         for at, words in enumerate(_rows_of(line)):
             is_about = not at and not isinstance(line.of, Fold) and line.of.did == about
             weight = ' font-weight="bold"' if is_about else ""

@@ -81,7 +81,7 @@ def test_each_picture_has_the_edges_of_the_lines(
     flowchart = mermaid(lines, about="f0").splitlines()
     assert flowchart[0] == "flowchart LR"
     assert sum(bool(re.fullmatch(r"  n\d+ --> n\d+", line)) for line in flowchart) == edges
-    assert sum(bool(re.fullmatch(r'  n\d+\["[^"]*"\]', line)) for line in flowchart) == len(lines)
+    assert sum(bool(re.fullmatch(r'  n\d+\["<div>[^"]*</div>"\]', line)) for line in flowchart) == len(lines)
     drawn = ET.fromstring(svg(lines, about="f0"))  # noqa: S314 - our own text
     assert len(drawn.findall(f"{SVG}path")) == edges
     assert len(drawn.findall(f"{SVG}circle")) == len(lines)
@@ -93,35 +93,37 @@ def test_graphml_has_every_file_with_its_records(records: list[ProvenanceRecord]
     journey = journey_of(records, "f0")
     graph = ET.fromstring(graphml(journey)).find(f"{GRAPHML}graph")  # noqa: S314 - our own text
     assert graph is not None
-    nodes = {node.get("id"): node for node in graph.findall(f"{GRAPHML}node")}
-    assert nodes.keys() == journey.files.keys()
+    nodes = graph.findall(f"{GRAPHML}node")
+    dids = {node.get("id"): node.findtext(f"{GRAPHML}data[@key='did']") for node in nodes}
+    assert set(dids.values()) == journey.files.keys()
     told = [
         one
-        for node in nodes.values()
+        for node in nodes
         for data in node
         if data.get("key") == "records"
         for one in msgspec.json.decode(data.text or "", type=list[ProvenanceRecord])
     ]
     assert sorted(map(repr, told)) == sorted(map(repr, records))
-    edges = [(edge.get("source"), edge.get("target")) for edge in graph.findall(f"{GRAPHML}edge")]
+    edges = [(dids[edge.get("source")], dids[edge.get("target")]) for edge in graph.findall(f"{GRAPHML}edge")]
     assert sorted(edges, key=str) == sorted(journey.edges())
 
 
 @settings(max_examples=20)
 @given(records=forests())
 @example(records=[record("a\r\n<&\"'", filename=f"{HOSTILE[:-8]}\r\n\t%")])
+@example(records=[record("row 7"), record("tab\x01", parent_did="row 7"), record("tab\\u0001")])
 def test_networkx_reads_what_graphml_writes(records: list[ProvenanceRecord]) -> None:
     networkx = pytest.importorskip("networkx")
     journey = journey_of(records, records[0].did)
     graph = networkx.parse_graphml(graphml(journey))
-    assert {*graph.nodes} == journey.files.keys()
-    assert sorted(graph.edges) == sorted(journey.edges())
-    for did, file in journey.files.items():
-        assert graph.nodes[did]["filename"] == xml_text(file.filename or "")
-        assert (
-            msgspec.json.decode(graph.nodes[did]["records"], type=tuple[ProvenanceRecord, ...])
-            == file.records
-        )
+    files = dict(zip(graph.nodes, journey.files.values(), strict=True))
+    assert all(re.fullmatch(r"n\d+", name) for name in files)
+    assert sorted((files[of].did, files[to].did) for of, to in graph.edges) == sorted(journey.edges())
+    for name, file in files.items():
+        assert graph.nodes[name]["did"] == xml_text(file.did)
+        assert graph.nodes[name]["filename"] == xml_text(file.filename or "")
+        told = msgspec.json.decode(graph.nodes[name]["records"], type=tuple[ProvenanceRecord, ...])
+        assert told == file.records
 
 
 def test_graphviz_reads_what_dot_writes() -> None:
@@ -139,12 +141,41 @@ def test_graphviz_reads_what_dot_writes() -> None:
 def test_no_name_leaves_its_label() -> None:
     records = [record("a", filename=HOSTILE, data_source=HOSTILE, data_sink=HOSTILE)]
     lines = list(outline(journey_of(records, "a")))
-    [label] = re.findall(r'n0\["(.*)"\]', mermaid(lines, about="a"))
+    [label] = re.findall(r'n0\["<div>(.*)</div>"\]', mermaid(lines, about="a"))
     assert not set(label.replace("<br>", "")) & set('"<>&`|{}[]%\n')
     [node] = [line for line in dot(lines, about="a").splitlines() if line.startswith("  n0")]
     [quoted] = re.findall(r'label="((?:[^"\\]|\\.)*)", fillcolor', node)
     assert quoted.isprintable()
+    assert "&amp;#" in quoted
     assert "<d>" not in svg(lines, about="a")
+
+
+def circle(*dids: str) -> list[ProvenanceRecord]:
+    """The records of files each of which names the one before, and the first the last."""
+    return [record(did, parent_did=dids[at - 1], at_ms=at) for at, did in enumerate(dids)]
+
+
+@pytest.mark.parametrize("above", [("app",), ("ping", "pong"), ("a", "b", "c")])
+def test_a_circle_of_ancestors_is_drawn_with_all_its_files(above: tuple[str, ...]) -> None:
+    records = [*circle(*above), record("step", parent_did=above[-1]), record("sub", parent_did="step")]
+    journey = journey_of(records, "sub")
+    assert {one.did for one in journey.told().files} == {*above, "step", "sub"}
+    lines = list(outline(journey))
+    assert [line.of.did for line in lines if line.is_repeat] == [above[-1]]
+    assert {line.of.did for line in lines} == {*above, "step", "sub"}
+    assert mermaid(lines, about="sub").count("<div>") == len(above) + 2
+    assert dot(lines, about="sub").count("label=") == len(above) + 2
+    assert svg(lines, about="sub").count("(above)") == 1
+    assert graphml(journey).count("<node") == len(above) + 2
+
+
+def test_mermaid_shows_names_as_they_are() -> None:
+    """In versions 11.0 to 11.12 only the content of an element of HTML is no Markdown."""
+    names = {"1. orders.csv": "1. orders.csv", "__init__.py": "__init__.py", "*a*": "#42;a#42;"}
+    names |= {"fa:fa-car": "fa:<wbr>fa-car", "$$x": "#36;<wbr>#36;x", "a\nb": "a b"}
+    for name, label in names.items():
+        text = mermaid(outline(journey_of([record("a", filename=name)], "a")), about="a")
+        assert f'  n0["<div>{label}<br>COMPLETE' in text
 
 
 def test_a_wide_split_is_one_line_that_says_how_its_files_ended() -> None:

@@ -97,8 +97,15 @@ def test_a_journey_has_what_following_each_edge_by_hand_has(
         assert {one.parent_did for one in file.records} == parents.get(file.did, set())
         assert set(file.parents) == {one for one in parents.get(file.did, set()) if one is not None}
     assert set(journey.edges()) == {edge for edge in edges if journey.files.keys() >= set(edge)}
-    assert {file.did for file in journey.origins()} <= journey.files.keys()
-    assert journey.origins()
+    inner = {(child, parent) for parent, child in journey.edges()}
+    above = {did: reached(inner, did, None) for did in journey.files}
+    begins = {file.did for file in journey.origins()}
+    for file in (journey.file, *journey.ancestors()):
+        assert begins & {file.did, *above[file.did]}
+    assert all(begin in above[other] for begin in begins for other in above[begin])
+    assert len(begins) == len({frozenset(above[begin] | {begin}) for begin in begins})
+    if down or not up:
+        assert {line.of.did for line in outline(journey, folded_from=None)} == journey.files.keys()
 
 
 def test_a_file_that_only_its_children_name_is_in_their_journey_without_a_record(tmp_path: Path) -> None:
