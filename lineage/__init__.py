@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .catalog import open_catalog as open_catalog
     from .file_table import JourneyFile as JourneyFile
     from .index import (
+        BegunFile as BegunFile,
         Index as Index,
         IndexReader as IndexReader,
         OpenFile as OpenFile,

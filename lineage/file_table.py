@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import from_table
 
+from .index import BegunFile
+
 _MADE_AT_ONCE: Final = 32
 """Turning rows into records has a price for each table, and their children one for each file."""
 
@@ -34,17 +36,20 @@ class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
         records: one for each path on which it ended, oldest first; empty if nothing but its did is known.
         parents: the dids of the files that it came from, sorted.
         children: the dids of the files of the journey that came from it, oldest first.
+        open: what is known of it if it has begun and not ended; None: it is not known to be open.
     """
 
     did: str
     records: tuple[ProvenanceRecord, ...] = ()
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    open: BegunFile | None = None
 
     @property
     def filename(self) -> str | None:
         """Its name; None if it is not known."""
-        return self.records[0].filename if self.records else None
+        known = self.records[0] if self.records else self.open
+        return None if known is None else known.filename
 
 
 class FileTable(Mapping[str, JourneyFile]):
@@ -55,10 +60,15 @@ class FileTable(Mapping[str, JourneyFile]):
         dids: the files, of which some may have no record.
         parents: further parents than the records name: pairs of a parent and its child, which is one of the
             files.
+        open_files: those of the files that have begun and not ended.
     """
 
     def __init__(
-        self, records: pa.Table, dids: Iterable[str], parents: Iterable[tuple[str, str]] = ()
+        self,
+        records: pa.Table,
+        dids: Iterable[str],
+        parents: Iterable[tuple[str, str]] = (),
+        open_files: Iterable[BegunFile] = (),
     ) -> None:
         self._records, self._file_of_row, self._places = _by_file(records.combine_chunks())
         counts = pc.value_counts(self._file_of_row).field("counts")
@@ -70,6 +80,7 @@ class FileTable(Mapping[str, JourneyFile]):
         self._further: defaultdict[int, set[str]] = defaultdict(set)
         for parent, child in parents:
             self._further[self._places[child]].add(parent)
+        self._open = {self._places[file.did]: file for file in open_files}
         self._made: dict[int, list[JourneyFile]] = {}
 
     def __getitem__(self, did: str) -> JourneyFile:
@@ -89,8 +100,10 @@ class FileTable(Mapping[str, JourneyFile]):
     def __contains__(self, did: object) -> bool:
         return did in self._places
 
-    def told_of_children(self, did: str, but: Collection[str]) -> tuple[int, Ends, int]:
-        """The children of a file but some: how many, how their paths ended, how many files came from them.
+    def told_of_children(self, did: str, but: Collection[str]) -> tuple[int, Ends, int, int]:
+        """The children of a file but some: how many, how their paths ended, and how many have not ended.
+
+        The last is how many files came from them.
 
         Args:
             did: the file.
@@ -105,7 +118,8 @@ class FileTable(Mapping[str, JourneyFile]):
             further = set(children.get(waiting.pop(), ())) - below - counted
             below |= further
             waiting += further
-        return len(counted), self._ends_of_paths(counted), len(below)
+        open_files = len(counted & self._open.keys())
+        return len(counted), self._ends_of_paths(counted), open_files, len(below)
 
     def _ends_of_paths(self, places: Collection[int]) -> Ends:
         of_these = pc.is_in(self._file_of_row, pa.array(places, pa.int32()))
@@ -129,6 +143,7 @@ class FileTable(Mapping[str, JourneyFile]):
                 records=own,
                 parents=tuple(sorted(named | self._further.get(place, set()))),
                 children=tuple(self._dids[child] for child in children),
+                open=self._open.get(place),
             )
             begin = end
 
@@ -166,13 +181,15 @@ class FileTable(Mapping[str, JourneyFile]):
         """For each file its rank among siblings: by its beginning, and those of one split by their names."""
         counts = pc.value_counts(self._file_of_row).field("counts")
         first = pc.subtract(pc.cumulative_sum(counts), counts)
-        without = len(self) - len(first)
         created = self._records["created"].cast(pa.int64()).take(first)
+        other = range(len(first), len(self))
+        begun = [self._open[place].began_ms if place in self._open else 0 for place in other]
+        names = [(self._open[place].filename or "") if place in self._open else "" for place in other]
         places = pa.table(
             {
-                "created": pa.chunked_array([*created.chunks, pa.repeat(pa.scalar(0, pa.int64()), without)]),
+                "created": pa.chunked_array([*created.chunks, pa.array(begun, pa.int64())]),
                 "filename": pa.chunked_array(
-                    [*self._records["filename"].take(first).chunks, pa.repeat("", without)]
+                    [*self._records["filename"].take(first).chunks, pa.array(names, pa.string())]
                 ),
                 "did": pa.array(self._dids, pa.string()),
             }

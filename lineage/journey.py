@@ -12,14 +12,16 @@ from waybill.transport.counting import counted
 from .drawing import outline, svg
 from .file_table import FileTable
 from .files import JourneyFiles
+from .index import BegunFile
 
 
-class ToldFile(msgspec.Struct, frozen=True, kw_only=True):
+class ToldFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a journey as programs exchange it; for the fields see `JourneyFile`."""
 
     did: str
     parents: tuple[str, ...]
     records: tuple[ProvenanceRecord, ...]
+    open: BegunFile | None = None
 
 
 class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +52,15 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
             [to_table([]), *to_tables(one for file in told.files for one in file.records)]
         )
         parents = ((parent, file.did) for file in told.files for parent in file.parents)
-        return cls(did=told.did, files=FileTable(records, (file.did for file in told.files), parents))
+        open_files = [file.open for file in told.files if file.open is not None]
+        dids = (file.did for file in told.files)
+        return cls(did=told.did, files=FileTable(records, dids, parents, open_files))
 
     def told(self) -> ToldJourney:
         """The journey as programs exchange it."""
         files = (
-            ToldFile(did=one.did, parents=one.parents, records=one.records) for one in self.files.values()
+            ToldFile(did=one.did, parents=one.parents, records=one.records, open=one.open)
+            for one in self.files.values()
         )
         return ToldJourney(did=self.did, files=tuple(files))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from waybill.exporter import Query
 
+    from .index import BegunFile
+
 
 class Kin(Protocol):
     """Who came directly from whom, besides what the records say, and what the runs of files read."""
@@ -24,6 +26,9 @@ class Kin(Protocol):
 
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that came from each file; without files that none came from."""
+
+    def open_files(self) -> Sequence[BegunFile]:
+        """All files that have begun and not ended."""
 
     def dids_with_input(self, name: str) -> set[str]:
         """The files whose run read a dataset, by its namespace and name, or the last part of its name."""
@@ -42,6 +47,10 @@ class NoKin:
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """None."""
         return {}
+
+    def open_files(self) -> Sequence[BegunFile]:
+        """None."""
+        return ()
 
     def dids_with_input(self, name: str) -> set[str]:  # noqa: ARG002
         """None."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from waybill.transport.journal import FileContent
 
     from .file_table import JourneyFile
+    from .index import BegunFile
     from .journey import Journey
     from .remote import CollectorClient
 
@@ -174,6 +175,18 @@ class Lineage:
         reading.allow(self._asker, "duplicates")
         with contextlib.closing(Journal(self._folder)) as journal:
             return list(journal.repeated_contents())
+
+    def open_files(self) -> Sequence[BegunFile]:
+        """The files and runs that have begun and not ended; only a home knows of any.
+
+        Raises:
+            NotFoundError: it is a collector.
+            JournalError: the journal or the index cannot be read.
+        """
+        if self._collector is not None:
+            raise NotFoundError("a collector does not list open files; ask the home")
+        with open_kin(self._folder) as kin:
+            return kin.open_files()
 
     def trace(
         self,

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from waybill.exporter import Query
 from waybill.exporter.parquet import rows_where
-from waybill.exporter.query import other_spellings, read_as_of, spellings_of
+from waybill.exporter.query import read_as_of
 from waybill.exporter.rebuilding import rule_for
+from waybill.facets import canonical_did
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
 from waybill.transport.errors import NotFoundError
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
+
+    from .index import BegunFile
 
 Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
 """Answers a query with all its records, in any order: tables with these columns of `SCHEMA`."""
@@ -55,9 +58,9 @@ def trace(
 ) -> Journey:
     """The journey of a file: its ancestors, itself and its descendants.
 
-    A file without a record is in the journey if another file names it as its parent: it may not have ended,
-    it may have aged off, or it may be no file but an application. Files that name each other as parents, in
-    a circle, are each in the journey once.
+    A file without a record is in the journey if it has begun and not ended, or if another file names it as
+    its parent: it may have aged off, or it may be no file but an application. Files that name each other as
+    parents, in a circle, are each in the journey once.
 
     Args:
         ask: where the records come from.
@@ -65,23 +68,53 @@ def trace(
         up: whether to follow its ancestors.
         down: whether to follow its descendants.
         depth: follow at most this many generations each way; None: all.
-        kin: knows the parents of joined files; None: each record's parent is all that is known.
+        kin: knows the parents of joined files, and open files; None: the records are all that is known.
 
     Raises:
-        NotFoundError: no record has this did, as its own or as its parent's.
+        NotFoundError: no record has this did, as its own or as its parent's, and no open file has it.
         Exception: the errors of `ask`.
     """
-    kin = kin or NoKin()
-    tables = [_read(ask, Query(did=did))]
-    dids = tables[0]["did"]
-    start = str(dids[0]) if len(dids) else _as_others_spell(ask, kin, did)
-    found = {start, *_distinct(dids)}
+    kin = _WithOpenFiles(kin or NoKin())
+    start = canonical_did(did)
+    tables = [_read(ask, Query(did=start))]
+    if not (len(tables[0]) or start in kin.begun or _is_named(ask, kin, start)):
+        raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
+    found = {start}
     if up:
         tables += _follow_up(ask, kin, tables[0], found, depth)
     if down:
         tables += _follow_down(ask, kin, start, found, depth)
     parents = ((parent, child) for child, some in kin.parents_of(found).items() for parent in some)
-    return Journey(did=start, files=FileTable(pa.concat_tables(tables), found, parents))
+    open_files = (file for did, file in kin.begun.items() if did in found)
+    return Journey(did=start, files=FileTable(pa.concat_tables(tables), found, parents, open_files))
+
+
+class _WithOpenFiles(NoKin):
+    """Who came from whom besides what the records say, open files included: they have no record yet."""
+
+    def __init__(self, kin: Kin) -> None:
+        self._kin = kin
+        self.begun = {file.did: file for file in kin.open_files()}
+        self._children: defaultdict[str, set[str]] = defaultdict(set)
+        for file in self.begun.values():
+            if file.parent_did:
+                self._children[file.parent_did].add(file.did)
+
+    def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        dids = list(dids)
+        found = dict(self._kin.parents_of(dids))
+        for file in (self.begun[did] for did in dids if did in self.begun):
+            if file.parent_did:
+                found[file.did] = (file.parent_did, *found.get(file.did, ()))
+        return found
+
+    def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        dids = list(dids)
+        found = dict(self._kin.children_of(dids))
+        for did in dids:
+            if did in self._children:
+                found[did] = (*self._children[did], *found.get(did, ()))
+        return found
 
 
 def trace_as_of(
@@ -126,7 +159,7 @@ def trace_as_of(
         on_batch=on_batch,
     )
     try:
-        return trace(_asked(known), now.did, up=up, down=down, depth=depth, kin=_KinThen(now, known))
+        return trace(_asked(known), now.did, up=up, down=down, depth=depth, kin=_KinThen(now, known, at_ms))
     except NotFoundError:
         raise NotFoundError(
             f"nothing was known of the file {now.did} at that time; give a later time, or none"
@@ -136,7 +169,8 @@ def trace_as_of(
 class _KinThen(NoKin):
     """The further parents of joined files that were known then: the event that gave the record named them."""
 
-    def __init__(self, now: Journey, known: Iterable[ProvenanceRecord]) -> None:
+    def __init__(self, now: Journey, known: Iterable[ProvenanceRecord], at_ms: int) -> None:
+        self._open = [file.open for file in now.files.values() if file.open and file.open.began_ms <= at_ms]
         self._parents: dict[str, tuple[str, ...]] = {}
         self._children: defaultdict[str, list[str]] = defaultdict(list)
         for file in (now.files[did] for did in {record.did for record in known}):
@@ -145,6 +179,9 @@ class _KinThen(NoKin):
         for did, parents in self._parents.items():
             for parent in parents:
                 self._children[parent].append(did)
+
+    def open_files(self) -> Sequence[BegunFile]:
+        return self._open
 
     def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         return {did: self._parents[did] for did in dids if self._parents.get(did)}
@@ -163,14 +200,11 @@ def _asked(known: Iterable[ProvenanceRecord]) -> Ask:
     return ask
 
 
-def _as_others_spell(ask: Ask, kin: Kin, did: str) -> str:
-    """The did of a file without a record; raises `NotFoundError` if no other file names it either."""
-    spelled = spellings_of(did)
-    for known in (*kin.children_of(spelled), *kin.parents_of(spelled)):
-        return known
-    for named in _read(ask, Query(parent_did=did, limit=1))["parent_did"].to_pylist():
-        return str(named)
-    raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
+def _is_named(ask: Ask, kin: Kin, did: str) -> bool:
+    """Whether a file that has no record is the parent of another one, or has a parent that is known."""
+    if kin.children_of([did]) or kin.parents_of([did]):
+        return True
+    return len(_read(ask, Query(parent_did=did, limit=1))) > 0
 
 
 def _follow_up(
@@ -194,10 +228,7 @@ def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | N
     parts = []
     while generation and depth != 0:
         children = _read_all(ask, "parent_dids", _with_children(ask, generation))
-        named = _distinct(children["parent_did"])
-        if again := named & parents:  # which another generation has in another spelling
-            children = children.filter(pc.invert(_is_one_of(children["parent_did"], again)))
-        parents |= named
+        parents |= _distinct(children["parent_did"])
         parts.append(children)
         further = chain.from_iterable(kin.children_of(generation).values())
         generation = set(children["did"].to_pylist()).union(further) - reached
@@ -217,9 +248,9 @@ def _with_children(ask: Ask, dids: set[str]) -> set[str]:
     """Those files that may have children; of many files, those that a record names as its parent."""
     if len(dids) <= _NAMED_MAX:
         return dids
-    wanted, found = dids.union(other_spellings(dids)), set[str]()
+    found = set[str]()
     for table in ask(Query(), ["parent_did"]):
-        found |= wanted & _distinct(table["parent_did"])
+        found |= dids & _distinct(table["parent_did"])
     return found
 
 

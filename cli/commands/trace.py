@@ -70,9 +70,10 @@ def trace(
 
     Shows a tree of all files that it came from and all that came from it, with their paths, states and
     durations. Thirteen files or more that were split from the same file are shown as one line. A joined file
-    is below each of the files that it was made of. "no record" means that a file has not ended, or has
-    aged off, or that it is the application of a Spark run. A run that has ended but may still change is left
-    out. Exit code 1 if a file could not be read, so records may be missing; 2 if the file is unknown.
+    is below each of the files that it was made of. A file that has not ended is shown with the time at which
+    it began. "no record" means that a file has aged off, or that it is the application of a Spark run. A run
+    that has ended but may still change is left out. Exit code 1 if a file could not be read, so records may
+    be missing; 2 if the file is unknown.
 
     --as-of shows the journey as it was known at an earlier time, from the events received by then. It needs
     these events in the journal or the archive; if some of them are gone, it says so, with exit code 1.
@@ -139,8 +140,9 @@ def _journey_of(lineage: Lineage, file: str, follow: Callable[[str], Journey]) -
     try:
         return follow(file)
     except NotFoundError:
-        named = lineage.find(Query(filename=file))
-        dids = list(dict.fromkeys(record.did for record in named))
+        named = [(record.completed, record.did) for record in lineage.find(Query(filename=file))]
+        named += [(one.last_ms, one.did) for one in lineage.open_files() if one.filename == file]
+        dids = list(dict.fromkeys(did for _, did in sorted(named, reverse=True)))
         if not dids and is_did(file):
             raise
     if not dids:
@@ -199,10 +201,15 @@ def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations
     for record in file.records:
         for text in _said_of(record, zone, with_annotations=with_annotations):
             console.line((under, ""), (console.shown(text), "dim"))
+    if file.open is not None:
+        began = records.instant_of(file.open.began_ms, zone)[:19]
+        heard = records.instant_of(file.open.last_ms, zone)[:19]
+        told = f"begun {began}, not ended, last heard of {heard}  {file.open.data_source}"
+        console.line((under, ""), (console.shown(told), "dim"))
 
 
 def _did_of(file: JourneyFile) -> str:
-    return file.did if file.records else "no record"
+    return file.did if file.records or file.open else "no record"
 
 
 def _said_of(record: ProvenanceRecord, zone: tzinfo | None, *, with_annotations: bool) -> list[str]:

@@ -26,7 +26,7 @@ COLOURS: Final = {
 }
 """For each state, the colours of a box and of its border."""
 
-_KEYS: Final = ("did", "filename", "final_state", "records")
+_KEYS: Final = ("did", "filename", "final_state", "records", "open")
 """The data of a node in GraphML."""
 
 _CR: Final = {"\r": "&#13;"}
@@ -88,7 +88,8 @@ def graphml(journey: JourneyFiles) -> str:
     ids = {did: f"n{at}" for at, did in enumerate(journey.files)}
     for file in journey.files.values():
         records = msgspec.json.encode(file.records).decode()
-        values = (file.did, file.filename or "", state_of(file) or "", records)
+        begun = "" if file.open is None else msgspec.json.encode(file.open).decode()
+        values = (file.did, file.filename or "", state_of(file) or "", records, begun)
         told = zip(_KEYS, values, strict=True)
         data = "".join(f'<data key="{key}">{escape(xml_text(value), _CR)}</data>' for key, value in told)
         text.append(f'    <node id="{ids[file.did]}">{data}</node>')

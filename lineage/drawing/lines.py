@@ -33,12 +33,14 @@ class Fold(msgspec.Struct, frozen=True):
         did: the parent's.
         files: how many children these are.
         ends: how they ended, the most frequent first.
+        open_files: how many have begun and not ended.
         descendants: how many files came from these.
     """
 
     did: str
     files: int
     ends: tuple[End, ...]
+    open_files: int
     descendants: int
 
 
@@ -89,7 +91,7 @@ def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> 
 
 
 def _fold(journey: JourneyFiles, parent: JourneyFile, kept: set[str]) -> Fold:
-    files, ends, descendants = journey.files.told_of_children(parent.did, kept)
+    files, ends, open_files, descendants = journey.files.told_of_children(parent.did, kept)
     told = (End(state, sink, paths) for (state, sink), paths in ends.items())
     in_order = sorted(told, key=lambda end: (-end.paths, end.final_state, end.data_sink or ""))
-    return Fold(parent.did, files, tuple(in_order), descendants)
+    return Fold(parent.did, files, tuple(in_order), open_files, descendants)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from waybill.facets import FinalState
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
 
     from ..file_table import JourneyFile
+    from ..index import BegunFile
 
 _SECOND_MS = 1_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))
@@ -25,16 +27,20 @@ def duration_of(record: ProvenanceRecord) -> str:
     return f"{took_ms / size_ms:.1f} {unit}" if size_ms > 1 else f"{took_ms} ms"
 
 
+def begun_of(file: BegunFile) -> str:
+    """When an open file began: ``begun 2026-01-31 12:00:00 UTC, not ended``."""
+    began = datetime.fromtimestamp(file.began_ms / _SECOND_MS, UTC)
+    return f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended"
+
+
 def words_of(of: JourneyFile | Fold) -> list[str]:
     """The lines of text of one place in a picture."""
     if isinstance(of, Fold):
         return [said_of(of)]
-    if not of.records:
-        return [of.did, "no record"]
-    return [
-        of.filename or of.did,
-        *(f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records),
-    ]
+    told = [f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records]
+    if of.open is not None:
+        told.append(f"{of.open.data_source}: {begun_of(of.open)}")
+    return [of.filename or of.did, *(told or ["no record"])]
 
 
 def said_of(fold: Fold) -> str:
@@ -43,6 +49,8 @@ def said_of(fold: Fold) -> str:
         f"{end.paths:,} {end.final_state}{f' > {end.data_sink}' if end.data_sink else ''}"
         for end in fold.ends
     ]
+    if fold.open_files:
+        ends.append(f"{fold.open_files:,} not ended")
     beyond = f", and {fold.descendants:,} that came from them" if fold.descendants else ""
     files = "1 file" if fold.files == 1 else f"{fold.files:,} files"
     return f"{files}: {', '.join(ends) or 'no record'}{beyond}"

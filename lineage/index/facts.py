@@ -60,8 +60,8 @@ class Fact(NamedTuple):
     system: str
 
 
-class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or run that has begun and not ended.
+class BegunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a file or run that has begun and not ended.
 
     Attributes:
         did: the file; for a run without the facet, the run.
@@ -72,7 +72,6 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
         annotations: those that it began with, whether or not they are allowed in a record.
         began_ms: when its first entry was received, in epoch milliseconds.
         last_ms: when its last entry was received.
-        begun: the values that its end has to repeat.
     """
 
     did: str
@@ -83,6 +82,15 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
     annotations: dict[str, str]
     began_ms: int
     last_ms: int
+
+
+class OpenFile(BegunFile, frozen=True, kw_only=True):
+    """A file or run that has begun and not ended, with what it takes to end it.
+
+    Attributes:
+        begun: the values that its end has to repeat.
+    """
+
     begun: OpenRun
 
 

@@ -10,13 +10,14 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from hypothesis import example, given, settings, strategies as st
-from layouts import record
+from layouts import START_MS, record
 
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import to_table
-from waybill.lineage import Journey, trace
+from waybill.lineage import BegunFile, Journey, trace
 from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
 from waybill.lineage.drawing.graphs import xml_text
+from waybill.lineage.file_table import FileTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,6 +190,30 @@ def test_a_wide_split_is_one_line_that_says_how_its_files_ended() -> None:
     assert isinstance(folded.of, Fold)
     assert said_of(folded.of) == ("312 files: 309 COMPLETE > lake, 3 ERROR, and 1 that came from them")
     assert len(list(outline(journey, folded_from=None))) == 314
+
+
+def test_each_picture_shows_that_a_file_has_not_ended() -> None:
+    begun = BegunFile(
+        did="late",
+        parent_did="a",
+        system_name="edge",
+        data_source="sftp",
+        filename="late.csv",
+        annotations={},
+        began_ms=START_MS,
+        last_ms=START_MS + 1,
+    )
+    records = [record("a"), *(record(f"c{at}", parent_did="a") for at in range(20))]
+    files = FileTable(to_table(records), ["late"], [("a", "late")], [begun])
+    journey = Journey(did="a", files=files)
+    [_, folded] = outline(journey)
+    assert isinstance(folded.of, Fold)
+    assert said_of(folded.of) == "21 files: 20 COMPLETE > out, 1 not ended"
+    lines = list(outline(journey, folded_from=None))
+    assert "sftp: begun 2026-01-01 00:00:00 UTC, not ended" in svg(lines, about="a")
+    assert "begun 2026-01-01 00:00:00 UTC, not ended" in mermaid(lines, about="a")
+    assert "begun 2026-01-01 00:00:00 UTC, not ended" in dot(lines, about="a")
+    assert msgspec.json.encode(begun).decode() in graphml(journey)
 
 
 def test_the_file_asked_about_is_never_folded() -> None:

@@ -13,8 +13,10 @@ from layouts import FILES, NODE, record
 from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
-from waybill.lineage import Journey, Lineage, trace
+from waybill.facets.arrow import to_table
+from waybill.lineage import BegunFile, Journey, Lineage, trace
 from waybill.lineage.drawing import outline
+from waybill.lineage.kin import NoKin
 from waybill.transport import NotFoundError, Settings, Tracker, flush
 
 if TYPE_CHECKING:
@@ -98,12 +100,12 @@ def test_a_journey_has_what_following_each_edge_by_hand_has(
         assert set(file.parents) == {one for one in parents.get(file.did, set()) if one is not None}
     assert set(journey.edges()) == {edge for edge in edges if journey.files.keys() >= set(edge)}
     inner = {(child, parent) for parent, child in journey.edges()}
-    above = {did: reached(inner, did, None) for did in journey.files}
+    over = {did: reached(inner, did, None) for did in journey.files}
     begins = {file.did for file in journey.origins()}
     for file in (journey.file, *journey.ancestors()):
-        assert begins & {file.did, *above[file.did]}
-    assert all(begin in above[other] for begin in begins for other in above[begin])
-    assert len(begins) == len({frozenset(above[begin] | {begin}) for begin in begins})
+        assert begins & {file.did, *over[file.did]}
+    assert all(begin in over[other] for begin in begins for other in over[begin])
+    assert len(begins) == len({frozenset(over[begin] | {begin}) for begin in begins})
     if down or not up:
         assert {line.of.did for line in outline(journey, folded_from=None)} == journey.files.keys()
 
@@ -201,6 +203,79 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
     assert lineage.trace(day.did, as_of_ms=received_ms) == journey
     missing = [one.did for one in lineage.find(Query(missing_sink="lake", data_source="in"))]
     assert missing == []
+
+
+class Begun(NoKin):
+    """Knows open files and nothing else."""
+
+    def __init__(self, files: list[BegunFile]) -> None:
+        self._files = files
+
+    def open_files(self) -> list[BegunFile]:
+        return self._files
+
+
+def begun_file(did: str, parent_did: str | None = None) -> BegunFile:
+    return BegunFile(
+        did=did,
+        parent_did=parent_did,
+        system_name="edge",
+        data_source="sftp",
+        filename=f"{did}.csv",
+        annotations={},
+        began_ms=0,
+        last_ms=1,
+    )
+
+
+@settings(max_examples=100)
+@given(
+    parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
+    open_parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
+    did=st.sampled_from(DIDS),
+)
+def test_open_files_are_members_of_journeys(
+    parents: dict[str, str | None], open_parents: dict[str, str | None], did: str
+) -> None:
+    table = to_table([record(child, parent_did=parent) for child, parent in parents.items()])
+
+    def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
+        return [table.filter(query.by_key() & query.by_rest()).select(columns)]
+
+    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()])
+    edges = {(parent, child) for some in (parents, open_parents) for child, parent in some.items() if parent}
+    if did not in {*parents, *open_parents, *(parent for parent, _ in edges)}:
+        with pytest.raises(NotFoundError, match=did):
+            trace(ask, did, kin=kin)
+        return
+    journey = trace(ask, did, kin=kin)
+    above = reached({(child, parent) for parent, child in edges}, did, None)
+    assert journey.files.keys() == {did} | above | reached(edges, did, None)
+    for file in journey.files.values():
+        assert (file.open is not None) == (file.did in open_parents)
+        assert set(file.parents) == {parent for parent, child in edges if child == file.did}
+    assert {line.of.did for line in outline(journey)} == journey.files.keys()
+    assert Journey.of(journey.told()) == journey
+
+
+def test_a_file_that_has_only_begun_is_a_journey_of_one_file(tmp_path: Path) -> None:
+    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none"}
+    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    before_ms = time.time_ns() // 1_000_000
+    with Tracker(settings=settings) as tracker, tracker.file("lost.csv", data_source="in") as lost:
+        lineage = Lineage.open(tmp_path / "home")
+        journey = lineage.trace(lost.did)
+        assert [(file.filename, file.records) for file in journey.files.values()] == [("lost.csv", ())]
+        assert [file.did for file in lineage.open_files()] == [lost.did]
+        assert lineage.trace(lost.did, as_of_ms=time.time_ns() // 1_000_000) == journey
+        with pytest.raises(NotFoundError, match="nothing was known"):
+            lineage.trace(lost.did, as_of_ms=before_ms - 1)
+        [part] = lost.split(["part.csv"], data_source="parts")
+        assert {file.did: file.open is not None for file in lineage.descendants(lost.did)} == {part.did: True}
+        with part:
+            part.egress("lake")
+    assert not lineage.open_files()
+    assert lineage.trace(part.did).file.open is None
 
 
 def test_no_folder_is_no_lineage(tmp_path: Path) -> None:

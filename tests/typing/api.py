@@ -121,6 +121,7 @@ from waybill.facets import (
     spelled_alike,
 )
 from waybill.lineage import (
+    BegunFile,
     CollectorReadError,
     Index,
     IndexReader,
@@ -700,6 +701,8 @@ def the_journey_of_a_file() -> None:
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
     assert_type(lineage.sums(["state", Dimension.HOUR]), dict[tuple[str | int | None, ...], int])
+    assert_type(list(lineage.open_files()), list[BegunFile])
+    assert_type(journey.file.open, BegunFile | None)
     assert_type(list(lineage.tables(Query(did="0193"), ["did"])), list[Any])
     found = lineage.find(Query(did="0193"))
     assert_type(found, Records)
