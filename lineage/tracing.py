@@ -2,11 +2,14 @@
 
 Each generation is one question about many files, and the records that name a file as their parent are its
 children's own. So a journey takes about as many questions as it has generations, and most records are read
-once.
+once. Where there are many generations, the parents of all files are read at once, as far as memory and time
+allow, and the further generations are found there.
 """
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -45,6 +48,14 @@ one or two columns first tells which of them have an answer."""
 
 _DIDS_AT_ONCE: Final = 200_000
 """About 20 MB of texts."""
+
+_LOOKS: Final = frozenset({4, 16, 64, 256, 1_024, 4_096})
+"""Before these generations all edges are read at once, if that takes no longer than all before did."""
+
+_LOOK_MIN_S: Final = 0.05
+
+_EDGES_MAX: Final = 2_000_000
+"""The maximum number of edges in memory, about 300 MB."""
 
 
 def trace(
@@ -211,37 +222,117 @@ def _follow_up(
     ask: Ask, kin: Kin, records: pa.Table, found: set[str], depth: int | None
 ) -> Iterator[pa.Table]:
     """The records of the ancestors of the file that is `found`, and has these; their dids are added to it."""
-    generation = set(found)
+    generation, unread = set(found), set[str]()
+    shortcut = _Shortcut(ask, "did", "parent_did")
     while generation and depth != 0:
-        named = _distinct(records["parent_did"])
+        edges = shortcut.look()
+        named = edges.next_of(generation) if edges else _distinct(records["parent_did"])
         named.update(chain.from_iterable(kin.parents_of(generation).values()))
         generation = named - found
         found |= generation
-        records = _read_all(ask, "dids", generation)
-        yield records
+        if edges:
+            unread |= generation
+        else:
+            records = _read_all(ask, "dids", generation)
+            yield records
         depth = depth and depth - 1
+    yield _read_all(ask, "dids", unread)
 
 
 def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | None) -> list[pa.Table]:
     """The records of the descendants of a file that are not in `found`, to which their dids are added."""
-    generation, reached, parents = {start}, {start}, set[str]()
+    generation, reached, parents, unread = {start}, {start}, set[str](), set[str]()
+    shortcut = _Shortcut(ask, "parent_did", "did")
     parts = []
     while generation and depth != 0:
-        children = _read_all(ask, "parent_dids", _with_children(ask, generation))
-        parents |= _distinct(children["parent_did"])
-        parts.append(children)
-        further = chain.from_iterable(kin.children_of(generation).values())
-        generation = set(children["did"].to_pylist()).union(further) - reached
+        edges = shortcut.look()
+        named = set(chain.from_iterable(kin.children_of(generation).values()))
+        if edges:
+            named |= edges.next_of(generation)
+            unread |= named - reached
+        else:
+            parts.append(_read_all(ask, "parent_dids", _with_children(ask, generation)))
+            parents |= _distinct(parts[-1]["parent_did"])
+            named.update(parts[-1]["did"].to_pylist())
+        generation = named - reached
         reached |= generation
         depth = depth and depth - 1
-    lacking = reached - found
-    apart = _with_other_parents(ask, lacking, parents)
+    lacking = reached - found - unread
+    apart = _with_other_parents(ask, lacking, parents) | (unread - found)
     found |= reached
-    whole = _read_all(ask, "dids", apart)
-    return [
-        whole.filter(_is_one_of(whole["did"], apart)),
-        *_without(parts, (reached - lacking) | apart),
-    ]
+    return [_read_all(ask, "dids", apart), *_without(parts, (reached - lacking) | apart)]
+
+
+class _Shortcut:
+    """Reads all edges once there are many generations.
+
+    Args:
+        ask: where the records come from.
+        source: the column of the files that edges lead from.
+        target: the column of the files that they lead to.
+    """
+
+    def __init__(self, ask: Ask, source: str, target: str) -> None:
+        self._ask = ask
+        self._columns = (source, target)
+        self._edges: _Edges | None = None
+        self._generations = 0
+        self._began_s = time.monotonic()
+
+    def look(self) -> _Edges | None:
+        """All edges; None if it is too early for that, they are too many, or it would take too long."""
+        self._generations += 1
+        if self._edges is None and self._generations - 1 in _LOOKS:
+            now_s = time.monotonic()
+            self._edges = self._read(now_s + max(now_s - self._began_s, _LOOK_MIN_S))
+        return self._edges
+
+    def _read(self, deadline_s: float) -> _Edges | None:
+        edges = SCHEMA.empty_table().select(list(self._columns))
+        for table in self._ask(Query(), self._columns):
+            edges = pa.concat_tables([edges, table.filter(table["parent_did"].is_valid())])
+            if len(edges) > _EDGES_MAX or time.monotonic() > deadline_s:
+                return None
+        return _Edges(*edges.columns)
+
+
+class _Edges:
+    """Which files lead to which, in memory.
+
+    Args:
+        sources: the files that edges lead from.
+        targets: for each edge, the file that it leads to.
+    """
+
+    def __init__(self, sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> None:
+        coded = pa.chunked_array([*sources.chunks, *targets.chunks], pa.string()).dictionary_encode()
+        coded = coded.combine_chunks()
+        self._dids = coded.dictionary
+        order = pc.array_sort_indices(coded.indices[: len(sources)])
+        self._sources = _as_view(coded.indices[: len(sources)].take(order))
+        self._targets = _as_view(coded.indices[len(sources) :].take(order))
+        self._numbers: dict[str, int] = {}
+
+    def next_of(self, dids: set[str]) -> set[str]:
+        """The files that the edges from these lead to."""
+        if unknown := dids - self._numbers.keys():
+            places = pc.indices_nonzero(_is_one_of(self._dids, unknown))
+            self._note(places)
+        targets = set[int]()
+        for number in (self._numbers[did] for did in dids if did in self._numbers):
+            first = bisect_left(self._sources, number)
+            targets.update(self._targets[first : bisect_right(self._sources, number, first)])
+        return self._note(pa.array(list(targets), pa.int32()))
+
+    def _note(self, numbers: pa.Array) -> set[str]:
+        dids = self._dids.take(numbers).to_pylist()
+        self._numbers.update(zip(dids, numbers.to_pylist(), strict=True))
+        return set(dids)
+
+
+def _as_view(numbers: pa.Int32Array) -> memoryview[int]:
+    """Numbers, of which none is null, as a sequence that is not copied."""
+    return memoryview(numbers.buffers()[1]).cast("i")[: len(numbers)]
 
 
 def _with_children(ask: Ask, dids: set[str]) -> set[str]:
@@ -288,5 +379,5 @@ def _distinct(column: pa.ChunkedArray) -> set[str]:
     return set(column.unique().drop_null().to_pylist())
 
 
-def _is_one_of(column: pa.ChunkedArray, dids: Iterable[str]) -> pa.ChunkedArray:
+def _is_one_of(column: pa.ChunkedArray | pa.Array, dids: Iterable[str]) -> pa.ChunkedArray | pa.Array:
     return pc.is_in(column, pa.array(list(dids), pa.string()))

@@ -60,7 +60,7 @@ def lineage_of(root: Path, records: list[ProvenanceRecord], compacted: int) -> L
     return Lineage.open(root)
 
 
-@settings(FILES, max_examples=25)
+@settings(FILES, max_examples=40)
 @given(
     parents=PARENTS,
     did=st.sampled_from(DIDS),
@@ -69,6 +69,8 @@ def lineage_of(root: Path, records: list[ProvenanceRecord], compacted: int) -> L
     depth=st.none() | st.integers(0, 3),
     compacted=st.integers(0, 18),
     named_max=st.sampled_from([0, 3, 2_000]),
+    looked_at=st.none() | st.integers(0, 3),
+    edges_max=st.sampled_from([3, 100]),
 )
 def test_a_journey_has_what_following_each_edge_by_hand_has(
     *,
@@ -79,10 +81,15 @@ def test_a_journey_has_what_following_each_edge_by_hand_has(
     depth: int | None,
     compacted: int,
     named_max: int,
+    looked_at: int | None,
+    edges_max: int,
 ) -> None:
     edges = {(parent, child) for child, named in parents.items() for parent in named if parent is not None}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("waybill.lineage.tracing._NAMED_MAX", named_max)
+        patch.setattr("waybill.lineage.tracing._LOOKS", {looked_at})
+        patch.setattr("waybill.lineage.tracing._LOOK_MIN_S", 60)
+        patch.setattr("waybill.lineage.tracing._EDGES_MAX", edges_max)
         lineage = lineage_of(Path(folder), records_of(parents), compacted)
         if did not in parents and not any(parent == did for parent, _ in edges):
             with pytest.raises(NotFoundError, match=did):
@@ -166,6 +173,26 @@ def test_a_generation_of_thousands_is_one_question(tmp_path: Path) -> None:
     # The file, its children; of these, those that have children, and these; that they have none; that no file
     # has another parent.
     assert len(asked) == 6
+
+
+def test_a_thousand_generations_are_a_few_questions(tmp_path: Path) -> None:
+    chain = [record(f"f{at}", parent_did=f"f{at - 1}" if at else None, at_ms=at) for at in range(1_000)]
+    lineage = lineage_of(tmp_path, chain, 1_000)
+    asked: list[Query] = []
+
+    def ask(query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
+        asked.append(query)
+        return lineage.tables(query, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("waybill.lineage.tracing._LOOK_MIN_S", 60)
+        assert [file.did for file in trace(ask, "f999").ancestors()] == [
+            f"f{at}" for at in range(998, -1, -1)
+        ]
+        assert len(asked) < 10
+        asked.clear()
+        assert [file.did for file in trace(ask, "f0").descendants()] == [f"f{at}" for at in range(1, 1_000)]
+        assert len(asked) < 10
 
 
 def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None:
