@@ -305,34 +305,20 @@ class _Edges:
     """
 
     def __init__(self, sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> None:
-        coded = pa.chunked_array([*sources.chunks, *targets.chunks], pa.string()).dictionary_encode()
-        coded = coded.combine_chunks()
-        self._dids = coded.dictionary
-        order = pc.array_sort_indices(coded.indices[: len(sources)])
-        self._sources = _as_view(coded.indices[: len(sources)].take(order))
-        self._targets = _as_view(coded.indices[len(sources) :].take(order))
-        self._numbers: dict[str, int] = {}
+        coded = sources.dictionary_encode().combine_chunks()
+        self._numbers = {did: number for number, did in enumerate(coded.dictionary.to_pylist())}
+        order = pc.array_sort_indices(coded.indices)
+        self._sources = memoryview(coded.indices.take(order).buffers()[1]).cast("i")[: len(order)]
+        self._rows = memoryview(order.buffers()[1]).cast("Q")[: len(order)]
+        self._targets = targets.combine_chunks()
 
     def next_of(self, dids: set[str]) -> set[str]:
         """The files that the edges from these lead to."""
-        if unknown := dids - self._numbers.keys():
-            places = pc.indices_nonzero(_is_one_of(self._dids, unknown))
-            self._note(places)
-        targets = set[int]()
+        rows: list[int] = []
         for number in (self._numbers[did] for did in dids if did in self._numbers):
             first = bisect_left(self._sources, number)
-            targets.update(self._targets[first : bisect_right(self._sources, number, first)])
-        return self._note(pa.array(list(targets), pa.int32()))
-
-    def _note(self, numbers: pa.Array) -> set[str]:
-        dids = self._dids.take(numbers).to_pylist()
-        self._numbers.update(zip(dids, numbers.to_pylist(), strict=True))
-        return set(dids)
-
-
-def _as_view(numbers: pa.Int32Array) -> memoryview[int]:
-    """Numbers, of which none is null, as a sequence that is not copied."""
-    return memoryview(numbers.buffers()[1]).cast("i")[: len(numbers)]
+            rows += self._rows[first : bisect_right(self._sources, number, first)]
+        return set(self._targets.take(pa.array(rows, pa.int64())).to_pylist())
 
 
 def _with_children(ask: Ask, dids: set[str]) -> set[str]:
@@ -379,5 +365,5 @@ def _distinct(column: pa.ChunkedArray) -> set[str]:
     return set(column.unique().drop_null().to_pylist())
 
 
-def _is_one_of(column: pa.ChunkedArray | pa.Array, dids: Iterable[str]) -> pa.ChunkedArray | pa.Array:
+def _is_one_of(column: pa.ChunkedArray, dids: Iterable[str]) -> pa.ChunkedArray:
     return pc.is_in(column, pa.array(list(dids), pa.string()))
