@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self, cast
 
@@ -51,7 +52,14 @@ SELECT did, began_ms, last_ms, begun FROM disk.open_run AS stored
 WHERE run NOT IN (SELECT run FROM main.open_run)
 AND NOT EXISTS (SELECT 1 FROM main.ended_run WHERE run = stored.run AND at_us >= stored.at_us);
 """  # noqa: S608 - texts of our own
-_OF_DID: Final = "SELECT DISTINCT value FROM facts WHERE did = ? AND kind = ?"
+_PARENTS: Final = """
+SELECT DISTINCT did, value FROM facts
+WHERE kind = 'parent' AND did IN (SELECT value FROM json_each(?)) ORDER BY value
+"""
+_CHILDREN: Final = """
+SELECT DISTINCT value, did FROM facts
+WHERE kind = 'parent' AND value IN (SELECT value FROM json_each(?)) ORDER BY did
+"""
 _OF_VALUE: Final = "SELECT DISTINCT did FROM facts WHERE value = ? AND kind = ?"
 _WITH_NAME: Final = """
 SELECT DISTINCT did FROM facts WHERE kind = 'input' AND value IN (
@@ -115,11 +123,11 @@ class IndexReader:
 
     def parents_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The files that each file came from, beside those that records name."""
-        return self._grouped(_OF_DID, dids)
+        return self._grouped(_PARENTS, dids)
 
     def children_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The files that came from each file, beside those whose records say so."""
-        return self._grouped(_OF_VALUE, dids)
+        return self._grouped(_CHILDREN, dids)
 
     def dids_with_input(self, name: str) -> set[str]:
         """The files whose run read a dataset beyond what their records say.
@@ -153,8 +161,12 @@ class IndexReader:
         return {cast("str", did) for (did,) in self._ask(query, bindings)}
 
     def _grouped(self, query: str, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        found = {did: tuple(sorted(self._dids(query, (did, Kind.PARENT)))) for did in dids}
-        return {did: others for did, others in found.items() if others}
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for did, other in cast(
+            "list[tuple[str, str]]", self._ask(query, (msgspec.json.encode(list(dids)).decode(),))
+        ):
+            found[did].append(other)
+        return {did: tuple(others) for did, others in found.items()}
 
     def _ask(self, query: str, bindings: tuple[str, ...]) -> list[tuple[object, ...]]:
         try:
