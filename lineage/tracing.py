@@ -27,6 +27,7 @@ from waybill.facets.arrow import SCHEMA, to_table, to_tables
 from waybill.transport.errors import NotFoundError
 
 from .file_table import FileTable
+from .index import BegunFile
 from .journey import Journey
 from .kin import Kin, NoKin
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
-
-    from .index import BegunFile
 
 Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
 """Answers a query with all its records, in any order: tables with these columns of `SCHEMA`."""
@@ -53,6 +52,7 @@ _LOOKS: Final = frozenset({4, 16, 64, 256, 1_024, 4_096})
 """Before these generations all edges are read at once, if that takes no longer than all before did."""
 
 _LOOK_MIN_S: Final = 0.05
+"""However soon the generations before were found, reading all edges may take this long."""
 
 _EDGES_MAX: Final = 2_000_000
 """The maximum number of edges in memory, about 300 MB."""
@@ -96,7 +96,12 @@ def trace(
     if down:
         tables += _follow_down(ask, kin, start, found, depth)
     parents = ((parent, child) for child, some in kin.parents_of(found).items() for parent in some)
-    open_files = (file for did, file in kin.begun.items() if did in found)
+    names = BegunFile.__struct_fields__  # How to end it is not told.
+    open_files = (
+        BegunFile(**{name: getattr(file, name) for name in names})
+        for did, file in kin.begun.items()
+        if did in found
+    )
     return Journey(did=start, files=FileTable(pa.concat_tables(tables), found, parents, open_files))
 
 

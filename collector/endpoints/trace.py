@@ -114,7 +114,7 @@ class _Bounded:
 
     def __call__(self, query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
         for table in self._reading.tables(query, columns):
-            # What only some columns are asked of is looked at, and not kept.
+            # What only some columns are asked of is looked at, and kept in bounds of its own.
             self._size_bytes += table.nbytes if len(columns) == len(ProvenanceRecord.__struct_fields__) else 0
             if self._size_bytes > JOURNEY_BYTES_MAX:
                 detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"

@@ -107,6 +107,7 @@ def test_a_file_that_has_only_begun_is_shown_by_its_name(called: Run, tmp_path: 
         assert re.fullmatch(r" +begun 2[-: 0-9]{18}, not ended, last heard of 2[-: 0-9]{18}  sftp-in", second)
         [file] = told["files"]
         assert (file["did"], file["records"], file["open"]["filename"]) == (lost.did, [], "lost.csv")
+        assert "begun" not in file["open"]
         lost.egress("lake")
 
 
