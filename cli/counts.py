@@ -16,14 +16,14 @@ _COUNT = "count"
 _HOUR = "hour"
 
 
-def show_total(count: int, *, as_json: bool, as_csv: bool) -> None:
-    """Print one number."""
+def show_total(count: int, unit: str, *, as_json: bool, as_csv: bool) -> None:
+    """Print how many there are of something."""
     if as_json:
         console.json({_COUNT: count})
     elif as_csv:
         console.table((_COUNT,), [(str(count),)], as_csv=True)
     else:
-        console.line(str(count))
+        console.line(console.counted(count, unit))
 
 
 def show(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.exporter.directory import is_root
 from waybill.exporter.names import ARCHIVE, LAYOUT
+from waybill.exporter.reading import os_user
 from waybill.lineage.catalog import CATALOG
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
@@ -22,19 +23,52 @@ from .options import ORIGIN
 
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
+    from waybill.lineage.answers import FileAnswers, HomeAnswers
+    from waybill.transport.runner import OpenRun
 
 _OF_FILES: Final = frozenset({ARCHIVE, CATALOG, INDEX, LAYOUT})
 """The projections that are not backends."""
 
 
-def list_open_files(journal: Journal | None) -> list[OpenFile]:
-    """The files and runs of a home that have begun and not ended, the longest silent first."""
+def list_open_runs(journal: Journal | None) -> list[tuple[OpenFile, OpenRun]]:
+    """The files and runs of a home that have begun and not ended, the longest silent first.
+
+    Each comes with the values that its end has to repeat.
+    """
     from waybill.lineage.index import IndexReader
 
     if journal is None:
         return []
     with IndexReader.open(journal.home, journal) as index:
-        return index.open_files()
+        return index.open_runs()
+
+
+@contextlib.contextmanager
+def open_answers(
+    settings: Settings, exported: str | None
+) -> Iterator[tuple[HomeAnswers | FileAnswers, str, Journal | None]]:
+    """What answers questions of a command: of the home, of a root alone, or of what was exported.
+
+    Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
+    """
+    from waybill.lineage.answers import FileAnswers, HomeAnswers
+    from waybill.lineage.catalog import Catalog
+
+    if exported is not None:
+        check_home(settings, needed=False)
+        from waybill.lineage.catalog import open_exported
+
+        destination = open_exported(exported, settings.home)
+        yield FileAnswers(destination.root, destination, os_user()), f"at {destination.name}", None
+        return
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+        checked_root(agreed)
+        if journal is None or not files_into(journal, agreed.root):
+            yield FileAnswers(agreed.root, Catalog(), os_user()), f"below {agreed.root}", journal
+        else:
+            answers = HomeAnswers(journal, agreed, Catalog(), os_user())
+            yield answers, f"in {journal.path} and below {agreed.root}", journal
 
 
 def is_home(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
-from waybill.marquez.links import RECORDS_PATH
+from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 
@@ -37,6 +37,7 @@ _BODY_REFUSED: Final = (
 _ASKING_REFUSED: Final = (
     HTTPStatus.BAD_REQUEST,
     *_REFUSED,
+    HTTPStatus.NOT_FOUND,
     HTTPStatus.CONFLICT,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
@@ -74,6 +75,14 @@ def description() -> _Json:
             f"{PROVENANCE_PATH}/flush": {"post": _flushing()},
             RECORDS_PATH: _listing("", _array("ProvenanceRecord")),
             f"{RECORDS_PATH}/stats": _counting("", "Stats", "Sum"),
+            OPEN_PATH: {
+                "get": _asking(
+                    "List the files that have begun and not ended",
+                    _array("OpenFile"),
+                    _FILTERS,
+                    _ASKING_REFUSED,
+                )
+            },
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
@@ -107,14 +116,14 @@ def description() -> _Json:
 def _answers() -> _Json:
     """The schemas of bodies, generated from their types."""
     from waybill.exporter.query import Stats, Sum
-    from waybill.lineage import ToldJourney
+    from waybill.lineage import OpenFile, ToldJourney
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
     from .receipt_status import ReceiptStatus
 
     types = (
         *(BatchResult, Taken, Stats, Sum, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
-        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney, SentRecord, ProblemDetails),
+        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney, OpenFile, SentRecord, ProblemDetails),
     )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
@@ -178,7 +187,7 @@ def _summarized() -> _Json:
         {"name": "number", "in": "path", "required": True, "schema": number},
         _parameter("backend", {"type": "string", "default": MARQUEZ}),
     ]
-    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND)
+    refused = _ASKING_REFUSED
     asking = _asking(summary, _TEXT, parameters, refused, media=NDJSON)
     # A browser shows this, but would save the other.
     asking["responses"]["200"]["content"]["text/plain"] = {"schema": _TEXT}
@@ -201,7 +210,7 @@ def _traced() -> _Json:
         _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split."}),
         _parameter("partial", _FLAG | {"default": False}),
     ]
-    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+    refused = (*_ASKING_REFUSED, HTTPStatus.GONE)
     asking = _asking(summary, _ref("ToldJourney"), parameters, refused)
     asking["responses"]["200"]["content"] |= {media: {"schema": _TEXT} for media in list(MEDIA.values())[1:]}
     return asking

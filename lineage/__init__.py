@@ -8,14 +8,13 @@ if TYPE_CHECKING:
     from .catalog import open_catalog as open_catalog
     from .file_table import JourneyFile as JourneyFile
     from .index import (
-        BegunFile as BegunFile,
         Index as Index,
         IndexReader as IndexReader,
         OpenFile as OpenFile,
         open_index as open_index,
     )
     from .journey import Journey as Journey, ToldFile as ToldFile, ToldJourney as ToldJourney
-    from .kin import Kin as Kin, open_kin as open_kin
+    from .kin import Kin as Kin
     from .lineage import Lineage as Lineage
     from .records import MissingPackageError as MissingPackageError, Records as Records
     from .remote import CollectorReadError as CollectorReadError

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import from_table
 
-from .index import BegunFile
+from .index import OpenFile
 
 _MADE_AT_ONCE: Final = 32
 """Turning rows into records has a price for each table, and their children one for each file."""
@@ -43,7 +43,7 @@ class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[ProvenanceRecord, ...] = ()
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
-    open: BegunFile | None = None
+    open: OpenFile | None = None
 
     @property
     def filename(self) -> str | None:
@@ -68,7 +68,7 @@ class FileTable(Mapping[str, JourneyFile]):
         records: pa.Table,
         dids: Iterable[str],
         parents: Iterable[tuple[str, str]] = (),
-        open_files: Iterable[BegunFile] = (),
+        open_files: Iterable[OpenFile] = (),
     ) -> None:
         self._records, self._file_of_row, self._places = _by_file(records.combine_chunks())
         counts = pc.value_counts(self._file_of_row).field("counts")

@@ -12,7 +12,7 @@ from waybill.transport.counting import counted
 from .drawing import outline, svg
 from .file_table import FileTable
 from .files import JourneyFiles
-from .index import BegunFile
+from .index import OpenFile
 
 
 class ToldFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,7 +21,7 @@ class ToldFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     did: str
     parents: tuple[str, ...]
     records: tuple[ProvenanceRecord, ...]
-    open: BegunFile | None = None
+    open: OpenFile | None = None
 
 
 class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):

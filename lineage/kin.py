@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from waybill.transport.journal import Journal
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.exporter import Query
 
-    from .index import BegunFile
+    from .index import OpenFile
 
 
 class Kin(Protocol):
@@ -27,7 +22,7 @@ class Kin(Protocol):
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that came from each file; without files that none came from."""
 
-    def open_files(self) -> Sequence[BegunFile]:
+    def open_files(self) -> Sequence[OpenFile]:
         """All files that have begun and not ended."""
 
     def dids_with_input(self, name: str) -> set[str]:
@@ -48,7 +43,7 @@ class NoKin:
         """None."""
         return {}
 
-    def open_files(self) -> Sequence[BegunFile]:
+    def open_files(self) -> Sequence[OpenFile]:
         """None."""
         return ()
 
@@ -59,29 +54,6 @@ class NoKin:
     def dids_with_producer(self, uri: str) -> set[str]:  # noqa: ARG002
         """None."""
         return set()
-
-
-@contextlib.contextmanager
-def open_kin(home: Path, query: Query | None = None) -> Iterator[Kin]:
-    """What a home knows beside the records, with what its index does not have yet.
-
-    Args:
-        home: the home; another folder has no index.
-        query: the only question that is asked; what it does not need is not read.
-
-    Raises:
-        JournalError: the journal or the index cannot be read.
-    """
-    is_needed = query is None or any(
-        (query.filename, query.input_dataset, query.producer, query.missing_sink)
-    )
-    if not is_needed or not Journal.exists(home):
-        yield NoKin()
-        return
-    from .index import IndexReader
-
-    with contextlib.closing(Journal(home)) as journal, IndexReader.open(home, journal) as reader:
-        yield reader
 
 
 def by_records(query: Query, kin: Kin) -> Query:

@@ -4,54 +4,52 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from waybill.exporter import Query, reading
+from waybill.exporter import Query
 from waybill.exporter.object_stores import is_url
-from waybill.exporter.query import STATS_BY, Dimension, Stats, find_tables, stats_of, sums_of
+from waybill.exporter.query import Dimension, Stats
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
 
+from .answers import FileAnswers, HomeAnswers
 from .catalog import Catalog
-from .kin import Kin, by_records, open_kin
 from .records import Records
-from .tracing import trace, trace_as_of
 
 if TYPE_CHECKING:
     import os
 
+    from waybill.exporter.query import Access
     from waybill.transport.journal import FileContent
 
+    from .answers import Answers
     from .file_table import JourneyFile
-    from .index import BegunFile
+    from .index import OpenFile
     from .journey import Journey
-    from .remote import CollectorClient
+
+log = logging.getLogger("waybill.lineage")
+
+OpenAnswers = Callable[[], AbstractContextManager["Answers"]]
+"""Opens what answers one question."""
 
 
 class Lineage:
     """The records of a home, of a root, of a destination of exports or of a collector, to read only.
 
-    Each question sees every record that was accepted before it, whether or not it is in a file yet, as
-    `waybill find` does. A run that has ended and may still change is left out.
+    Each question sees every record that was accepted before it, whether or not it is in a file yet, and
+    whether or not it may still change, as `waybill find` does. What an answer lacks, and which files have not
+    ended that it is about, is logged as a warning; `Records.notes` has it, too.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        asker: Asker = PYTHON,
-        *,
-        collector: CollectorClient | None = None,
-        catalog: Catalog | None = None,
-    ) -> None:
-        self._folder = folder
-        self._collector = collector
-        self._catalog = catalog or Catalog()
-        self._asker = asker
+    def __init__(self, open_answers: OpenAnswers) -> None:
+        self._open_answers = open_answers
 
     @classmethod
     def open(cls, place: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
@@ -79,22 +77,25 @@ class Lineage:
             from .remote import CollectorClient
 
             client = CollectorClient(place, settings.marquez_api_key)
-            return cls(settings.home, asker, collector=client)
+            return cls(lambda: contextlib.nullcontext(client))
         if isinstance(place, str) and is_url(place):
             from .catalog import open_exported
 
             exported = open_exported(place, settings.home)
-            return cls(exported.root, asker, catalog=exported)
+            return cls(lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, asker)))
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        return cls(place, asker, catalog=Catalog(kept_bytes=settings.query_cache_bytes))
+        access = Catalog(kept_bytes=settings.query_cache_bytes)
+        return cls(functools.partial(open_answers, place, access, asker))
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
-        if self._collector is not None:
-            return self._collector.find(query or Query())
-        return Records(record for table in self.tables(query) for record in from_table(table))
+        with self._asked() as answers:
+            tables = answers.tables(query or Query())
+            records = Records(record for table in tables for record in from_table(table))
+            records.notes = tuple(answers.notes)
+        return records
 
     def tables(
         self, query: Query | None = None, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
@@ -104,18 +105,32 @@ class Lineage:
         They come in the order of the query. Where only some of the columns are asked for, records of one
         instant come in any order. Raises what `find` does.
         """
-        if self._collector is not None:
-            yield self._collector.find(query or Query()).to_arrow().select(list(columns))
-            return
-        with open_kin(self._folder, query or Query()) as kin:
-            yield from self._tables(kin, query, columns)
+        with self._asked() as answers:
+            yield from answers.tables(query or Query(), columns)
+
+    def open_files(self, query: Query | None = None) -> list[OpenFile]:
+        """The files and runs that have begun and not ended and meet a query, the longest silent first.
+
+        Conditions that only a record can meet leave none. With `missing_sink`, these are the files that did
+        not get there and have no record yet, besides those that `find` gives.
+
+        Raises:
+            NotFoundError: it is no home, which alone knows what is open.
+        """
+        with self._asked() as answers:
+            return answers.open_files(query or Query())
 
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
-        if self._collector is not None:
-            return self._collector.stats(query or Query())
-        with open_kin(self._folder, query or Query()) as kin:
-            return stats_of(self._tables(kin, query, summed_by=STATS_BY))
+        with self._asked() as answers:
+            return answers.stats(query or Query())
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[Answers]:
+        with self._open_answers() as answers:
+            yield answers
+        for note in answers.notes:
+            log.warning("%s", note)
 
     def sums(
         self, by: Collection[Dimension | str], query: Query | None = None
@@ -134,32 +149,19 @@ class Lineage:
         dimensions = [Dimension(one) for one in dict.fromkeys(by)]
         if not dimensions:
             raise ValueError(f"give at least one of {', '.join(Dimension)}")
-        if self._collector is not None:
-            return self._collector.sums(dimensions, query or Query())
-        with open_kin(self._folder, query or Query()) as kin:
-            return sums_of(self._tables(kin, query, summed_by=dimensions), dimensions)
-
-    def _tables(
-        self,
-        kin: Kin,
-        query: Query | None,
-        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
-        *,
-        summed_by: Collection[Dimension] | None = None,
-    ) -> Iterator[Any]:
-        return find_tables(
-            self._folder,
-            by_records(query or Query(), kin),
-            columns=columns,
-            summed_by=summed_by,
-            access=self._catalog,
-            asker=self._asker,
-            below=kin.children_of,
-        )
+        with self._asked() as answers:
+            return answers.sums(dimensions, query or Query())
 
     def count(self, query: Query | None = None) -> int:
-        """The number of records that answer a query, each once; raises what `waybill.find` does."""
-        return self.stats(query).total_records
+        """The number of records that answer a query, each once; raises what `waybill.find` does.
+
+        With `missing_sink`, it is the number of files that did not get there, with or without a record.
+        """
+        number = self.stats(query).total_records
+        if query is None or query.missing_sink is None:
+            return number
+        with self._asked() as answers:
+            return number + (len(answers.open_files(query)) if answers.knows_open else 0)
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.
@@ -168,25 +170,10 @@ class Lineage:
 
         Raises:
             NotFoundError: it is a collector, or a root that is no home.
-            JournalError: the journal or the index cannot be read.
+            JournalError: the journal cannot be read.
         """
-        if self._collector is not None or not Journal.exists(self._folder):
-            raise NotFoundError("only a home has fingerprints; open the home in which they were recorded")
-        reading.allow(self._asker, "duplicates")
-        with contextlib.closing(Journal(self._folder)) as journal:
-            return list(journal.repeated_contents())
-
-    def open_files(self) -> Sequence[BegunFile]:
-        """The files and runs that have begun and not ended; only a home knows of any.
-
-        Raises:
-            NotFoundError: it is a collector.
-            JournalError: the journal or the index cannot be read.
-        """
-        if self._collector is not None:
-            raise NotFoundError("a collector does not list open files; ask the home")
-        with open_kin(self._folder) as kin:
-            return kin.open_files()
+        with self._asked() as answers:
+            return answers.duplicates()
 
     def trace(
         self,
@@ -211,19 +198,8 @@ class Lineage:
             EntriesGoneError: what was known at that instant cannot be said any more.
             IncompleteError: a file or an entry could not be read.
         """
-        if self._collector is not None:
-            return self._collector.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
-        with open_kin(self._folder) as kin:
-            ask = functools.partial(self._tables, kin)
-            journey = trace(ask, did, up=up, down=down, depth=depth, kin=kin)
-        if as_of_ms is None:
-            return journey
-        then = functools.partial(trace_as_of, journey, as_of_ms, up=up, down=down, depth=depth)
-        if not Journal.exists(self._folder):
-            return then(self._folder, None, Settings.load({}, origin="Lineage"))
-        with contextlib.closing(Journal(self._folder)) as journal:
-            settings = obey(journal)
-            return then(settings.root, journal, settings)
+        with self._asked() as answers:
+            return answers.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
 
     def ancestors(self, did: str) -> list[JourneyFile]:
         """The files that a file came from, the nearest first; raises what `trace` does."""
@@ -232,3 +208,17 @@ class Lineage:
     def descendants(self, did: str) -> list[JourneyFile]:
         """The files that came from a file, the nearest first; raises what `trace` does."""
         return self.trace(did, up=False).descendants()
+
+
+@contextlib.contextmanager
+def open_answers(folder: Path, access: Access, asker: Asker) -> Iterator[Answers]:
+    """The answers of a home, or of a root that is no home.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    if not Journal.exists(folder):
+        yield FileAnswers(folder, access, asker)
+        return
+    with contextlib.closing(Journal(folder)) as journal:
+        yield HomeAnswers(journal, obey(journal), access, asker)

@@ -27,7 +27,13 @@ class MissingPackageError(WaybillError):
 
 
 class Records(list[ProvenanceRecord]):
-    """Records in a list. As a table they have the columns that the Parquet files have, in the same order."""
+    """Records in a list. As a table they have the columns that the Parquet files have, in the same order.
+
+    Attributes:
+        notes: sentences about what the answer lacks, and what stands beside it.
+    """
+
+    notes: tuple[str, ...] = ()
 
     def to_arrow(self) -> Any:  # noqa: ANN401 - pyarrow has no types
         """A `pyarrow.Table`."""

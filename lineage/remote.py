@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -14,14 +15,18 @@ from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import Dimension, EntriesGoneError, Kind, Stats, Sum, heard_sums
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.backend import open_session, shown
-from waybill.marquez.links import RECORDS_PATH
+from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
 from waybill.transport import NotFoundError, WaybillError
 
+from .index import OpenFile
 from .journey import Journey, ToldJourney
 from .records import Records
 
 if TYPE_CHECKING:
     from requests import Response
+
+    from waybill.facets.merge_rule import RecordKey
+    from waybill.transport.journal import FileContent
 
 _PAGE_RECORDS: Final = 1_000
 _TIMEOUTS_S: Final = (5.0, 90.0)
@@ -32,6 +37,8 @@ _TOO_LONG: Final = {HTTPStatus.REQUEST_URI_TOO_LONG, HTTPStatus.REQUEST_HEADER_F
 
 _SAME: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename", "missing_sink")
 """Conditions that have the same name over HTTP."""
+
+_WARNED: Final = re.compile(r'199 waybill "([^"]*)"')
 
 _T = TypeVar("_T")
 
@@ -68,14 +75,19 @@ class CollectorClient:
         api_key: a key with the role read; None: the collector has no keys.
     """
 
+    knows_open = True
+
     def __init__(self, url: str, api_key: str | None) -> None:
         self._url = f"{url.rstrip('/')}/"
         self._shown = shown(url)
         self._session = open_session(url, api_key)
+        self.notes: dict[str, None] = {}
+        self.unsettled: set[RecordKey] = set()
 
-    def find(self, query: Query) -> Records:
+    def tables(
+        self, query: Query, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
+    ) -> Iterator[Any]:
         """The records that answer a query, a page at a time."""
-        found = Records()
         params = self._params_of(query)
         params.append(("order", "oldest" if query.oldest_first else "newest"))
         if query.after is not None:
@@ -85,12 +97,20 @@ class CollectorClient:
         params.append(("limit", str(min(_PAGE_RECORDS, left or _PAGE_RECORDS))))
         while url is not None and (left is None or left > 0):
             response = self._get(url, params)
-            part = self._decoded(response, list[ProvenanceRecord])[:left]
-            found += part
+            part = Records(self._decoded(response, list[ProvenanceRecord])[:left])
+            yield part.to_arrow().select(list(columns))
             left = None if left is None else left - len(part)
             following = response.links.get("next")
             url, params = (None if following is None else urljoin(response.url, following["url"])), []
-        return found
+
+    def open_files(self, query: Query) -> list[OpenFile]:
+        """The files that have begun and not ended."""
+        url = urljoin(self._url, OPEN_PATH[1:])
+        return self._decoded(self._get(url, self._params_of(query)), list[OpenFile])
+
+    def duplicates(self) -> list[list[FileContent]]:
+        """Raise a `NotFoundError`: a collector does not tell fingerprints."""
+        raise NotFoundError("only a home has fingerprints; open the home in which they were recorded")
 
     def stats(self, query: Query) -> Stats:
         """The number of records that answer a query, by kind."""
@@ -103,7 +123,9 @@ class CollectorClient:
         response = self._get(url, [*self._params_of(query), ("by", ",".join(by))])
         return heard_sums(self._decoded(response, list[Sum]), by)
 
-    def trace(self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None) -> Journey:
+    def trace(
+        self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None = None
+    ) -> Journey:
         """The journey of a file."""
         given = {"up": str(up).lower(), "down": str(down).lower(), "depth": depth, "as_of": as_of_ms}
         params = [(name, str(value)) for name, value in given.items() if value is not None]
@@ -148,6 +170,7 @@ class CollectorClient:
             what = f"cannot be reached ({type(error).__name__}); check the address and whether it runs"
             raise CollectorReadError(self._shown, what) from None
         if response.status_code == HTTPStatus.OK:
+            self.notes.update(dict.fromkeys(_WARNED.findall(response.headers.get("warning", ""))))
             return response
         raise self._error_of(response, about)
 
@@ -163,7 +186,8 @@ class CollectorClient:
             return self._is_none(f"answers {response.status_code}")
         status = response.status_code
         if status == HTTPStatus.NOT_FOUND:
-            return NotFoundError(problem.detail) if about else self._is_none("answers 404")
+            is_told = about or problem.detail.startswith("no record has")
+            return NotFoundError(problem.detail) if is_told else self._is_none("answers 404")
         if status == HTTPStatus.GONE:
             return EntriesGoneError(problem.detail)
         if problem.errors:

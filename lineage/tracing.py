@@ -27,7 +27,6 @@ from waybill.facets.arrow import SCHEMA, to_table, to_tables
 from waybill.transport.errors import NotFoundError
 
 from .file_table import FileTable
-from .index import BegunFile
 from .journey import Journey
 from .kin import Kin, NoKin
 
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
+
+    from .index import OpenFile
 
 Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
 """Answers a query with all its records, in any order: tables with these columns of `SCHEMA`."""
@@ -96,12 +97,7 @@ def trace(
     if down:
         tables += _follow_down(ask, kin, start, found, depth)
     parents = ((parent, child) for child, some in kin.parents_of(found).items() for parent in some)
-    names = BegunFile.__struct_fields__  # How to end it is not told.
-    open_files = (
-        BegunFile(**{name: getattr(file, name) for name in names})
-        for did, file in kin.begun.items()
-        if did in found
-    )
+    open_files = (file for did, file in kin.begun.items() if did in found)
     return Journey(did=start, files=FileTable(pa.concat_tables(tables), found, parents, open_files))
 
 
@@ -196,7 +192,7 @@ class _KinThen(NoKin):
             for parent in parents:
                 self._children[parent].append(did)
 
-    def open_files(self) -> Sequence[BegunFile]:
+    def open_files(self) -> Sequence[OpenFile]:
         return self._open
 
     def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:

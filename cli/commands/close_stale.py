@@ -12,7 +12,7 @@ from waybill.transport import Kind, Settings
 
 from .. import console, open_files
 from ..arguments import Csv, JsonLines, moment, word
-from ..home import existing_journal, list_open_files
+from ..home import existing_journal, list_open_runs
 from ..options import with_settings
 from ..records import iso
 
@@ -65,16 +65,17 @@ def close_stale(
             "it is in the future; give an age or a time in the past", param_hint="--older-than"
         )
     with existing_journal(settings) as journal:
-        silent = [run for run in list_open_files(journal) if run.last_ms < since_ms]
+        runs = [(file, run) for file, run in list_open_runs(journal) if file.last_ms < since_ms]
+        silent = [file for file, _ in runs]
         if journal is not None and not dry_run:
             now_ms = time.time_ns() // 1_000_000
             journal.append_many(
                 (
                     Kind.OPENLINEAGE,
-                    run.begun.end(now_ms, why or _reason_of(run), _EVENT_TYPES[end]),
-                    run.begun.system_name,
+                    run.end(now_ms, why or _reason_of(file), _EVENT_TYPES[end]),
+                    run.system_name,
                 )
-                for run in silent
+                for file, run in runs
             )
     if as_json:
         for run in silent:
@@ -87,5 +88,5 @@ def close_stale(
     )
 
 
-def _reason_of(run: OpenFile) -> str:
-    return f"nothing was heard from it since {iso(run.last_ms)}, so `waybill close-stale` ended it"
+def _reason_of(file: OpenFile) -> str:
+    return f"nothing was heard from it since {iso(file.last_ms)}, so `waybill close-stale` ended it"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,14 +12,13 @@ import msgspec
 import typer
 
 from waybill.exporter import reading
-from waybill.facets import AnnotationRule, FinalState, record_key
-from waybill.facets.merge_rule import RecordKey
+from waybill.facets import FinalState, record_key
 from waybill.transport import Journal, Settings, WaybillError
 
 from .. import completing, console, counts, open_files, records
 from ..arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
 from ..arrow import arrow_alone
-from ..home import as_agreed, check_home, checked_root, existing_journal, files_into, list_open_files
+from ..home import as_agreed, open_answers
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -30,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
-    from waybill.exporter.query import Dimension, Unsettled
-    from waybill.lineage import OpenFile
+    from waybill.exporter.query import Dimension
+    from waybill.lineage.answers import FileAnswers, HomeAnswers
 
     from ..marquez_page import MarquezPage
 
@@ -45,18 +42,14 @@ class _Asking(NamedTuple):
     """What answers the question of a command.
 
     Attributes:
-        ask: gives the records that answer a query.
+        answers: answers it.
         where: a phrase for the place that it searches.
-        unsettled: the keys of the records that may still change.
         page: Marquez's page, if its address is known.
-        query: the conditions, as records can meet them.
     """
 
-    ask: Ask
+    answers: HomeAnswers | FileAnswers
     where: str
-    unsettled: frozenset[RecordKey]
     page: MarquezPage | None
-    query: Query
 
 
 class _Form(NamedTuple):
@@ -241,17 +234,17 @@ def find(
         if exported is not None:
             raise typer.BadParameter("only a home knows what is open; leave out --root", param_hint="--open")
         _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
-        _find_open(settings, query, shown, form, is_counted=count)
-        return
-    place = _asking(settings, query) if exported is None else _asking_exported(settings, exported, query)
-    with place as asking:
-        query = asking.query
-        if parquet_file is not None:
+    with _asking(settings, exported) as asking:
+        if is_open:
+            tell = _find_open(asking, query, shown, form, is_counted=count)
+        elif parquet_file is not None:
             tell = _save(asking, msgspec.structs.replace(query, limit=limit), parquet_file, replace=force)
         elif count or kinds:
             tell = _count(asking, query, kinds, form)
         else:
             tell = _list(asking, query, shown, form)
+    for note in asking.answers.notes:
+        console.note(note)
     tell()
 
 
@@ -312,46 +305,11 @@ def _taken(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
-    """What answers a query; after it, a line on stderr tells of poison."""
-    from waybill.exporter.query import answer, poison_note, scan
-    from waybill.lineage.catalog import Catalog
-    from waybill.lineage.kin import by_records, open_kin
-
-    catalog = Catalog()
-    with existing_journal(settings) as journal, contextlib.ExitStack() as stack:
+def _asking(settings: Settings, exported: str | None) -> Iterator[_Asking]:
+    """What answers a question."""
+    with open_answers(settings, exported) as (answers, where, journal):
         agreed = as_agreed(settings, journal)
-        checked_root(agreed)
-        if journal is None or not files_into(journal, agreed.root):
-            ask: Ask = partial(scan, agreed.root, access=catalog)
-            where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
-        else:
-            kin = stack.enter_context(open_kin(agreed.home, query))
-            query = by_records(query, kin)
-            runs = _read_unsettled(journal, agreed, query)
-            derived = [*runs.settled, *runs.open]
-            ask = partial(answer, journal, agreed, derived=derived, access=catalog, below=kin.children_of)
-            where = f"in {journal.path} and below {agreed.root}"
-            unsettled = frozenset(map(record_key, runs.open))
-        yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask), query)
-        if journal is not None and (poison := poison_note(journal)) is not None:
-            console.note(poison)
-        if catalog.problem is not None:
-            console.note(catalog.problem)
-
-
-@contextlib.contextmanager
-def _asking_exported(settings: Settings, exported: str, query: Query) -> Iterator[_Asking]:
-    """What answers a query from the files that were exported."""
-    from waybill.exporter.query import scan
-    from waybill.lineage.catalog import open_exported
-
-    check_home(settings, needed=False)
-    catalog = open_exported(exported, settings.home)
-    ask = partial(scan, catalog.root, access=catalog)
-    yield _Asking(ask, f"at {catalog.name}", frozenset(), None, query)
-    if catalog.problem is not None:
-        console.note(catalog.problem)
+        yield _Asking(answers, where, _page(settings, agreed, journal, answers.tables))
 
 
 def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Iterator[pa.Table]:
@@ -369,24 +327,28 @@ def _save(asking: _Asking, query: Query, path: Path, *, replace: bool) -> Callab
     from waybill.exporter.query import write_answer
 
     try:
-        rows = write_answer(asking.ask(query), path.absolute(), replace=replace)
+        rows = write_answer(asking.answers.tables(query), path.absolute(), replace=replace)
     except FileExistsError:
         raise typer.BadParameter(_taken(path), param_hint="--parquet") from None
     return partial(console.note, f"wrote {console.counted(rows, 'record')} to {path}")
 
 
 def _count(asking: _Asking, query: Query, by: list[Dimension], form: _Form) -> Callable[[], None]:
-    """Count the records that answer a query, each once, and return what shows the sums."""
+    """Count what answers a query, and return what shows it: files for `--missing-sink`, else paths."""
     from waybill.exporter.query import sums_of
 
     incomplete: list[WaybillError] = []
-    sums = sums_of(_readable(asking.ask(query, summed_by=by), incomplete), by)
+    sums = sums_of(_readable(asking.answers.tables(query, summed_by=by), incomplete), by)
+    is_of_files = query.missing_sink is not None
+    has_open = is_of_files and asking.answers.knows_open
+    unended = len(asking.answers.open_files(query)) if has_open else 0
 
     def tell() -> None:
         if by:
             counts.show(sums, by, form.zone, as_json=form.as_json, as_csv=form.as_csv)
         else:
-            counts.show_total(sums[()], as_json=form.as_json, as_csv=form.as_csv)
+            unit = "file" if is_of_files else "path"
+            counts.show_total(sums[()] + unended, unit, as_json=form.as_json, as_csv=form.as_csv)
         _raise_any(incomplete)
 
     return tell
@@ -399,7 +361,7 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
 
     incomplete: list[WaybillError] = []
     one_more = msgspec.structs.replace(query, limit=None if limit is None else limit + 1)
-    tables = _readable(asking.ask(one_more), incomplete)
+    tables = _readable(asking.answers.tables(one_more), incomplete)
     found = [record for table in tables for record in from_table(table)]
     shown = found[:limit]
     cursor = cursor_of(shown[-1]) if len(shown) < len(found) else None
@@ -410,7 +372,7 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
     def tell() -> None:
         if form.as_json:
             for record, url in zip(shown, urls, strict=True):
-                more = {"settled": record_key(record) not in asking.unsettled}
+                more = {"settled": record_key(record) not in asking.answers.unsettled}
                 console.json(
                     records.as_plain(record)
                     | more
@@ -418,7 +380,7 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
                     | ({"next": cursor} if cursor and record is shown[-1] else {})
                 )
         elif shown or form.as_csv:
-            records.show(shown, form.zone, asking.unsettled, as_csv=form.as_csv)
+            records.show(shown, form.zone, asking.answers.unsettled, as_csv=form.as_csv)
         for url in shown_urls:
             console.note(f"on Marquez's page: {url}")
         if cursor:
@@ -498,61 +460,27 @@ def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
 
 
 def _find_open(
-    settings: Settings,
-    query: Query,
-    limit: int | None,
-    form: _Form,
-    *,
-    is_counted: bool,
-) -> None:
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
-        runs = list_open_files(journal)
-    found = [run for run in runs if _is_asked_for(run, query, agreed.annotation_rule)]
+    asking: _Asking, query: Query, limit: int | None, form: _Form, *, is_counted: bool
+) -> Callable[[], None]:
+    """Find the open files that answer a query, and return what shows them."""
+    found = asking.answers.open_files(query)
     shown = [] if is_counted else found[:limit]
-    if is_counted:
-        counts.show_total(len(found), as_json=form.as_json, as_csv=form.as_csv)
-    elif form.as_json:
-        for run in shown:
-            console.json(open_files.as_json(run))
-    elif shown or form.as_csv:
-        open_files.show(shown, form.zone, as_csv=form.as_csv)
-    if len(shown) < len(found) and not is_counted:
-        says = f"showing {len(shown):,} of {len(found):,}, the longest silent first"
-        console.note(f"{says}; --limit COUNT shows more, --all shows all")
-    if not found and not is_counted:
-        console.note(f"nothing is open in {settings.home}")
 
+    def tell() -> None:
+        if is_counted:
+            counts.show_total(len(found), "file", as_json=form.as_json, as_csv=form.as_csv)
+        elif form.as_json:
+            for file in shown:
+                console.json(open_files.as_json(file))
+        elif shown or form.as_csv:
+            open_files.show(shown, form.zone, as_csv=form.as_csv)
+        if len(shown) < len(found) and not is_counted:
+            says = f"showing {len(shown):,} of {len(found):,}, the longest silent first"
+            console.note(f"{says}; --limit COUNT shows more, --all shows all")
+        if not found and not is_counted:
+            console.note(f"nothing is open {asking.where}")
 
-def _is_asked_for(run: OpenFile, query: Query, rule: AnnotationRule) -> bool:
-    from waybill.exporter.query import spellings_of
-
-    if query.filename is not None and not fnmatch.fnmatchcase(run.filename or "", query.filename):
-        return False
-    dids = (query.did, run.did), (query.parent_did, run.parent_did)
-    if any(asked is not None and told not in spellings_of(asked) for asked, told in dids):
-        return False
-    if query.created_since_ms is not None and run.began_ms < query.created_since_ms:
-        return False
-    if query.created_until_ms is not None and run.began_ms >= query.created_until_ms:
-        return False
-    # What a record would not have is not asked for here either.
-    if query.annotations.items() - (rule.kept(run.annotations) or {}).items():
-        return False
-    wanted = (query.system_name, run.system_name), (query.data_source, run.data_source)
-    return all(asked in {None, told} for asked, told in wanted)
-
-
-def _read_unsettled(journal: Journal, agreed: Settings, query: Query) -> Unsettled:
-    from waybill.exporter.query import read_unsettled
-
-    # Read these first: records that are filed meanwhile are then found in the files.
-    found = read_unsettled(journal, agreed, query, now_ms=time.time_ns() // 1_000_000)
-    if not found.is_whole:
-        console.note(
-            "too many runs are not in files yet to fit into memory; some runs without the facet are not shown"
-        )
-    return found
+    return tell
 
 
 def _say_that_nothing_is_found(query: Query, where: str) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.exporter.reading import os_user
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
@@ -19,12 +18,13 @@ from waybill.transport.files import Files, publish
 from .. import console, records
 from ..arguments import FORMS, JsonObject, is_did, moment
 from ..arrow import arrow_alone
-from ..home import as_agreed, check_home, checked_root, existing_journal, files_into
+from ..home import open_answers
 from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
-    from waybill.lineage import Journey, JourneyFile, Lineage
+    from waybill.lineage import Journey, JourneyFile
+    from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.drawing import Line
 
 
@@ -96,11 +96,13 @@ def trace(
         raise typer.BadParameter(
             "events are not exported, only records; ask the home or the root", param_hint="--as-of"
         )
-    lineage = _opened(settings, exported)
-    follow = functools.partial(
-        lineage.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
-    )
-    journey = _journey_of(lineage, file, follow)
+    with open_answers(settings, exported) as (answers, _, _):
+        follow = functools.partial(
+            answers.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
+        )
+        journey = _journey_of(answers, file, follow)
+    for note in answers.notes:
+        console.note(note)
     if as_json:
         console.json(records.as_plain(journey.told()))
         return
@@ -119,29 +121,20 @@ def trace(
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
 
 
-def _opened(settings: Settings, exported: str | None) -> Lineage:
-    """The home, the root or the destination of exports that is asked."""
-    from waybill.lineage import Lineage
-
-    if exported is not None:
-        check_home(settings, needed=False)
-        return Lineage.open(exported, asker=os_user())
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
-        root = checked_root(agreed)
-        is_of_home = journal is not None and files_into(journal, root)
-    return Lineage.open(agreed.home if is_of_home else root, asker=os_user())
-
-
-def _journey_of(lineage: Lineage, file: str, follow: Callable[[str], Journey]) -> Journey:
+def _journey_of(answers: HomeAnswers | FileAnswers, file: str, follow: Callable[[str], Journey]) -> Journey:
     """The journey of a did or, if there is no such did, of the newest file of this name."""
     from waybill.exporter import Query
+    from waybill.facets.arrow import from_table
 
     try:
         return follow(file)
     except NotFoundError:
-        named = [(record.completed, record.did) for record in lineage.find(Query(filename=file))]
-        named += [(one.last_ms, one.did) for one in lineage.open_files() if one.filename == file]
+        query = Query(filename=file)
+        named = [
+            (record.completed, record.did) for table in answers.tables(query) for record in from_table(table)
+        ]
+        if answers.knows_open:
+            named += [(begun.last_ms, begun.did) for begun in answers.open_files(query)]
         dids = list(dict.fromkeys(did for _, did in sorted(named, reverse=True)))
         if not dids and is_did(file):
             raise

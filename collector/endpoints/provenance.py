@@ -196,6 +196,19 @@ class ProvenanceEndpoints:
 
         return await self._ask(count, params, request, by or STATS_BY)
 
+    async def open_files(self, request: Request) -> Answer:
+        """The files and runs that have begun and not ended, the longest silent first."""
+        from .query_params import filter_of
+
+        params = filter_of(request.scope.query_string)
+
+        def list_open() -> Answer:
+            read = Reading(self._journal, self._settings, request.key)
+            return json_answer(read.answers.open_files(params.query), headers=read.headers())
+
+        with problems_told():
+            return await asyncio.get_running_loop().run_in_executor(self._queries, list_open)
+
     async def _ask(
         self,
         make: _Make,

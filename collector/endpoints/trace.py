@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -21,7 +21,6 @@ from .reading import Reading, problems_told
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from waybill.exporter import Query
     from waybill.lineage import Journey
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -76,9 +75,17 @@ class TraceEndpoints:
         from waybill.exporter.query import EntriesGoneError
 
         reading = Reading(self._journal, self._settings, key, is_partial=params.is_partial)
-        ask = _Bounded(reading, time.monotonic() + TRACE_TIMEOUT_S)
+        bounds = _Bounds(time.monotonic() + TRACE_TIMEOUT_S)
         try:
-            journey = self._journey(ask, did, params)
+            journey = reading.answers.trace(
+                did,
+                up=params.up,
+                down=params.down,
+                depth=params.depth,
+                as_of_ms=params.as_of_ms,
+                on_table=bounds.check,
+                on_batch=bounds.check_time,
+            )
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such file") from None
         except EntriesGoneError as error:
@@ -91,36 +98,23 @@ class TraceEndpoints:
         ]
         return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
 
-    def _journey(self, ask: _Bounded, did: str, params: TraceParams) -> Journey:
-        from waybill.lineage import open_kin, trace, trace_as_of
 
-        up, down, depth, at_ms = params.up, params.down, params.depth, params.as_of_ms
-        with open_kin(self._journal.home) as kin:
-            journey = trace(ask, did, up=up, down=down, depth=depth, kin=kin)
-        if at_ms is None:
-            return journey
-        root, tick = self._settings.root, ask.check_time
-        then = partial(trace_as_of, journey, at_ms, root, self._journal, self._settings, on_batch=tick)
-        return then(up=up, down=down, depth=depth)
+class _Bounds:
+    """The limits of memory and time for one journey."""
 
-
-class _Bounded:
-    """Answers the questions for one journey, within limits of memory and time."""
-
-    def __init__(self, reading: Reading, deadline_s: float) -> None:
-        self._reading = reading
+    def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
         self._size_bytes = 0
 
-    def __call__(self, query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
-        for table in self._reading.tables(query, columns):
-            # What only some columns are asked of is looked at, and kept in bounds of its own.
-            self._size_bytes += table.nbytes if len(columns) == len(ProvenanceRecord.__struct_fields__) else 0
-            if self._size_bytes > JOURNEY_BYTES_MAX:
-                detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
-                raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
-            self.check_time()
-            yield table
+    def check(self, table: pa.Table) -> None:
+        """Raise a `Problem` if the journey has too many records with this table, or takes too long."""
+        # What only some columns are asked of is looked at, and kept in bounds of its own.
+        is_kept = table.num_columns == len(ProvenanceRecord.__struct_fields__)
+        self._size_bytes += table.nbytes if is_kept else 0
+        if self._size_bytes > JOURNEY_BYTES_MAX:
+            detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
+            raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
+        self.check_time()
 
     def check_time(self) -> None:
         """Raise a `Problem` if the journey takes too long."""

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     )
     from .comparison import Difference as Difference, compare as compare
     from .locate import Located as Located, locate_entry as locate_entry
+    from .missing import Begun as Begun
     from .position import CursorError as CursorError, cursor_of as cursor_of
     from .query import (
+        InvalidQueryError as InvalidQueryError,
         Query as Query,
         TooManyError as TooManyError,
+        has_name as has_name,
         is_pattern as is_pattern,
         other_spellings as other_spellings,
         spellings_of as spellings_of,

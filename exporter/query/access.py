@@ -43,7 +43,13 @@ class Listing(Protocol):
 
 
 class Access(Protocol):
-    """Finds and opens the files of a root for questions."""
+    """Finds and opens the files of a root for questions.
+
+    Attributes:
+        problem: why the last question took longer than it need; None if it did not.
+    """
+
+    problem: str | None
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:
         """List the files that may hold part of an answer.
@@ -67,6 +73,8 @@ class Access(Protocol):
 
 class _Folders:
     """Lists every file of the system that is asked for, folder by folder."""
+
+    problem: str | None = None
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:  # noqa: ARG002
         return HourFiles(root, query.system_name)

@@ -23,7 +23,7 @@ from ..incomplete import IncompleteError
 from ..parquet import ALWAYS, WINDOW_ROWS
 from .access import FOLDERS
 from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
-from .missing import Below, know_no_joins, missing
+from .missing import NONE_BEGUN, Begun, Below, know_no_joins, missing
 from .query import Query
 from .reader import scan
 from .sums import STATS_BY, Dimension, Stats, stats_of, summed
@@ -152,6 +152,7 @@ def answer(
     backlogs_max: int | None = None,
     access: Access = FOLDERS,
     below: Below = know_no_joins,
+    begun: Begun = NONE_BEGUN,
 ) -> Iterator[pa.Table]:
     """The records of a home that answer a query, each once, as `scan` gives those of a root.
 
@@ -170,6 +171,7 @@ def answer(
         backlogs_max: how often the backlog may be read; None: as often as it takes.
         access: finds and opens the files.
         below: knows of joins, for `missing_sink`.
+        begun: the files that have begun and not ended, for `missing_sink`.
 
     Raises:
         IncompleteError: something could not be read; all readable records came before.
@@ -191,8 +193,8 @@ def answer(
     if query.missing_sink is None:
         return ask(query, columns=columns, summed_by=summed_by)
     if summed_by is not None:
-        return (summed(table, summed_by) for table in missing(ask, query, below=below))
-    return missing(ask, query, columns, below=below)
+        return (summed(table, summed_by) for table in missing(ask, query, below=below, begun=begun))
+    return missing(ask, query, columns, below=below, begun=begun)
 
 
 def _in_spans(

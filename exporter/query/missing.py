@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -48,8 +48,28 @@ def know_no_joins(dids: Iterable[str]) -> Mapping[str, Collection[str]]:  # noqa
     return {}
 
 
+class Begun(NamedTuple):
+    """Files that have begun and not ended.
+
+    Attributes:
+        began_ms: when each of them began, by did, in epoch milliseconds.
+        missing: those that have no record that meets the query and are missing; `missing` fills it in.
+    """
+
+    began_ms: Mapping[str, int]
+    missing: set[str]
+
+
+NONE_BEGUN: Final = Begun({}, set())
+
+
 def missing(
-    ask: Ask, query: Query, columns: Sequence[str] = SCHEMA.names, *, below: Below = know_no_joins
+    ask: Ask,
+    query: Query,
+    columns: Sequence[str] = SCHEMA.names,
+    *,
+    below: Below = know_no_joins,
+    begun: Begun = NONE_BEGUN,
 ) -> Iterator[pa.Table]:
     """The last record of each file that meets a query and did not get to its `missing_sink`.
 
@@ -58,6 +78,7 @@ def missing(
         query: the conditions, which choose the files by their records.
         columns: the columns of the tables.
         below: knows of joins.
+        begun: the files that have begun and not ended, which did not get there either.
 
     Raises:
         TooManyError: more than `FILES_MAX` files meet the conditions or got there.
@@ -66,10 +87,18 @@ def missing(
     arrived = msgspec.structs.replace(query, missing_sink=None, oldest_first=False, after=None, limit=None)
     waiting: set[str] = set()
     began_ms = _began(ask, arrived, waiting)
+    if begun.began_ms:
+        began_ms = min([*begun.began_ms.values(), *([began_ms] if waiting else [])])
+        waiting.update(begun.began_ms)
     if not waiting:
         return
     within = Query(since_ms=max(began_ms - _BEFORE_MS, 0))
-    at_sink = msgspec.structs.replace(within, data_sink=query.missing_sink, final_state=FinalState.COMPLETE)
+    at_sink = msgspec.structs.replace(
+        within,
+        data_sink=query.missing_sink,
+        literal=frozenset({"data_sink"}),
+        final_state=FinalState.COMPLETE,
+    )
     there: set[str] = set()
     for dids, parents in _texts(ask(at_sink, columns=("did", "parent_did"))):
         there.update(dids)
@@ -79,6 +108,7 @@ def missing(
     if not waiting:
         return
     records = _records(ask, arrived, waiting)
+    begun.missing.update(waiting.intersection(begun.began_ms).difference(records["did"].to_pylist()))
     told_of = _work_on_others(ask, within, records)
     yield from _last(records, told_of, query, columns)
 

@@ -39,9 +39,37 @@ def other_spellings(dids: Collection[str]) -> set[str]:
     return set(spellings_of(*dids)).difference(dids)
 
 
-def is_pattern(filename: str) -> bool:
-    """Whether a query's file name is a pattern, so that it may stand for others."""
-    return any(wild in filename for wild in _WILD)
+def is_pattern(name: str) -> bool:
+    """Whether a name has ``*`` or ``?``."""
+    return any(wild in name for wild in _WILD)
+
+
+def has_name(query: Query, field: str, name: str) -> bool:
+    """Whether a name is what a query has in a field, or is matched by its pattern; without one, any is."""
+    asked = getattr(query, field)
+    return asked in {None, name} or (
+        query.is_pattern(field)
+        and re.search(expression_of(asked).removesuffix("$") + r"\Z", name) is not None
+    )
+
+
+class InvalidQueryError(WaybillError):
+    """A query has a value that cannot be.
+
+    Args:
+        field: the field of `Query`.
+        value: its value.
+        what: the problem, as the end of a sentence.
+    """
+
+    def __init__(self, field: str, value: str, what: str) -> None:
+        super().__init__(field, value, what)
+        self.field = field
+        self.value = value
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.value!r} {self.what}"
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +79,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         did: one file; a UUID may be spelled in any way, and so in the other dids.
         dids: any of these files; None: any file.
         parent_dids: any file that was split from one of these; None: any file.
-        data_sink: left through this sink.
+        data_source: came in through this source; a name or a pattern, as for `filename`.
+        data_sink: left through this sink; a name or a pattern.
         has_data_sink: True: left through a sink, whichever; False: left through none.
         not_data_sinks: left through none of these; a record without a sink meets this.
         missing_sink: of a file that did not get to this sink, neither itself nor any file split from it or
@@ -60,6 +89,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         filename: a name, or a pattern with ``*`` and ``?``; every other character stands for itself.
         filename_dids: files that count as having the name, since a dataset that their run read has it;
             `Lineage`, the command and the collector fill it in.
+        literal: the names of the fields of which ``*`` and ``?`` stand for themselves.
         final_state: this state, or any of these.
         not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
@@ -77,6 +107,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         CursorError: no answer gave `after`.
+        InvalidQueryError: there is no such final state.
     """
 
     did: str | None = None
@@ -91,6 +122,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     system_name: str | None = None
     filename: str | None = None
     filename_dids: frozenset[str] = frozenset()
+    literal: frozenset[str] = frozenset()
     final_state: FinalState | Collection[FinalState] | None = None
     not_final_states: Collection[FinalState] = ()
     annotations: Mapping[str, str] = {}
@@ -107,6 +139,16 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.after is not None:
             read_cursor(self.after)
+        for name in ("did", "parent_did"):
+            if (did := getattr(self, name)) is not None:
+                msgspec.structs.force_setattr(self, name, canonical_did(did))
+        for name in ("dids", "parent_dids"):
+            if (dids := getattr(self, name)) is not None:
+                msgspec.structs.force_setattr(self, name, frozenset(map(canonical_did, dids)))
+        for name in ("final_state", "not_final_states"):
+            for state in _states_of(getattr(self, name) or ()):
+                if state not in FinalState.__members__:
+                    raise InvalidQueryError(name, state, f"is not one of {', '.join(FinalState)}")
 
     @property
     def window(self) -> TimeWindow:
@@ -136,7 +178,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def by_kind(self) -> pc.Expression:
         """The conditions on system, source, sink and state."""
         wanted = self._by_end()
-        return wanted if self.data_source is None else wanted & (pc.field("data_source") == self.data_source)
+        return wanted if self.data_source is None else wanted & self._named("data_source", self.data_source)
 
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats.
@@ -166,13 +208,24 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= ~_is_any("final_state", _states_of(self.not_final_states))
         is_without = pc.field("data_sink").is_null()
         if self.data_sink is not None:
-            wanted &= pc.field("data_sink") == self.data_sink
+            wanted &= self._named("data_sink", self.data_sink)
         if self.has_data_sink is not None:
             wanted &= ~is_without if self.has_data_sink else is_without
         if self.not_data_sinks:
             # A comparison with null is null, which a filter drops.
             wanted &= is_without | ~_is_any("data_sink", tuple(self.not_data_sinks))
         return wanted
+
+    def _named(self, column: str, name: str) -> pc.Expression:
+        """The condition that a column has a name, or one that its pattern matches."""
+        same = pc.field(column) == name
+        if self.is_pattern(column):
+            same |= pc.match_substring_regex(pc.field(column).cast(pa.string()), expression_of(name))
+        return same
+
+    def is_pattern(self, field: str) -> bool:
+        """Whether the name in a field is a pattern, so that it may stand for others."""
+        return field not in self.literal and is_pattern(getattr(self, field) or "")
 
     def texts_of_key(self) -> dict[str, tuple[str, ...]]:
         """By column with a Bloom filter, the texts one of which `by_key` asks for."""
@@ -181,7 +234,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def texts(self) -> dict[str, tuple[str, ...]]:
         """By column with a Bloom filter, the texts one of which `by_key` and `by_rest` ask for."""
         texts = _looked_up({"did": (self.did, self.dids), "parent_did": (self.parent_did, self.parent_dids)})
-        if self.filename is not None and not self.filename_dids and not is_pattern(self.filename):
+        if self.filename is not None and not self.filename_dids and not self.is_pattern("filename"):
             texts["filename"] = (self.filename,)
         return texts
 
@@ -202,11 +255,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             # It is a dictionary where many rows share it.
             wanted &= pc.field("parent_did").cast(pa.string()).isin(_spelled(self.parent_dids))
         if self.data_source is not None:
-            wanted &= pc.field("data_source") == self.data_source
+            wanted &= self._named("data_source", self.data_source)
         if self.filename is not None:
-            same = pc.field("filename") == self.filename
-            if is_pattern(self.filename):
-                same |= pc.match_substring_regex(pc.field("filename"), _expression(self.filename))
+            same = self._named("filename", self.filename)
             if self.filename_dids:
                 same |= pc.field("did").isin(pa.array(self.filename_dids, pa.string()))
             wanted &= same
@@ -249,6 +300,6 @@ def _instant(epoch_ms: int) -> pa.Scalar:
     return pa.scalar(epoch_ms, pa.timestamp("ms", tz="UTC"))
 
 
-def _expression(pattern: str) -> str:
+def expression_of(pattern: str) -> str:
     """A pattern as a regular expression of RE2; `fnmatch.translate` writes Python's own kind."""
     return f"(?s)^{''.join(_WILD.get(letter) or re.escape(letter) for letter in pattern)}$"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from waybill.exporter.query import is_pattern, spellings_of
+from waybill.exporter.query import spellings_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
@@ -77,7 +77,7 @@ def wanted_hashes(query: Query) -> list[list[int]]:
         if some is not None and len(some) <= _LOOKED_UP_MAX:
             wanted.append([_looked_for(text, kind) for text in spellings_of(*some)])
     named = query.filename_dids
-    if query.filename is not None and not is_pattern(query.filename) and len(named) <= _LOOKED_UP_MAX:
+    if query.filename is not None and not query.is_pattern("filename") and len(named) <= _LOOKED_UP_MAX:
         wanted.append([_looked_for(query.filename, _FILENAME), *(_looked_for(did, _DID) for did in named)])
     wanted += [[_looked_for(_pair(*pair), _ANNOTATION)] for pair in query.annotations.items()]
     return wanted

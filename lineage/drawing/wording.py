@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
 
     from ..file_table import JourneyFile
-    from ..index import BegunFile
+    from ..index import OpenFile
 
 _SECOND_MS = 1_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))
@@ -27,7 +27,7 @@ def duration_of(record: ProvenanceRecord) -> str:
     return f"{took_ms / size_ms:.1f} {unit}" if size_ms > 1 else f"{took_ms} ms"
 
 
-def begun_of(file: BegunFile) -> str:
+def begun_of(file: OpenFile) -> str:
     """When an open file began: ``begun 2026-01-31 12:00:00 UTC, not ended``."""
     began = datetime.fromtimestamp(file.began_ms / _SECOND_MS, UTC)
     return f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .facts import BegunFile as BegunFile, Fact as Fact, Kind as Kind, OpenFile as OpenFile
+    from .facts import Fact as Fact, Kind as Kind, OpenFile as OpenFile
     from .projection import Index as Index, open_index as open_index
     from .reading import IndexReader as IndexReader
     from .tables import INDEX as INDEX, INDEX_NAME as INDEX_NAME

@@ -14,11 +14,11 @@ import msgspec
 
 from waybill.facets import SEVERITY, UNREADABLE, fingerprints_of, parents_of, parse_instant_us
 from waybill.facets.overrides import read_sayings
-from waybill.transport.runner import OpenRun
 
 if TYPE_CHECKING:
     from waybill.facets import RunEvent
     from waybill.transport.journal import Entry
+    from waybill.transport.runner import OpenRun
 
 
 class Kind(StrEnum):
@@ -60,7 +60,7 @@ class Fact(NamedTuple):
     system: str
 
 
-class BegunFile(msgspec.Struct, frozen=True, kw_only=True):
+class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a file or run that has begun and not ended.
 
     Attributes:
@@ -82,16 +82,6 @@ class BegunFile(msgspec.Struct, frozen=True, kw_only=True):
     annotations: dict[str, str]
     began_ms: int
     last_ms: int
-
-
-class OpenFile(BegunFile, frozen=True, kw_only=True):
-    """A file or run that has begun and not ended, with what it takes to end it.
-
-    Attributes:
-        begun: the values that its end has to repeat.
-    """
-
-    begun: OpenRun
 
 
 class Told(NamedTuple):
@@ -170,5 +160,4 @@ def open_file_of(begun: OpenRun, began_ms: int, last_ms: int) -> OpenFile:
         annotations=(file and file.annotations) or {},
         began_ms=began_ms,
         last_ms=last_ms,
-        begun=begun,
     )

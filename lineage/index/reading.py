@@ -147,15 +147,20 @@ class IndexReader:
 
     def open_files(self) -> list[OpenFile]:
         """All files and runs that have begun and not ended, the longest silent first."""
+        return [file for file, _ in self.open_runs()]
+
+    def open_runs(self) -> list[tuple[OpenFile, OpenRun]]:
+        """All files and runs that have begun and not ended, each with what its end has to repeat."""
         return self._open(_OPEN, ())
 
     def open_file(self, did: str) -> OpenFile | None:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
-        return next(iter(self._open(_OPEN_OF, (did,))), None)
+        return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
 
-    def _open(self, query: str, bindings: tuple[str, ...]) -> list[OpenFile]:
+    def _open(self, query: str, bindings: tuple[str, ...]) -> list[tuple[OpenFile, OpenRun]]:
         rows = cast("list[tuple[int, int, bytes]]", self._ask(query, bindings))
-        return [open_file_of(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
+        runs = [(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
+        return [(open_file_of(*run), run[0]) for run in runs]
 
     def _dids(self, query: str, bindings: tuple[str, ...]) -> set[str]:
         return {cast("str", did) for (did,) in self._ask(query, bindings)}

@@ -31,6 +31,7 @@ from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import SETTLE_S
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage.answers import home
 from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def test_the_doors_for_records_and_for_statistics_have_the_same_filters(
         record(did="a", parentDid="b", created=1, annotations={"k": "x=y", "note": "n"}, **more),
         record(did="b", finalState="SPLIT", created=10, **bare),
         record(did="c", finalState="ERROR", created=20, **bare),
+        record(did="other", dataSource="others", dataSink="report"),
     )
     for door in ("/api/v1/records", "/provenance/query"):
         reply = shared.get(f"{door}?data_source=filters&{text}")
@@ -524,7 +526,9 @@ def test_questions_are_answered_while_no_files_are_written(start: Start) -> None
     assert (
         collector.post("/api/v1/lineage", event(eventType="COMPLETE", run={"runId": "plain"})).status == 201
     )
-    assert ask(collector, did="plain") == [], "it has not settled"
+    reply = collector.get("/provenance/query?did=plain")
+    assert [one["final_state"] for one in reply.json] == ["COMPLETE"]
+    assert reply.headers["warning"] == '199 waybill "unsettled: 1 record may still change"'
     journal = Journal(collector.home)
     shift_ms = int((SETTLE_S + 1) * 1_000)
     with contextlib.closing(apsw.Connection(str(journal.path))) as connection:
@@ -610,7 +614,7 @@ def test_an_answer_that_lacks_a_damaged_entry_says_so_before_and_after_it_become
         assert (reply.status, ["entry 2 of" in one for one in reply.json["errors"]]) == (503, [True])
         reply = collector.get(f"{door}?partial=true")
         assert (reply.status, "incomplete: 1 files or entries" in reply.headers["warning"]) == (200, True)
-    assert flush(settings).poison == {"layout": 1, "archive": 1}
+    assert flush(settings).poison == {"layout": 1, "archive": 1, "index": 1}
     for door in DOORS:
         reply = collector.get(door)
         note = "1 entry is poison and in no answer; see `waybill poison list`"
@@ -698,7 +702,8 @@ def test_questions_about_long_texts_take_no_more_memory_than_is_promised(loaded:
 def test_an_answer_that_lacks_runs_says_what_can_be_done(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_on: bool, todo: str
 ) -> None:
-    monkeypatch.setattr(query, "read_unsettled", lambda *_, **__: query.Unsettled([], [], is_whole=False))
+    unsettled = query.Unsettled([], [], is_whole=False)
+    monkeypatch.setattr(home, "read_unsettled", lambda *_, **__: unsettled)
     told = msgspec.structs.replace(settings, provenance_enabled=is_on)
     journal, unused = Journal(settings.home), cast("Any", None)
     doors = ProvenanceEndpoints(unused, unused, journal, told)

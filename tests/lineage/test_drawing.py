@@ -14,7 +14,7 @@ from layouts import START_MS, record
 
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import to_table
-from waybill.lineage import BegunFile, Journey, trace
+from waybill.lineage import Journey, OpenFile, trace
 from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
 from waybill.lineage.drawing.graphs import xml_text
 from waybill.lineage.file_table import FileTable
@@ -193,7 +193,7 @@ def test_a_wide_split_is_one_line_that_says_how_its_files_ended() -> None:
 
 
 def test_each_picture_shows_that_a_file_has_not_ended() -> None:
-    begun = BegunFile(
+    begun = OpenFile(
         did="late",
         parent_did="a",
         system_name="edge",

@@ -14,7 +14,7 @@ from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.facets.arrow import to_table
-from waybill.lineage import BegunFile, Journey, Lineage, trace
+from waybill.lineage import Journey, Lineage, OpenFile, trace
 from waybill.lineage.drawing import outline
 from waybill.lineage.kin import NoKin
 from waybill.transport import NotFoundError, Settings, Tracker, flush
@@ -235,15 +235,15 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
 class Begun(NoKin):
     """Knows open files and nothing else."""
 
-    def __init__(self, files: list[BegunFile]) -> None:
+    def __init__(self, files: list[OpenFile]) -> None:
         self._files = files
 
-    def open_files(self) -> list[BegunFile]:
+    def open_files(self) -> list[OpenFile]:
         return self._files
 
 
-def begun_file(did: str, parent_did: str | None = None) -> BegunFile:
-    return BegunFile(
+def begun_file(did: str, parent_did: str | None = None) -> OpenFile:
+    return OpenFile(
         did=did,
         parent_did=parent_did,
         system_name="edge",

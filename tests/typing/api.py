@@ -121,7 +121,6 @@ from waybill.facets import (
     spelled_alike,
 )
 from waybill.lineage import (
-    BegunFile,
     CollectorReadError,
     Index,
     IndexReader,
@@ -136,7 +135,6 @@ from waybill.lineage import (
     ToldJourney,
     open_catalog,
     open_index,
-    open_kin,
     trace,
     trace_as_of,
 )
@@ -694,15 +692,15 @@ def the_journey_of_a_file() -> None:
         lineage = Lineage.open("http://localhost:8090")
     except CollectorReadError as error:
         assert_type(error.url + error.what, str)
-    with open_kin(Path("home")) as kin:
-        assert_type(kin, Kin)
+    with IndexReader.open(Path("home"), Journal(Path("home"))) as index:
+        kin: Kin = index
         assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])
         assert_type(trace(lineage.tables, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
     assert_type(lineage.sums(["state", Dimension.HOUR]), dict[tuple[str | int | None, ...], int])
-    assert_type(list(lineage.open_files()), list[BegunFile])
-    assert_type(journey.file.open, BegunFile | None)
+    assert_type(list(lineage.open_files()), list[OpenFile])
+    assert_type(journey.file.open, OpenFile | None)
     assert_type(list(lineage.tables(Query(did="0193"), ["did"])), list[Any])
     found = lineage.find(Query(did="0193"))
     assert_type(found, Records)
@@ -716,9 +714,8 @@ def the_journey_of_a_file() -> None:
     assert_type(journey.told(), ToldJourney)
     assert_type(journey.told().files, tuple[ToldFile, ...])
     assert_type(Journey.of(journey.told()), Journey)
-    with IndexReader.open(Path("home"), Journal(Path("home"))) as index:
-        assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
-        assert_type(index.open_files(), list[OpenFile])
+    assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
+    assert_type(index.open_files(), list[OpenFile])
     assert callable(open_catalog)
     assert callable(open_index)
     assert callable(Index)

@@ -1,0 +1,14 @@
+"""The one door to answers, of a home and of files alone: commands, HTTP and Python use nothing else."""
+
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from .answers import Answers as Answers
+    from .files import FileAnswers as FileAnswers
+    from .home import HomeAnswers as HomeAnswers
+    from .naming import UnknownNameError as UnknownNameError
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__)

@@ -1,0 +1,71 @@
+"""What every place that is asked can answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from waybill.facets import ProvenanceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from waybill.exporter import Query
+    from waybill.exporter.query import Dimension, Kind, Stats
+    from waybill.facets.merge_rule import RecordKey
+    from waybill.transport.journal import FileContent
+
+    from ..index import OpenFile
+    from ..journey import Journey
+
+
+class Answers(Protocol):
+    """Answers questions about the files of one place, for one asker.
+
+    Attributes:
+        notes: sentences about what the answers so far lack, and what stands beside them.
+        unsettled: the keys of the records in the answers so far that may still change.
+        knows_open: whether it knows which files have begun and not ended.
+    """
+
+    knows_open: bool
+
+    notes: dict[str, None]
+    unsettled: set[RecordKey]
+
+    def tables(
+        self, query: Query, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
+    ) -> Iterator[Any]:
+        """The records that answer a query, in `pyarrow.Table`s of bounded size with these columns.
+
+        They come in the order of the query. Where only some of the columns are asked for, records of one
+        instant come in any order.
+
+        Raises:
+            UnknownNameError: no record has the `missing_sink`.
+            IncompleteError: a file or an entry could not be read; all that could be read came before.
+            TooManyError, BacklogError, RootError, JournalError, OSError: as `waybill.exporter.find` raises.
+        """
+
+    def stats(self, query: Query) -> Stats:
+        """The number of records that answer a query, by kind; raises what `tables` does."""
+
+    def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
+        """The number of records that answer a query, of each kind; raises what `tables` does."""
+
+    def open_files(self, query: Query) -> list[OpenFile]:
+        """The files and runs that have begun and not ended and meet a query, the longest silent first.
+
+        Conditions that only a record can meet leave none, but for `missing_sink`: of that, these are the
+        files that did not get there and have no record yet.
+
+        Raises:
+            NotFoundError: only a home knows what is open.
+        """
+
+    def duplicates(self) -> list[list[FileContent]]:
+        """The files of each content that several files have; raises `NotFoundError` where none is known."""
+
+    def trace(
+        self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None = None
+    ) -> Journey:
+        """The journey of a file; see `waybill.lineage.Lineage.trace`."""

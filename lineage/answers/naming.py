@@ -1,0 +1,111 @@
+"""Names in questions: which are patterns, and which nothing has."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from waybill.exporter import Query
+from waybill.exporter.query import Dimension, is_pattern, sums_of
+from waybill.transport import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    Ask = Callable[..., Iterator[Any]]
+    """Answers a query with these columns, or with sums; see `Answers.tables`."""
+
+_NAMED_MAX: Final = 5
+_NEWEST: Final = 1_000
+_LIKENESS_MIN: Final = 0.5
+_WHAT: Final = {
+    "data_sink": ("sink", Dimension.SINK),
+    "data_source": ("source", Dimension.SOURCE),
+    "system_name": ("system", Dimension.SYSTEM),
+}
+_WITH_PATTERNS: Final = ("filename", "data_source", "data_sink")
+
+
+class UnknownNameError(NotFoundError):
+    """A question names something that no record has.
+
+    Args:
+        what: the kind of name, such as ``sink``.
+        name: the name.
+        nearest: names that exist, the most alike first.
+    """
+
+    def __init__(self, what: str, name: str, nearest: tuple[str, ...]) -> None:
+        super().__init__(what, name, nearest)
+        self.what = what
+        self.name = name
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        there = f"there are {', '.join(self.nearest)}" if self.nearest else "there are none yet"
+        return f"no record has the {self.what} {self.name!r}; {there}"
+
+
+def settle_patterns(query: Query, ask: Ask, other_names: Collection[str] = ()) -> Query:
+    """The query with each of its names taken literally that a record has exactly so.
+
+    Args:
+        query: the conditions.
+        ask: answers queries.
+        other_names: names of files that have no record, or are inputs of runs.
+    """
+    literal = set(query.literal)
+    for field in _WITH_PATTERNS:
+        name = getattr(query, field)
+        if name is None or field in literal or not is_pattern(name):
+            continue
+        exactly = Query(**{field: name}, literal=frozenset({field}), limit=1)
+        if (field == "filename" and name in other_names) or any(
+            table.num_rows for table in ask(exactly, ("did",))
+        ):
+            literal.add(field)
+    return msgspec.structs.replace(query, literal=frozenset(literal))
+
+
+def check_missing_sink(query: Query, ask: Ask) -> None:
+    """Raise an `UnknownNameError` if no record has the sink that files are to be missing at."""
+    sink = query.missing_sink
+    if sink is not None:
+        known = _known(ask, Dimension.SINK)
+        if sink not in known:
+            raise UnknownNameError("sink", sink, _nearest(sink, known))
+
+
+def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
+    """A sentence about each name in a query that no record has."""
+    for field, (what, dimension) in _WHAT.items():
+        name = getattr(query, field)
+        if name is not None and not (is_pattern(name) and field in _WITH_PATTERNS):
+            known = _known(ask, dimension)
+            if name not in known:
+                yield str(UnknownNameError(what, name, _nearest(name, known)))
+    name = query.filename
+    if name is not None and not is_pattern(name):
+        newest = {
+            text
+            for table in ask(Query(limit=_NEWEST), ("filename",))
+            for text in table["filename"].to_pylist()
+        }
+        if name not in newest and not any(
+            table.num_rows for table in ask(Query(filename=name, limit=1), ("did",))
+        ):
+            alike = difflib.get_close_matches(name, newest, _NAMED_MAX, _LIKENESS_MIN)
+            told = f"; among the newest are {', '.join(alike)}" if alike else ""
+            yield f"no record has the filename {name!r}{told}"
+
+
+def _known(ask: Ask, dimension: Dimension) -> set[str]:
+    sums = sums_of(ask(Query(), summed_by=[dimension]), [dimension])
+    return {str(name) for (name,) in sums if name is not None}
+
+
+def _nearest(name: str, known: Collection[str]) -> tuple[str, ...]:
+    alike = difflib.get_close_matches(name, known, _NAMED_MAX, _LIKENESS_MIN)
+    return tuple(dict.fromkeys([*alike, *sorted(known)]))[:_NAMED_MAX]
