@@ -1,0 +1,275 @@
+"""Ordinary questions about joined, open and second-input files, through every door."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import pytest
+from served import Collector, event
+
+from waybill.exporter import Query
+from waybill.exporter.query import InvalidQueryError
+from waybill.lineage import Lineage
+from waybill.lineage.answers import UnknownNameError
+from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+
+WAYBILL = Path(sys.executable).parent / "waybill"
+PARENT = "01a1fd6a-9e75-7d78-870f-0000000000aa"
+
+
+class Pipeline(NamedTuple):
+    """A home in which everything has happened, a collector of it, and the dids of its files by name."""
+
+    home: Path
+    collector: Collector
+    dids: dict[str, str]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(WAYBILL), *arguments, "--home", str(self.home)]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    def get(self, path: str, **given: str) -> Any:  # noqa: ANN401 - a reply
+        return self.collector.get(f"{path}?{urlencode(given)}")
+
+
+def child_in_capitals() -> bytes:
+    facet = {
+        "did": "01a1fd6a-9e75-7d78-870f-0000000000bb",
+        "parentDid": PARENT.upper(),
+        "filename": "child.csv",
+    }
+    run = {"runId": facet["did"], "facets": {"waybill_deltaFile": facet}}
+    return event(eventType="COMPLETE", run=run)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    home = tmp_path_factory.mktemp("truths") / "home"
+    given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none"}
+    settings = Settings.load(given, origin="tests", env={}, cwd=home.parent)
+    dids = {}
+    with Tracker(settings=settings) as tracker:
+        parts = [tracker.file(name, data_source="landing") for name in ("a.csv", "b.csv", "c.csv")]
+        with tracker.join(parts, "daily.csv", data_source="daily") as daily:
+            daily.egress("warehouse")
+        with tracker.file("stuck.csv", data_source="landing", annotations={"customer": "acme"}) as stuck:
+            stuck.egress("report")
+        for name in ("report[1].csv", "report1.csv"):
+            with tracker.file(name, data_source="landing") as report:
+                report.egress("warehouse")
+            dids[name] = report.did
+        lost = tracker.file("lost.csv", data_source="landing")
+        dids |= {file.filename: file.did for file in (*parts, daily, stuck, lost)}
+        inputs = [{"namespace": "file", "name": f"/in/{name}.csv"} for name in ("left", "right")]
+        run = event(eventType="COMPLETE", run={"runId": "join"}, inputs=inputs)
+        with contextlib.closing(Journal(home)) as journal:
+            journal.append_many([(Kind.OPENLINEAGE, body, "") for body in (run, child_in_capitals())])
+        assert flush(settings).left == {}
+        started = Collector(home, "--runner", "none")
+        try:
+            yield Pipeline(home, started, dids)
+        finally:
+            started.process.kill()
+            started.process.communicate()
+        lost.cancel()
+
+
+Find = Callable[[Pipeline, "dict[str, str]"], "list[str]"]
+Trace = Callable[[Pipeline, str], "set[str]"]
+
+
+def find_by_command(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+    names = {"parent_did": "parent", "input": "input"}
+    options = [
+        word
+        for name, value in given.items()
+        for word in (f"--{names.get(name, name).replace('_', '-')}", value)
+    ]
+    done = pipeline.run("find", *options, "--json", "--all")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["did"] for line in done.stdout.splitlines()]
+
+
+def find_over_http(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+    return [one["did"] for one in pipeline.get("/api/v1/records", **given).json]
+
+
+def _query(given: dict[str, str]) -> Query:
+    fields = {"input": "input_dataset"}
+    return Query(**{fields.get(name, name): value for name, value in given.items()})  # type: ignore[arg-type]
+
+
+def find_in_python(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+    return [one.did for one in Lineage.open(pipeline.home).find(_query(given))]
+
+
+def find_from_afar(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+    return [one.did for one in Lineage.open(pipeline.collector.url).find(_query(given))]
+
+
+def trace_by_command(pipeline: Pipeline, did: str) -> set[str]:
+    done = pipeline.run("trace", did, "--json")
+    assert done.returncode == 0, done.stderr
+    return {one["did"] for one in json.loads(done.stdout)["files"]}
+
+
+def trace_over_http(pipeline: Pipeline, did: str) -> set[str]:
+    return {one["did"] for one in pipeline.get(f"/trace/{quote(did)}").json["files"]}
+
+
+def trace_in_python(pipeline: Pipeline, did: str) -> set[str]:
+    return set(Lineage.open(pipeline.home).trace(did).files)
+
+
+def trace_from_afar(pipeline: Pipeline, did: str) -> set[str]:
+    return set(Lineage.open(pipeline.collector.url).trace(did).files)
+
+
+DOORS = ["command", "HTTP", "Python", "URL"]
+every_find = pytest.mark.parametrize(
+    "find", [find_by_command, find_over_http, find_in_python, find_from_afar], ids=DOORS
+)
+every_trace = pytest.mark.parametrize(
+    "trace", [trace_by_command, trace_over_http, trace_in_python, trace_from_afar], ids=DOORS
+)
+
+
+@every_trace
+def test_each_part_of_a_join_leads_to_the_joined_file_and_that_to_all_its_parts(
+    pipeline: Pipeline, trace: Trace
+) -> None:
+    dids = pipeline.dids
+    assert trace(pipeline, dids["b.csv"]) == {dids["b.csv"], dids["daily.csv"]}
+    parts = {dids[name] for name in ("a.csv", "b.csv", "c.csv", "daily.csv")}
+    assert trace(pipeline, dids["daily.csv"]) == parts
+
+
+@every_trace
+def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline, trace: Trace) -> None:
+    assert trace(pipeline, pipeline.dids["lost.csv"]) == {pipeline.dids["lost.csv"]}
+
+
+def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipeline: Pipeline) -> None:
+    for name in ("report[1].csv", "lost.csv"):
+        assert trace_by_command(pipeline, name) == {pipeline.dids[name]}
+    assert "not ended" in pipeline.run("trace", "lost.csv").stdout
+
+
+@every_find
+def test_a_name_with_brackets_is_a_name(pipeline: Pipeline, find: Find) -> None:
+    assert find(pipeline, {"filename": "report[1].csv"}) == [pipeline.dids["report[1].csv"]]
+    assert len(find(pipeline, {"filename": "report*.csv"})) == 2
+
+
+@every_find
+def test_a_run_is_found_by_its_second_input(pipeline: Pipeline, find: Find) -> None:
+    assert find(pipeline, {"filename": "right.csv"}) == ["join"]
+    assert find(pipeline, {"input": "file//in/right.csv"}) == ["join"]
+
+
+@every_find
+def test_a_child_is_found_by_its_parent_in_any_spelling(pipeline: Pipeline, find: Find) -> None:
+    for spelled in (PARENT, PARENT.upper(), PARENT.replace("-", "")):
+        assert find(pipeline, {"parent_did": spelled}) == ["01a1fd6a-9e75-7d78-870f-0000000000bb"]
+
+
+MISSING = {"missing_sink": "warehouse", "data_source": "landing"}
+
+
+@every_find
+def test_files_that_did_not_get_to_a_sink_are_found_and_joined_ones_did(
+    pipeline: Pipeline, find: Find
+) -> None:
+    assert find(pipeline, MISSING) == [pipeline.dids["stuck.csv"]]
+
+
+def test_files_that_never_ended_are_missing_too_and_counted(pipeline: Pipeline) -> None:
+    done = pipeline.run("find", "--missing-sink", "warehouse", "--data-source", "landing", "--count")
+    assert done.stdout == "2 files\n"
+    assert "1 more file has not ended" in done.stderr
+    assert pipeline.run("find", "--data-source", "landing", "--count").stdout == "6 paths\n"
+    reply = pipeline.get("/api/v1/records/stats", **MISSING)
+    assert (reply.json["total_records"], "1 more file has not ended" in reply.headers["warning"]) == (1, True)
+    for place in (pipeline.home, pipeline.collector.url):
+        lineage = Lineage.open(place)
+        assert lineage.count(_query(MISSING)) == 2
+        assert [file.filename for file in lineage.open_files(_query(MISSING))] == ["lost.csv"]
+
+
+def test_a_sink_that_no_record_has_is_an_error_that_names_the_nearest(pipeline: Pipeline) -> None:
+    done = pipeline.run("find", "--missing-sink", "reprot")
+    assert (done.returncode, done.stdout) == (2, "")
+    says = "no record has the sink 'reprot'; there are report, warehouse"
+    assert says in done.stderr
+    reply = pipeline.get("/api/v1/records", missing_sink="reprot")
+    assert (reply.status, reply.json["detail"]) == (404, says)
+    with pytest.raises(UnknownNameError) as caught:
+        Lineage.open(pipeline.home).find(Query(missing_sink="reprot"))
+    assert (str(caught.value), caught.value.nearest[0]) == (says, "report")
+    with pytest.raises(NotFoundError, match="there are report, warehouse"):
+        Lineage.open(pipeline.collector.url).find(Query(missing_sink="reprot"))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"data_source": "landng"}, "no record has the source 'landng'; there are landing"),
+        ({"filename": "stck.csv"}, "no record has the filename 'stck.csv'; among the newest are stuck.csv"),
+        ({"filename": "lost.csv"}, "1 file has begun and not ended: lost.csv"),
+    ],
+)
+def test_an_answer_with_nothing_in_it_says_why(pipeline: Pipeline, given: dict[str, str], says: str) -> None:
+    options = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+    assert says in pipeline.run("find", *options).stderr
+    reply = pipeline.get("/api/v1/records", **given)
+    assert (reply.json, says in reply.headers["warning"]) == ([], True)
+    for place in (pipeline.home, pipeline.collector.url):
+        records = Lineage.open(place).find(_query(given))
+        assert records == []
+        assert any(says in note for note in records.notes)
+
+
+def test_a_question_by_a_key_that_is_not_allowed_says_so(pipeline: Pipeline) -> None:
+    says = "records have the annotation 'customer' only if provenance_annotations_allowed has it"
+    done = pipeline.run("find", "--annotation", "customer=acme", "--count")
+    assert (done.stdout, says in done.stderr) == ("0 paths\n", True)
+    assert says in pipeline.get("/api/v1/records", annotation="customer=acme").headers["warning"]
+    assert says in Lineage.open(pipeline.home).find(Query(annotations={"customer": "acme"})).notes
+
+
+def test_open_files_are_asked_for_by_every_door(pipeline: Pipeline) -> None:
+    done = pipeline.run("find", "--open", "--json")
+    (told,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (told["filename"], told["did"]) == ("lost.csv", pipeline.dids["lost.csv"])
+    (reply,) = pipeline.get("/api/v1/records/open", filename="lost*").json
+    assert reply["did"] == pipeline.dids["lost.csv"]
+    assert pipeline.get("/api/v1/records/open", filename="other").json == []
+    for place in (pipeline.home, pipeline.collector.url):
+        (file,) = Lineage.open(place).open_files(Query(data_source="landing"))
+        assert file.did == pipeline.dids["lost.csv"]
+
+
+def test_a_run_is_found_at_once_and_is_marked_while_it_may_change(pipeline: Pipeline) -> None:
+    body = event(eventType="COMPLETE", run={"runId": "fresh"})
+    assert pipeline.collector.post("/api/v1/lineage", body).status == 201
+    reply = pipeline.get("/api/v1/records", did="fresh")
+    assert [one["did"] for one in reply.json] == ["fresh"]
+    assert "may still change" in reply.headers["warning"]
+    assert (
+        find_in_python(pipeline, {"did": "fresh"}) == find_from_afar(pipeline, {"did": "fresh"}) == ["fresh"]
+    )
+    assert trace_over_http(pipeline, "fresh") == {"fresh"}
+
+
+def test_a_state_that_cannot_be_is_an_error(pipeline: Pipeline) -> None:
+    assert pipeline.run("find", "--state", "BAD").returncode == 2
+    assert pipeline.get("/api/v1/records", final_state="BAD").status == 400
+    with pytest.raises(InvalidQueryError, match="'BAD' is not one of COMPLETE, ERROR"):
+        Query(final_state="BAD")  # type: ignore[arg-type]
