@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from waybill.exporter.query import CONDITIONS, ConditionKind
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
@@ -16,7 +17,16 @@ from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 
-from .endpoints import BATCH_PATH, LINEAGE_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
+from .endpoints import (
+    ANNOTATION,
+    BATCH_PATH,
+    LINEAGE_PATH,
+    MEDIA,
+    PROVENANCE_PATH,
+    SUMMARY_PATH,
+    TRACE_PATH,
+    BatchResult,
+)
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
 from .intake import RECEIPT_PATTERN
 
@@ -256,26 +266,20 @@ def _some(schema: _Json) -> _Json:
 
 _TEXT: Final = {"type": "string"}
 _FLAG: Final = {"type": "boolean"}
-_TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
-_ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")
-_STATE: Final = {"type": "string", "enum": list(FinalState)}
 _EPOCH_MS: Final = {"type": "integer", "minimum": 0}
+_VALUES: Final[dict[ConditionKind, _Json]] = {
+    ConditionKind.TEXT: _TEXT,
+    ConditionKind.TEXTS: _some(_TEXT),
+    ConditionKind.STATES: _some({"type": "string", "enum": list(FinalState)}),
+    ConditionKind.PAIRS: _some({"type": "string", "pattern": "^[^=]+="}),
+    ConditionKind.INSTANT: _EPOCH_MS,
+    ConditionKind.UNTIL: _EPOCH_MS,
+    ConditionKind.IS_ABSENT: _FLAG,
+}
 _FILTERS: Final = [
-    *(_parameter(name, _TEXT) for name in (*_TEXT_FILTERS, *_ANNOTATION_FILTERS)),
+    *(_parameter(condition.parameter, _VALUES[condition.kind]) for condition in CONDITIONS),
+    *(_parameter(name, _TEXT) for name in ANNOTATION),
     _parameter("partial", {"type": "boolean", "default": False}),
-    _parameter("system_name", _TEXT),
-    _parameter("final_state", _some(_STATE)),
-    _parameter("from", _EPOCH_MS),
-    _parameter("to", _EPOCH_MS),
-    _parameter("not_final_state", _some(_STATE)),
-    _parameter("missing_sink", _TEXT),
-    _parameter("no_data_sink", _FLAG),
-    _parameter("input", _TEXT),
-    _parameter("producer", _TEXT),
-    _parameter("not_data_sink", _some(_TEXT)),
-    _parameter("annotation", _some({"type": "string", "pattern": "^[^=]+="})),
-    _parameter("created_from", _EPOCH_MS),
-    _parameter("created_to", _EPOCH_MS),
 ]
 _PAGE: Final = [
     _parameter("limit", {"type": "integer", "minimum": 1, "default": 100}),

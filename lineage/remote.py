@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urljoin
@@ -34,9 +34,6 @@ _TIMEOUTS_S: Final = (5.0, 90.0)
 
 _TOO_LONG: Final = {HTTPStatus.REQUEST_URI_TOO_LONG, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE}
 """The HTTP server refuses these by itself, before the collector sees them, and says nothing else."""
-
-_SAME: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename", "missing_sink")
-"""Conditions that have the same name over HTTP."""
 
 _WARNED: Final = re.compile(r'199 waybill "([^"]*)"')
 
@@ -137,30 +134,7 @@ class CollectorClient:
             raise CollectorReadError(
                 self._shown, "takes one did in a question, not a set of them; ask about one after the other"
             )
-        states = [query.final_state] if isinstance(query.final_state, str) else query.final_state or ()
-        last = {
-            "to": None if query.until_ms is None else query.until_ms - 1,
-            "created_to": None if query.created_until_ms is None else query.created_until_ms - 1,
-        }
-        single = {
-            **{name: getattr(query, name) for name in _SAME},
-            "input": query.input_dataset,
-            "producer": query.producer,
-            "from": query.since_ms,
-            "created_from": query.created_since_ms,
-            **last,
-            "no_data_sink": None if query.has_data_sink is None else str(not query.has_data_sink).lower(),
-        }
-        several: dict[str, Collection[str]] = {
-            "final_state": states,
-            "not_final_state": query.not_final_states,
-            "not_data_sink": query.not_data_sinks,
-            "annotation": [f"{key}={value}" for key, value in query.annotations.items()],
-        }
-        return [
-            *((name, str(value)) for name, value in single.items() if value is not None),
-            *((name, str(value)) for name, values in several.items() for value in values),
-        ]
+        return query.http_params()
 
     def _get(self, url: str, params: list[tuple[str, str]], *, about: str = "") -> Response:
         try:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from waybill.exporter import Query
-from waybill.exporter.query import CursorError, Dimension
-from waybill.facets import FinalState
+from waybill.exporter.query import (
+    CONDITIONS,
+    Condition,
+    ConditionKind,
+    CursorError,
+    Dimension,
+    InvalidQueryError,
+    check_states,
+)
 from waybill.transport.config import MARQUEZ
 
 from ..http import Problem
+
+if TYPE_CHECKING:
+    from waybill.facets import FinalState
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
 _NUMBER_DIGITS_MAX: Final = 15
-_TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
-_ANNOTATION: Final = ("annotation_key", "annotation_value")
-_ORIGIN: Final = {"input": "input_dataset", "producer": "producer"}
-_REPEATABLE: Final = ("final_state", "not_final_state", "not_data_sink", "annotation")
-_FILTERS: Final = (
-    *_TEXTS,
-    *_ANNOTATION,
-    *_REPEATABLE,
-    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", *_ORIGIN, "partial"),
-)
+ANNOTATION: Final = ("annotation_key", "annotation_value")
+"""DeltaFi's two parameters for one annotation."""
+
+_REPEATABLE: Final = {condition.parameter for condition in CONDITIONS if condition.is_repeatable}
+_FILTERS: Final = (*(condition.parameter for condition in CONDITIONS), *ANNOTATION, "partial")
 _PAGES: Final = ("limit", "offset", "order", "after")
 
 
@@ -159,44 +164,45 @@ def _flag(values: Mapping[str, str], name: str) -> bool | None:
 
 
 def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
-    values = _single(several)
-    conditions: dict[str, Any] = {name: values[name] for name in (*_TEXTS, "missing_sink") if name in values}
-    conditions |= {field: values.get(name) for name, field in _ORIGIN.items()}
-    key, value = (values.get(name) for name in _ANNOTATION)
-    if (key is None) != (value is None) and not from_deltafi:
-        missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
-        raise malformed(missing, "is missing; annotation_key and annotation_value go together")
-    annotations = dict(map(_pair, several.get("annotation", ())))
-    if key is not None and value is not None:
-        annotations[key] = value
-    is_without_sink = _flag(values, "no_data_sink")
-    since_ms, until_ms = _window(values, "from", "to")
-    created_since_ms, created_until_ms = _window(values, "created_from", "created_to")
-    return conditions | {
-        "annotations": annotations,
-        "final_state": _states(several, "final_state") or None,
-        "not_final_states": _states(several, "not_final_state"),
-        "has_data_sink": None if is_without_sink is None else not is_without_sink,
-        "not_data_sinks": tuple(several.get("not_data_sink", ())),
-        "since_ms": since_ms,
-        "until_ms": until_ms,
-        "created_since_ms": created_since_ms,
-        "created_until_ms": created_until_ms,
+    conditions: dict[str, Any] = {
+        condition.field: _value(several, condition)
+        for condition in CONDITIONS
+        if condition.parameter in several
     }
+    key, value = (several.get(name, (None,))[0] for name in ANNOTATION)
+    if (key is None) != (value is None) and not from_deltafi:
+        missing = ANNOTATION[0] if key is None else ANNOTATION[1]
+        raise malformed(missing, "is missing; annotation_key and annotation_value go together")
+    if key is not None and value is not None:
+        conditions["annotations"] = {**conditions.get("annotations", {}), key: value}
+    return conditions
 
 
-def _window(values: Mapping[str, str], first: str, last: str) -> tuple[int | None, int | None]:
-    """A span of time; DeltaFi's `to` is the last instant that counts, ours the first that does not."""
-    last_ms = _number(values, last, 0)
-    return _number(values, first, 0), None if last_ms is None else last_ms + 1
+def _value(several: Mapping[str, Sequence[str]], condition: Condition) -> object:
+    """What a parameter that is given says, as the value of its field in `Query`."""
+    name, given = condition.parameter, several[condition.parameter]
+    match condition.kind:
+        case ConditionKind.TEXT:
+            return given[0]
+        case ConditionKind.TEXTS:
+            return tuple(given)
+        case ConditionKind.STATES:
+            return _states(condition, given)
+        case ConditionKind.PAIRS:
+            return dict(map(_pair, given))
+        case ConditionKind.IS_ABSENT:
+            return not _flag({name: given[0]}, name)
+        case ConditionKind.INSTANT:
+            return _number({name: given[0]}, name, 0)
+        case ConditionKind.UNTIL:
+            return (_number({name: given[0]}, name, 0) or 0) + 1
 
 
-def _states(several: Mapping[str, Sequence[str]], name: str) -> tuple[FinalState, ...]:
-    given = several.get(name, ())
-    wrong = next((one for one in given if one.upper() not in FinalState.__members__), None)
-    if wrong is not None:
-        raise malformed(name, f"is {wrong[:40]!r}; use one of {', '.join(FinalState)}")
-    return tuple(FinalState(one.upper()) for one in given)
+def _states(condition: Condition, given: Sequence[str]) -> tuple[FinalState, ...]:
+    try:
+        return check_states(condition.field, given)
+    except InvalidQueryError as error:
+        raise malformed(condition.parameter, f"is {error.value!r}, which {error.what}") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
         read_backlog as read_backlog,
     )
     from .comparison import Difference as Difference, compare as compare
+    from .conditions import (
+        CONDITIONS as CONDITIONS,
+        Condition as Condition,
+        ConditionKind as ConditionKind,
+        InvalidQueryError as InvalidQueryError,
+        check_states as check_states,
+    )
     from .locate import Located as Located, locate_entry as locate_entry
     from .missing import Begun as Begun
     from .position import CursorError as CursorError, cursor_of as cursor_of
     from .query import (
-        InvalidQueryError as InvalidQueryError,
         Query as Query,
         TooManyError as TooManyError,
         has_name as has_name,

@@ -12,10 +12,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.facets import FinalState, canonical_did
+from waybill.facets import canonical_did
 from waybill.transport.errors import WaybillError
 
 from ..parquet import ALWAYS, Key, TimeWindow
+from .conditions import CONDITIONS, check_states
 from .position import read_cursor
 
 if TYPE_CHECKING:
@@ -53,25 +54,6 @@ def has_name(query: Query, field: str, name: str) -> bool:
     )
 
 
-class InvalidQueryError(WaybillError):
-    """A query has a value that cannot be.
-
-    Args:
-        field: the field of `Query`.
-        value: its value.
-        what: the problem, as the end of a sentence.
-    """
-
-    def __init__(self, field: str, value: str, what: str) -> None:
-        super().__init__(field, value, what)
-        self.field = field
-        self.value = value
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.field} {self.value!r} {self.what}"
-
-
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
 
@@ -90,7 +72,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         filename_dids: files that count as having the name, since a dataset that their run read has it;
             `Lineage`, the command and the collector fill it in.
         literal: the names of the fields of which ``*`` and ``?`` stand for themselves.
-        final_state: this state, or any of these.
+        final_state: this state, or any of these, in capitals or small letters; kept as a tuple.
         not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
         created_since_ms: `created` at or after this, in epoch milliseconds.
@@ -123,8 +105,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     filename: str | None = None
     filename_dids: frozenset[str] = frozenset()
     literal: frozenset[str] = frozenset()
-    final_state: FinalState | Collection[FinalState] | None = None
-    not_final_states: Collection[FinalState] = ()
+    final_state: str | Collection[str] | None = None
+    not_final_states: Collection[str] = ()
     annotations: Mapping[str, str] = {}
     created_since_ms: int | None = None
     created_until_ms: int | None = None
@@ -146,9 +128,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             if (dids := getattr(self, name)) is not None:
                 msgspec.structs.force_setattr(self, name, frozenset(map(canonical_did, dids)))
         for name in ("final_state", "not_final_states"):
-            for state in _states_of(getattr(self, name) or ()):
-                if state not in FinalState.__members__:
-                    raise InvalidQueryError(name, state, f"is not one of {', '.join(FinalState)}")
+            if (states := getattr(self, name)) is not None:
+                msgspec.structs.force_setattr(self, name, check_states(name, states))
 
     @property
     def window(self) -> TimeWindow:
@@ -162,6 +143,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 until_ms = min(until_ms, after_ms + 1)
         return TimeWindow(since_ms, until_ms)
+
+    def http_params(self) -> list[tuple[str, str]]:
+        """The HTTP parameters that ask for records that meet these conditions."""
+        return [(one.parameter, text) for one in CONDITIONS for text in one.tell(getattr(self, one.field))]
 
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""
@@ -203,9 +188,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         if self.system_name is not None:
             wanted &= pc.field("system_name") == self.system_name
         if self.final_state is not None:
-            wanted &= _is_any("final_state", _states_of(self.final_state))
+            wanted &= _is_any("final_state", tuple(self.final_state))
         if self.not_final_states:
-            wanted &= ~_is_any("final_state", _states_of(self.not_final_states))
+            wanted &= ~_is_any("final_state", tuple(self.not_final_states))
         is_without = pc.field("data_sink").is_null()
         if self.data_sink is not None:
             wanted &= self._named("data_sink", self.data_sink)
@@ -284,11 +269,6 @@ def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) ->
 def _spelled(dids: Collection[str]) -> pa.Array:
     """Dids in every spelling; of none of them, the type would not be known."""
     return pa.array([*dids, *other_spellings(dids)], pa.string())
-
-
-def _states_of(states: FinalState | Collection[FinalState]) -> tuple[str, ...]:
-    several = (states,) if isinstance(states, str) else states
-    return tuple(map(str, several))
 
 
 def _is_any(name: str, texts: tuple[str, ...]) -> pc.Expression:

@@ -41,6 +41,7 @@ from waybill.exporter.query import (
     CursorError,
     Dimension,
     IncompleteError,
+    InvalidQueryError,
     compare,
     cursor_of,
     scan,
@@ -58,12 +59,11 @@ def meets(one: ProvenanceRecord, query: Query) -> bool:
         for name in ("did", "parent_did", "data_source", "data_sink", "system_name")
         if (value := getattr(query, name)) is not None
     }
-    states = (query.final_state,) if isinstance(query.final_state, FinalState) else query.final_state
     return (
         all(getattr(one, name) == value for name, value in wanted.items())
         and (query.filename is None or fnmatch.fnmatchcase(one.filename, query.filename))
         and all((one.annotations or {}).get(key) == value for key, value in query.annotations.items())
-        and (states is None or one.final_state in states)
+        and (query.final_state is None or one.final_state in query.final_state)
         and one.final_state not in query.not_final_states
         and (query.has_data_sink is None or (one.data_sink is not None) == query.has_data_sink)
         and one.data_sink not in query.not_data_sinks
@@ -178,6 +178,20 @@ def test_pages_have_each_record_once_in_order_while_others_arrive(
         assert ends == sorted(ends, reverse=not oldest_first)
         more = find(layout.root, structs.replace(query, limit=1, oldest_first=not oldest_first))
         assert [one for one in more if one in wanted] == found[-2:-1] or len(found) < 2
+
+
+@pytest.mark.parametrize("bad", ["BAD", "", ["error", "LOST"]])
+@pytest.mark.parametrize("name", ["final_state", "not_final_states"])
+def test_what_is_no_state_is_refused(name: str, bad: object) -> None:
+    with pytest.raises(InvalidQueryError, match="is not one of COMPLETE, ERROR, FILTERED") as raised:
+        Query(**{name: bad})  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
+
+
+def test_states_may_be_texts_in_small_letters(layout: Layout) -> None:
+    layout.write(record("good"), record("bad", final_state=FinalState.ERROR))
+    assert [one.did for one in find(layout.root, Query(final_state="error"))] == ["bad"]
+    assert [one.did for one in find(layout.root, Query(not_final_states=["error", "split"]))] == ["good"]
 
 
 def test_what_is_no_cursor_is_refused(layout: Layout) -> None:

@@ -209,7 +209,7 @@ class Model:
             or (not named and self._matches(record.filename, query.filename)),
             query.data_source is None or record.data_source == query.data_source,
             query.data_sink is None or record.data_sink == query.data_sink,
-            query.final_state is None or record.final_state == query.final_state,
+            query.final_state is None or record.final_state in query.final_state,
             query.annotations.items() <= (record.annotations or {}).items(),
             query.since_ms is None or record.completed >= query.since_ms,
         ]
