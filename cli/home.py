@@ -61,7 +61,7 @@ def open_answers(
         destination = open_exported(exported, settings.home)
         yield FileAnswers(destination.root, destination, os_user()), f"at {destination.name}", None
         return
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
@@ -111,7 +111,7 @@ def check_own_root(settings: Settings) -> None:
     """
     if not settings.explicit("root"):
         return
-    with any_journal(settings) as journal:
+    with any_journal(settings, to_read=True) as journal:
         if journal is not None:
             check_agreed_root(journal, settings)
 
@@ -129,7 +129,7 @@ def check_given_root(settings: Settings, *, may_become: bool = False) -> None:
     if settings.root.is_dir():
         if may_become:
             return
-        with any_journal(settings) as journal:
+        with any_journal(settings, to_read=True) as journal:
             if journal is not None and files_into(journal, settings.root):
                 return
     check_root_folder(settings.root, way=" with --root")
@@ -146,20 +146,25 @@ def check_root_folder(folder: Path, *, way: str = "") -> None:
 
 
 @contextlib.contextmanager
-def existing_journal(settings: Settings, *, needed: bool | None = None) -> Iterator[Journal | None]:
-    """Open the journal of a home; None if it has none yet. The home must exist, as `check_home` says."""
+def existing_journal(
+    settings: Settings, *, needed: bool | None = None, to_read: bool = False
+) -> Iterator[Journal | None]:
+    """Open the journal of a home; None if it has none yet. The home must exist, as `check_home` says.
+
+    With `to_read`, it is only read, and waits for nobody.
+    """
     check_home(settings, needed=needed)
-    with any_journal(settings) as journal:
+    with any_journal(settings, to_read=to_read) as journal:
         yield journal
 
 
 @contextlib.contextmanager
-def any_journal(settings: Settings) -> Iterator[Journal | None]:
-    """Open the journal of a home; None if it has none, or does not exist."""
+def any_journal(settings: Settings, *, to_read: bool = False) -> Iterator[Journal | None]:
+    """Open the journal of a home; None if it has none, or does not exist; `to_read`: see above."""
     if not Journal.exists(settings.home):
         yield None
         return
-    with contextlib.closing(Journal(settings.home)) as journal:
+    with contextlib.closing(Journal(settings.home, to_read=to_read)) as journal:
         journal.max_bytes = as_agreed(settings, journal).journal_max_bytes
         yield journal
 
@@ -190,7 +195,7 @@ def as_worked_by(settings: Settings, journal: Journal | None) -> Settings:
 
 def agreed_settings(settings: Settings, *, needed: bool | None = None) -> Settings:
     """The result of `as_agreed` with the home's journal; the home must exist, as `check_home` says."""
-    with existing_journal(settings, needed=needed) as journal:
+    with existing_journal(settings, needed=needed, to_read=True) as journal:
         return as_agreed(settings, journal)
 
 
@@ -204,7 +209,7 @@ def checked_root(agreed: Settings) -> Path:
     check_given_root(agreed)
     if agreed.origins["root"] == ORIGIN:
         return agreed.root
-    with existing_journal(agreed) as journal:
+    with existing_journal(agreed, to_read=True) as journal:
         if journal is not None:
             check_root(journal, agreed.root)
     return agreed.root
@@ -218,7 +223,7 @@ def files_into(journal: Journal, root: Path) -> bool:
 
 def tell_of_conflicts(settings: Settings) -> None:
     """Say on stderr which given settings differ from those that the home's live runner uses."""
-    with any_journal(settings) as journal:
+    with any_journal(settings, to_read=True) as journal:
         if journal is not None and not settings.strict and locks.is_held(settings.home):
             for conflict in conflicts(journal, settings):
                 console.note(str(conflict))
@@ -228,7 +233,7 @@ def tell_of_poison(settings: Settings) -> None:
     """Say on stderr how many of the home's entries are poison, and so missing from every answer."""
     from waybill.exporter.query import poison_note
 
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         if journal is not None and (note := poison_note(journal)) is not None:
             console.note(note)
 

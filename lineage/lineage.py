@@ -220,5 +220,5 @@ def open_answers(folder: Path, access: Access, asker: Asker) -> Iterator[Answers
     if not Journal.exists(folder):
         yield FileAnswers(folder, access, asker)
         return
-    with contextlib.closing(Journal(folder)) as journal:
+    with contextlib.closing(Journal(folder, to_read=True)) as journal:
         yield HomeAnswers(journal, obey(journal), access, asker)

@@ -26,7 +26,7 @@ def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = 
       waybill duplicates
     """
     reading.allow(reading.os_user(), "duplicates")
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         alike = [] if journal is None else list(journal.repeated_contents())
     files = [one for several in alike for one in several]
     if as_json:

@@ -97,7 +97,7 @@ def _tell_of_what_waits(agreed: Settings, root: Path) -> None:
     from waybill.exporter.directory import raw_files, raw_hours
 
     raws = sum(len(raw_files(root, hour)) for hour in raw_hours(root))
-    with existing_journal(agreed, needed=False) as journal:
+    with existing_journal(agreed, needed=False, to_read=True) as journal:
         is_whole_home = journal is not None and files_into(journal, root)
         entries = journal.waiting(journal.cursor(LAYOUT)).entries if journal and is_whole_home else 0
     found = [

@@ -131,7 +131,7 @@ def status_of(settings: Settings) -> Status:
     """The status of a home; nothing is changed."""
     from waybill.marquez import dead_letters
 
-    with any_journal(settings) as journal:
+    with any_journal(settings, to_read=True) as journal:
         settings = as_agreed(settings, journal)
         opened = count_open(journal) if journal else OpenCount(0, is_least=False)
         return Status(

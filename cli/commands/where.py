@@ -40,7 +40,7 @@ def where(
             f"{receipt} is not a receipt; give the header's value, such as 5f0c6a1b2d3e-4711"
         )
     check_given_root(settings)
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         found = look(journal, as_agreed(settings, journal).root, parsed) if journal else None
     if found is None:
         raise NotFoundError(

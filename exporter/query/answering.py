@@ -111,7 +111,7 @@ def find_tables(
             folder, query, window_rows=window_rows, columns=columns, summed_by=summed_by, access=access
         )
         return
-    with contextlib.closing(Journal(folder)) as journal:
+    with contextlib.closing(Journal(folder, to_read=True)) as journal:
         settings = obey(journal)
         check_root(journal, settings.root)
         # This comes first: records that are filed meanwhile are then found in the files.

@@ -39,7 +39,7 @@ class JournalSource(msgspec.Struct, frozen=True):
         """Ranges of sequence numbers as ``first-last``."""
         if not Journal.exists(self.home):
             raise SourceNotFoundError(f"there is no journal at {self.home}; give the right home with --home")
-        with contextlib.closing(Journal(self.home)) as journal:
+        with contextlib.closing(Journal(self.home, to_read=True)) as journal:
             oldest, last = journal.first(), journal.last_seq()
             first = last + 1 if oldest is None else self._first_since(journal, oldest.seq, last + 1)
         return [
@@ -50,7 +50,7 @@ class JournalSource(msgspec.Struct, frozen=True):
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The entries of a range, without those pruned in the meantime."""
         first, last = map(int, part.split("-"))
-        with contextlib.closing(Journal(self.home)) as journal:
+        with contextlib.closing(Journal(self.home, to_read=True)) as journal:
             while first <= last:
                 limit = min(_BATCH_ENTRIES, last - first + 1)
                 entries = journal.read(first - 1, limit=limit, max_bytes=_BATCH_BYTES)

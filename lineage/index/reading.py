@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from waybill.transport.errors import JournalError, reason_of
+from waybill.transport.journal import OpenedToRead
 from waybill.transport.runner import OpenRun
 
 from .facts import Kind, open_file_of, told_in
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("waybill.lineage")
 
-_BUSY_TIMEOUT_MS: Final = 2_000
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _ENTRIES_AT_ONCE: Final = 5_000
 _BYTES_AT_ONCE: Final = 32 * 2**20
@@ -77,8 +77,9 @@ class IndexReader:
     Each method raises a `JournalError` if the database is damaged or cannot be read.
     """
 
-    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None) -> None:
         self._connection = connection
+        self._opened = opened
         self._path = path
 
     @classmethod
@@ -92,7 +93,7 @@ class IndexReader:
         connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
         try:
             connection.execute(SCHEMA)
-            _attach(connection, path)
+            opened = _attach(connection, path)
             connection.execute(_VIEWS)
             connection.execute("BEGIN")
             after = place_in_journal(journal, *place_in(connection, "disk"))
@@ -107,11 +108,13 @@ class IndexReader:
         except BaseException:
             connection.close()
             raise
-        return cls(connection, path)
+        return cls(connection, path, opened)
 
     def close(self) -> None:
         """Release the database."""
         self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,17 +200,19 @@ def _explained(path: Path, error: apsw.Error) -> JournalError:
     )
 
 
-def _attach(connection: apsw.Connection, path: Path) -> None:
+def _attach(connection: apsw.Connection, path: Path) -> OpenedToRead | None:
     """Attach the database of an index, or an empty one if there is none of this format."""
-    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
     if path.exists():
         with contextlib.suppress(apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
-            connection.execute("ATTACH ? AS disk", (f"{path.absolute().as_uri()}?mode=ro",))
+            opened = OpenedToRead(path)
+            connection.execute("ATTACH ? AS disk", (opened.uri,))
             if connection.execute("PRAGMA disk.user_version").get == FORMAT:
-                return
+                return opened
             connection.execute("DETACH disk")
+            opened.close()
     connection.execute("ATTACH ':memory:' AS disk")
     connection.execute(SCHEMA.replace("CREATE TABLE ", "CREATE TABLE disk.").replace("INDEX ", "INDEX disk."))
+    return None
 
 
 _BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

@@ -8,3 +8,4 @@ from .poison import Poison as Poison
 from .recent import RecentEntries as RecentEntries
 from .rescue import has_traces as has_traces
 from .rows import Item as Item
+from .to_read import OpenedToRead as OpenedToRead

@@ -49,6 +49,7 @@ from .rows import (
     stored_rows,
     unpack,
 )
+from .to_read import ReadOnlyDatabase
 from .watch import log_of
 
 NEARLY_FULL: Final = 0.8
@@ -111,6 +112,7 @@ class Journal:
         max_bytes: new entries are refused while the content is larger than this; it may be changed.
         vfs: the name of SQLite's file system; the fault tests pass their own.
         packs: whether large bodies are compressed, for which pyarrow is loaded.
+        to_read: whether it is only read: it must exist, waits for no writer, and makes no file in the home.
         clock: returns the seconds that space out fsyncs and checks of the size.
 
     Attributes:
@@ -128,6 +130,7 @@ class Journal:
         max_bytes: int = 10 * 2**30,
         vfs: str | None = None,
         packs: bool = False,
+        to_read: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.home = home
@@ -141,14 +144,17 @@ class Journal:
         self._at_least_ms = 0
         self._size_checked_s = float("-inf")
         try:
-            make_private(home)
-            refuse_network_file_system(home)
+            if not to_read:
+                make_private(home)
+                refuse_network_file_system(home)
         except OSError as error:
             raise JournalError(
                 f"the home {home} cannot be used ({reason_of(error)}); correct that, or set "
                 "another one with `home: DIR` in waybill.yaml"
             ) from None
-        self._database = Database(self.path, vfs, clock)
+        self._database = (
+            cast("Database", ReadOnlyDatabase(self.path)) if to_read else Database(self.path, vfs, clock)
+        )
         self.poison = PoisonBox(self._database)
         """The entries that projections cannot apply."""
         self._recent = RecentEntries(_RECENT_BYTES_MAX)

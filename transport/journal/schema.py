@@ -69,10 +69,8 @@ CREATE INDEX fingerprints_content ON fingerprints (fingerprint);
 """
 
 
-def make_tables(connection: apsw.Connection, *, node: str) -> None:
-    """Make the tables of a new journal in one transaction; an existing journal is only checked.
-
-    There is no other writer. `node` is the random id of a new journal.
+def check_tables(connection: apsw.Connection) -> bool:
+    """Check that a database is a journal of this version; return whether it has its tables.
 
     Raises:
         JournalError: the file is another program's database.
@@ -88,7 +86,15 @@ def make_tables(connection: apsw.Connection, *, node: str) -> None:
             f"{name} has version {version}, and this Waybill reads version {VERSION}; "
             "use the Waybill that wrote it, or choose another home"
         )
-    if version == VERSION:
+    return version == VERSION
+
+
+def make_tables(connection: apsw.Connection, *, node: str) -> None:
+    """Make the tables of a new journal in one transaction; an existing journal is only checked.
+
+    There is no other writer. `node` is the random id of a new journal. Raises what `check_tables` does.
+    """
+    if check_tables(connection):
         return
     with connection:
         connection.pragma("application_id", APPLICATION_ID)

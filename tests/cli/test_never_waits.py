@@ -1,0 +1,148 @@
+"""Commands that only read wait for no writer, and need no right to write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from waybill.lineage import Lineage
+from waybill.transport import Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+STOPPED = """if True:
+    import fcntl, os, signal, sys, apsw
+    lock = os.open(sys.argv[1] + "/journal.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    writer = apsw.Connection(sys.argv[1] + "/journal.db")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("UPDATE entries SET received_ms = received_ms + 1")
+    print("inside", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+ASKED = [
+    ["status"],
+    ["find", "--json"],
+    ["find", "--open"],
+    ["find", "--count", "--missing-sink", "lake"],
+    ["trace", "a.csv"],
+    ["duplicates"],
+    ["explain", "DID"],
+    ["sql", "SELECT count(*) FROM provenance"],
+    ["verify"],
+]
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user may enter; those of pytest are only its own user's."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def filed(public: Path) -> tuple[Path, str]:
+    """A home with a file that is filed, one that is not yet, and an open one."""
+    home = public / "home"
+    given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none"}
+    settings = Settings.load(given, origin="tests", env={}, cwd=public)
+    with Tracker(settings=settings) as tracker:
+        with tracker.file("a.csv", data_source="in") as first:
+            first.egress("lake")
+        assert flush(settings).left == {}
+        with tracker.file("b.csv", data_source="in") as second:
+            second.egress("lake")
+        tracker.file("open.csv", data_source="in")
+    return home, first.did
+
+
+@pytest.fixture
+def stopped(filed: tuple[Path, str]) -> Iterator[None]:
+    """A program of the home is stopped inside a commit."""
+    with subprocess.Popen([sys.executable, "-c", STOPPED, filed[0]], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"inside\n"
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        yield
+        child.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("asked", ASKED, ids=" ".join)
+def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
+    called: Run, filed: tuple[Path, str], asked: list[str]
+) -> None:
+    home, did = filed
+    done = called(*(did if word == "DID" else word for word in asked), "--home", home)
+    assert done.returncode == 0, done.stderr
+
+
+def answers_of(home: Path) -> tuple[list[str], list[str | None]]:
+    lineage = Lineage.open(home)
+    names = sorted(record.filename for record in lineage.find())
+    return names, [file.filename for file in lineage.open_files()]
+
+
+WHOLE = (["a.csv", "b.csv"], ["open.csv"])
+
+
+def test_a_copy_of_a_home_answers_as_the_home_does(filed: tuple[Path, str], tmp_path: Path) -> None:
+    home, _ = filed
+    assert answers_of(home) == WHOLE
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("*-shm"))
+    assert answers_of(copy) == WHOLE
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_a_home_that_nobody_may_write_answers_as_before(filed: tuple[Path, str], *, has_log: bool) -> None:
+    home, _ = filed
+    assert answers_of(home) == WHOLE
+    for path in home.glob("*-shm"):
+        path.unlink()
+    if not has_log:
+        for name in ("journal.db", "index.db"):
+            connection = apsw.Connection(str(home / name))
+            assert connection.pragma("journal_mode") == "wal"
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            connection.close()
+            for suffix in ("-wal", "-shm"):
+                (home / f"{name}{suffix}").unlink(missing_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    # Everything is loaded before the program becomes a user who may not read the interpreter's files.
+    program = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from waybill.lineage import Lineage\n"
+        "def ask(home):\n"
+        "    lineage = Lineage.open(home)\n"
+        "    return sorted(r.filename for r in lineage.find()), [f.filename for f in lineage.open_files()]\n"
+        f"home = Path({str(home)!r})\n"
+        "ask(home)\n"
+        "for path in [*home.glob('*-shm'), *home.glob('*-wal')]:\n"
+        "    if path.name.endswith('-shm') or not path.stat().st_size:\n"
+        "        path.unlink()\n"
+        "os.setgid(65534); os.setuid(65534); print(*ask(home))"
+    )
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    for path in [home, *home.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment, cwd="/"
+    )
+    assert done.stdout.strip() == f"{WHOLE[0]} {WHOLE[1]}", done.stderr
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
