@@ -53,22 +53,28 @@ def open_answers(
     """
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.catalog import Catalog
+    from waybill.lineage.index import FolderRelations, Published
 
     if exported is not None:
         check_home(settings, needed=False)
+        from waybill.exporter.exporting import ExportedFiles
         from waybill.lineage.catalog import open_exported
 
         destination = open_exported(exported, settings.home)
-        yield FileAnswers(destination.root, destination, os_user()), f"at {destination.name}", None
+        published = Published(ExportedFiles(exported), destination.root)
+        answers = FileAnswers(destination.root, destination, published, os_user())
+        yield answers, f"at {destination.name}", None
         return
     with existing_journal(settings, to_read=True) as journal:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
-            yield FileAnswers(agreed.root, Catalog(), os_user()), f"below {agreed.root}", journal
+            published = Published(FolderRelations(agreed.root), agreed.root)
+            files = FileAnswers(agreed.root, Catalog(), published, os_user())
+            yield files, f"below {agreed.root}", journal
         else:
-            answers = HomeAnswers(journal, agreed, Catalog(), os_user())
-            yield answers, f"in {journal.path} and below {agreed.root}", journal
+            home = HomeAnswers(journal, agreed, Catalog(), os_user())
+            yield home, f"in {journal.path} and below {agreed.root}", journal
 
 
 def is_home(folder: Path) -> bool:

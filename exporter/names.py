@@ -9,7 +9,7 @@
     provenance/ledger/YYYYMMDD/…
     provenance/seals/YYYYMMDD/HH.json
     provenance/catalog/…
-    provenance/relations/<safe system name>/YYYYMMDD.parquet
+    provenance/relations/<safe system name>/YYYYMMDD-<node>.parquet
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
@@ -150,9 +150,9 @@ def late_path(system_name: str, hour: Hour) -> PurePosixPath:
     return LATE / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
 
 
-def relations_path(system_name: str, day: str) -> PurePosixPath:
-    """The path of what is known of a system's files of a day beside their records, relative to the root."""
-    return RELATIONS / safe_name(system_name) / f"{day}.parquet"
+def relations_path(system_name: str, day: str, node: str) -> PurePosixPath:
+    """The path of what a journal knows of a system's files of a day beside their records, below the root."""
+    return RELATIONS / safe_name(system_name) / f"{day}-{node}.parquet"
 
 
 def events_folder(hour: Hour) -> PurePosixPath:

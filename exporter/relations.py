@@ -1,23 +1,25 @@
 """What is known of files beside their records: more parents, inputs, contents, and which have not ended.
 
 The index of a home has it, and publishes it beside the compacted files, so that a root and an export answer
-as their home does. A file has what was first told of a system's files on one day.
+as their home does. A file has what one journal has been told first of a system's files on one day.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.transport.files import publish
+from waybill.transport.files import publish_alone
 
 from . import parquet
 from .directory import names
-from .names import RELATIONS, parse_hour, relations_path
+from .names import RELATIONS, parse_hour
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -38,22 +40,28 @@ Relation = tuple[str, str, str, int]
 """A row: did, kind, value, and the time in epoch milliseconds."""
 
 _SUFFIX: Final = ".parquet"
+_OPEN: Final = "open"
+"""The kind of a row that does not stay: it tells that a file has begun and not ended."""
 
 
-def write_relations(files: Files, root: Path, system_name: str, day: str, rows: Iterable[Relation]) -> None:
-    """Publish all that is known of a system's files of a day; raises `OSError` if that fails."""
-    path = root / relations_path(system_name, day)
-    files.make_folder(path.parent)
+def write_relations(files: Files, path: Path, rows: Iterable[Relation]) -> None:
+    """Publish what a journal knows of a system's files of a day; raises `OSError` if that fails.
+
+    What an index that was made again does not know any more stays. A file that cannot be read is replaced.
+    """
     columns = list(zip(*rows, strict=True)) or [()] * len(RELATIONS_SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, RELATIONS_SCHEMA, strict=True)]
-    publish(files, path, _encoded(pa.table(arrays, RELATIONS_SCHEMA)))
+    table = pa.table(arrays, RELATIONS_SCHEMA)
+    with contextlib.suppress(FileNotFoundError, *parquet.DAMAGED):
+        table = _merged(read_relations(path), table)
+    publish_alone(files, path, _encoded(table))
 
 
 def relation_files(root: Path) -> Iterator[tuple[tuple[str, str], Path]]:
     """The files with relations, each with its system, by safe name, and its day."""
     for system in names(root / RELATIONS):
         for name in names(root / RELATIONS / system):
-            day = name.removesuffix(_SUFFIX)
+            day = name.partition("-")[0]
             if name.endswith(_SUFFIX) and parse_hour(day, "00"):
                 yield (system, day), root / RELATIONS / system / name
 
@@ -67,19 +75,21 @@ def read_relations(data: Path | ReadableBuffer) -> pa.Table:
 
 
 def merge_relations(theirs: bytes, ours: bytes) -> ReadableBuffer:
-    """The bytes of a file with the rows of both; those of theirs if ours has nothing new.
+    """The bytes of a file with the rows of both; what is open is what ours says.
 
     Raises `parquet.DAMAGED` if one cannot be read.
     """
-    known = read_relations(theirs)
-    keys = RELATIONS_SCHEMA.names[:3]
-    merged = pa.concat_tables([known, read_relations(ours)]).group_by(keys).aggregate([("time", "min")])
-    if merged.num_rows == known.num_rows:
-        return theirs
-    return _encoded(merged.rename_columns(RELATIONS_SCHEMA.names).cast(RELATIONS_SCHEMA))
+    return _encoded(_merged(read_relations(theirs), read_relations(ours)))
+
+
+def _merged(theirs: pa.Table, ours: pa.Table) -> pa.Table:
+    stay = theirs.filter(pc.not_equal(theirs["kind"], _OPEN))
+    both = pa.concat_tables([stay, ours]).group_by(RELATIONS_SCHEMA.names[:3]).aggregate([("time", "min")])
+    return both.rename_columns(RELATIONS_SCHEMA.names).cast(RELATIONS_SCHEMA)
 
 
 def _encoded(table: pa.Table) -> ReadableBuffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(table.sort_by([("did", "ascending"), ("kind", "ascending")]), sink, compression="zstd")
+    in_order = [(name, "ascending") for name in RELATIONS_SCHEMA.names]
+    pq.write_table(table.sort_by(in_order), sink, compression="zstd")
     return memoryview(sink.getvalue())

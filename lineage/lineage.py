@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query
+from waybill.exporter.exporting import ExportedFiles
 from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, Stats
 from waybill.exporter.reading import PYTHON, Asker
@@ -21,6 +22,7 @@ from waybill.transport.config import obey
 
 from .answers import FileAnswers, HomeAnswers
 from .catalog import Catalog
+from .index import FolderRelations, Published
 from .records import Records
 
 if TYPE_CHECKING:
@@ -82,12 +84,14 @@ class Lineage:
             from .catalog import open_exported
 
             exported = open_exported(place, settings.home)
-            return cls(lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, asker)))
+            published = Published(ExportedFiles(place), exported.root)
+            return cls(lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published, asker)))
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
         access = Catalog(kept_bytes=settings.query_cache_bytes)
-        return cls(functools.partial(open_answers, place, access, asker))
+        published = Published(FolderRelations(place), place)
+        return cls(functools.partial(open_answers, place, access, published, asker))
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
@@ -211,14 +215,14 @@ class Lineage:
 
 
 @contextlib.contextmanager
-def open_answers(folder: Path, access: Access, asker: Asker) -> Iterator[Answers]:
-    """The answers of a home, or of a root that is no home.
+def open_answers(folder: Path, access: Access, published: Published, asker: Asker) -> Iterator[Answers]:
+    """The answers of a home, or of a root that is no home, by what was published there.
 
     Raises:
         JournalError: the journal cannot be read.
     """
     if not Journal.exists(folder):
-        yield FileAnswers(folder, access, asker)
+        yield FileAnswers(folder, access, published, asker)
         return
     with contextlib.closing(Journal(folder, to_read=True)) as journal:
         yield HomeAnswers(journal, obey(journal), access, asker)

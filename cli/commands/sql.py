@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,9 +25,11 @@ from ..arguments import Csv, JsonLines
 from ..home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
 from ..options import with_settings
 from ..records import iso
+from ..sql_views import CORRELATION_VIEWS
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 _FETCHED_ROWS: Final = 1_000
 
@@ -43,16 +45,18 @@ def sql(
     """Query the compacted files with SQL.
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
-    data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
-    in UTC. Needs the extra `sql`. Exit code 1 if a file cannot be read or is in quarantine. Lines on stderr
-    count the accepted entries whose records are missing from the answer, because they are poison or not in
-    compacted files yet.
+    data_source, filename, transforms, data_sink, final_state, created, completed and annotations, and the
+    view `relations`, which has did, kind, value and time: what is known of files beside their records. Times
+    are in UTC. Needs the extra `sql`. Exit code 1 if a file cannot be read or is in quarantine. Lines on
+    stderr count the accepted entries whose records are missing from the answer, because they are poison or
+    not in compacted files yet.
 
     Examples:
 
     \b
       waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
+      waybill sql "SELECT did FROM relations WHERE kind = 'input' AND value = 'lake/orders'"
     """
     from waybill.exporter.incomplete import Unread
 
@@ -67,7 +71,7 @@ def sql(
     _tell_of_what_waits(agreed, root)
     with duckdb.connect() as connection:
         try:
-            _make_view(connection, root)
+            _make_views(connection, root, query)
             if not connection.extract_statements(query):
                 raise typer.BadParameter(
                     "the query is empty; give one such as SELECT * FROM provenance", param_hint="SQL"
@@ -160,18 +164,28 @@ def _raise_damaged(root: Path) -> None:
     unread.raise_any()
 
 
-def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+def _make_views(connection: duckdb.DuckDBPyConnection, root: Path, query: str) -> None:
+    from waybill.exporter.relations import RELATIONS_SCHEMA, relation_files
     from waybill.facets.arrow import SCHEMA
 
     connection.execute("SET TimeZone = 'UTC'")
-    if paths := _files(root):
-        listed = ", ".join("'" + glob.escape(str(path)).replace("'", "''") + "'" for path in paths)
-        connection.execute(
-            f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
-        )
+    paths = _files(root)
+    if not paths:
+        console.note(f"no files are compacted below {root} yet")
+    _make_view(connection, "provenance", paths, SCHEMA)
+    _make_view(connection, "relations", [path for _, path in relation_files(root)], RELATIONS_SCHEMA)
+    if "correlation_" in query.lower():  # they open files when they are made
+        connection.execute(CORRELATION_VIEWS)
+
+
+def _make_view(
+    connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], schema: pa.Schema
+) -> None:
+    if not paths:
+        connection.register(name, schema.empty_table())
         return
-    console.note(f"no files are compacted below {root} yet")
-    connection.register("provenance", SCHEMA.empty_table())
+    listed = ", ".join("'" + glob.escape(str(path)).replace("'", "''") + "'" for path in paths)
+    connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{listed}], hive_partitioning = false)")
 
 
 def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool, as_csv: bool) -> None:

@@ -108,7 +108,13 @@ def find_tables(
     query = reading.allow(asker, query or Query())
     if not Journal.exists(folder):
         yield from scan(
-            folder, query, window_rows=window_rows, columns=columns, summed_by=summed_by, access=access
+            folder,
+            query,
+            window_rows=window_rows,
+            columns=columns,
+            summed_by=summed_by,
+            access=access,
+            below=below,
         )
         return
     with contextlib.closing(Journal(folder, to_read=True)) as journal:

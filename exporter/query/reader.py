@@ -44,7 +44,7 @@ from ..parquet import (
     select,
 )
 from .access import FOLDERS
-from .missing import missing
+from .missing import Below, know_no_joins, missing
 from .position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
 from .query import Query
 from .sums import SUMMED_COLUMNS, Dimension, summed
@@ -82,6 +82,7 @@ def scan(
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
+    below: Below = know_no_joins,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
@@ -93,7 +94,7 @@ def scan(
     `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
     `missing_sink`, only `answer` has them. About `window_rows` rows are looked at together.
     With `summed_by`, the tables are sums of the records by these dimensions, as `summed` gives them.
-    `access` finds and opens the files.
+    `access` finds and opens the files; `below` knows of joins, for `missing_sink`.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
@@ -107,7 +108,8 @@ def scan(
         columns = SUMMED_COLUMNS
     if query.missing_sink is not None:
         # No records that answer one query can take the place of those that answer several.
-        found = missing(functools.partial(scan, root, window_rows=window_rows, access=access), query, columns)
+        ask = functools.partial(scan, root, window_rows=window_rows, access=access)
+        found = missing(ask, query, columns, below=below)
         yield from found if summed_by is None else (summed(table, summed_by) for table in found)
         return
     waiting = {}

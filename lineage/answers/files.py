@@ -9,11 +9,12 @@ from waybill.exporter.query import scan
 from waybill.facets import ProvenanceRecord
 from waybill.transport import NotFoundError, Settings
 
+from ..kin import by_records
 from .counting import Counting
 from .naming import check_missing_sink, settle_patterns, unknown_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from waybill.exporter.query import Access, Dimension
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import FileContent
 
-    from ..index import OpenFile
+    from ..index import OpenFile, Published
     from ..journey import Journey
 
 
@@ -31,16 +32,18 @@ class FileAnswers(Counting):
     Args:
         root: the root.
         access: finds and opens its files.
+        published: what is known of files beside their records.
         asker: who asks.
     """
 
     knows_open = False
 
-    def __init__(self, root: Path, access: Access, asker: Asker) -> None:
+    def __init__(self, root: Path, access: Access, published: Published, asker: Asker) -> None:
         self.notes: dict[str, None] = {}
         self.unsettled: set[RecordKey] = set()
         self._root = root
         self._access = access
+        self._published = published
         self._asker = asker
 
     def tables(
@@ -53,7 +56,7 @@ class FileAnswers(Counting):
         """The records that answer a query; see `Answers`."""
         query = reading.allow(self._asker, query)
         check_missing_sink(query, self._ask)
-        query = settle_patterns(query, self._ask)
+        query = self._settled(query)
         is_empty = True
         for table in self._ask(query, columns, summed_by=summed_by):
             is_empty = is_empty and not table.num_rows
@@ -78,11 +81,21 @@ class FileAnswers(Counting):
         from ..tracing import trace, trace_as_of  # which loads what reads the archive
 
         reading.allow(self._asker, Query(did=did))
-        journey = trace(self._ask, did, up=up, down=down, depth=depth)
+        journey = trace(self._ask, did, up=up, down=down, depth=depth, kin=self._published.open())
         if as_of_ms is None:
             return journey
         settings = Settings.load({}, origin="Lineage")
         return trace_as_of(journey, as_of_ms, self._root, None, settings, up=up, down=down, depth=depth)
+
+    def _settled(self, query: Query) -> Query:
+        """The query as records can answer it."""
+        named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
+        if named == (None,) * len(named):
+            return query
+        index = self._published.open()
+        is_input = query.filename is not None and bool(index.dids_with_input(query.filename))
+        others = {query.filename} if is_input and query.filename is not None else set[str]()
+        return by_records(settle_patterns(query, self._ask, others), index)
 
     def _ask(
         self,
@@ -91,4 +104,14 @@ class FileAnswers(Counting):
         *,
         summed_by: Collection[Dimension] | None = None,
     ) -> Iterator[Any]:
-        yield from scan(self._root, query, columns=columns, summed_by=summed_by, access=self._access)
+        yield from scan(
+            self._root,
+            query,
+            columns=columns,
+            summed_by=summed_by,
+            access=self._access,
+            below=self._below,
+        )
+
+    def _below(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        return self._published.open().children_of(dids)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from .closure import Closure as Closure
     from .facts import Fact as Fact, Kind as Kind, OpenFile as OpenFile
     from .projection import Index as Index, open_index as open_index
+    from .published import FolderRelations as FolderRelations, Published as Published
     from .reading import IndexReader as IndexReader
     from .tables import INDEX as INDEX, INDEX_NAME as INDEX_NAME
 

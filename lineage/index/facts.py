@@ -40,6 +40,8 @@ class Kind(StrEnum):
     """The size of the file as it was stored, in bytes."""
     FORCED = "forced"
     """It was handled again on purpose although its content was known."""
+    OPEN = "open"
+    """It has begun and not ended; only in what is published, with the values that its end has to repeat."""
 
 
 class Fact(NamedTuple):
@@ -119,6 +121,17 @@ def told_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Told]:
         except UNREADABLE:
             continue  # the layout sets it aside
         yield Told(event.run.runId, at_us, event.eventType in SEVERITY, facts, entry, event)
+
+
+def did_of(event: RunEvent) -> str:
+    """The file of an event: of one without the facet, what it says itself or else its run."""
+    facets = event.run.facets
+    if facets is None:
+        return event.run.runId
+    if facets.delta_file is not None:
+        return facets.delta_file.did
+    said = [one for one in read_sayings(facets) if one.is_field and one.key == "did"]
+    return max(said, key=lambda one: (one.by_property, one.value)).value if said else event.run.runId
 
 
 def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from waybill.transport.errors import RootError, reason_of
+from waybill.transport.files import Files
 from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
+from .closure import Closure, parents_told_in
 from .facts import told_in
-from .tables import FORMAT, INDEX, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal, set_place
+from .publishing import Publisher
+from .tables import DAY_MS, FORMAT, INDEX, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal, set_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +40,6 @@ _BYTES_MAX: Final = 32 * 2**20
 _BUSY_TIMEOUT_MS: Final = 30_000
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 3600.0
-_DAY_MS: Final = 86_400_000
 _LATE_DAYS: Final = 7
 """So long after the end of a run an event that came too late does not open it again."""
 
@@ -71,6 +73,8 @@ class Index:
         self._wrote_s = float("-inf")
         self._forgot_ms = 0
         self._connection: apsw.Connection | None = None
+        self._publisher: Publisher | None = None
+        self._is_flushing = False
         self._place = 0
 
     def step(self) -> Step:
@@ -90,6 +94,9 @@ class Index:
             )
         except RootError as error:
             return Step(retry_s=_RETRY_S, problem=str(error))
+        except OSError as error:
+            what = f"{error.filename} cannot be written ({reason_of(error)}); correct that, and it continues"
+            return Step(retry_s=_RETRY_S, problem=what)
         except BaseException:
             self.close()
             raise
@@ -125,9 +132,12 @@ class Index:
             if not number:
                 with connection:
                     connection.execute(SCHEMA)
+                    if self._settings.closure_table:
+                        Closure(connection).make()
                     connection.pragma("user_version", FORMAT)
             elif number != FORMAT:
                 raise apsw.SchemaChangeError(f"its format is {number}")  # noqa: TRY301 - closes it, too
+            self._fit_closure(Closure(connection))
             self._place = place_in_journal(self._journal, *place_in(connection))
             if self._journal.cursor(INDEX) != self._place:
                 self._journal.commit(INDEX, cursor=self._place)
@@ -135,38 +145,69 @@ class Index:
             connection.close()
             raise
         self._connection = connection
+        self._publisher = Publisher(connection, self._settings.root, self._journal.nodes()[0].name, Files())
         return connection
 
+    def _fit_closure(self, closure: Closure) -> None:
+        """Have the closure as the setting wants it; `apsw.SchemaChangeError`: all is to be made again."""
+        if self._settings.closure_table and not closure.exists:
+            raise apsw.SchemaChangeError("closure_table is on and it has no such table")
+        if closure.exists and not self._settings.closure_table:
+            closure.drop()
+
     def _step(self, connection: apsw.Connection) -> Step:
+        if self._is_flushing:  # publishing failed
+            self._move_cursor()
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
         if waiting <= 0:
-            return self._forget(connection)
+            self._forget(connection)
+            due_s = self._publish()
+            return Step(retry_s=_LOOK_S if due_s is None else due_s)
         if waiting < _ENTRIES_MAX and linger_s > 0:
+            self._publish()
             return Step(retry_s=linger_s)
         entries, upto = self._next()
         with connection:
             told = told_in(entries, system_name=self._settings.system_name)
             Tables(connection).add(told)
+            if self._settings.closure_table:
+                Closure(connection).add(parents_told_in(entries))
             set_place(connection, self._journal.nodes()[-1].name, upto)
         self._place, self._wrote_s = upto, time.monotonic()
-        # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
-        self._journal.commit(INDEX, cursor=upto, durable=False)
+        self._is_flushing = any(entry.is_flush for entry in entries)
+        self._move_cursor()
         return Step(applied=len(entries))
 
-    def _forget(self, connection: apsw.Connection) -> Step:
+    def _move_cursor(self) -> None:
+        """Move the cursor to the place; a flush ends there, so what it asks for is published first."""
+        if self._is_flushing:
+            self._publish(all_now=True)
+            self._is_flushing = False
+        # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
+        self._journal.commit(INDEX, cursor=self._place, durable=False)
+
+    def _publish(self, *, all_now: bool = False) -> float | None:
+        """Publish what is due; return how many seconds later the next day is, None if none has changed."""
+        if self._publisher is None or not self._settings.provenance_enabled:
+            return None
+        check_root(self._journal, self._settings.root)
+        return self._publisher.publish(all_now=all_now)
+
+    def _forget(self, connection: apsw.Connection) -> None:
         """Forget what has become old, once a day, when every entry is in the index."""
         now_ms = self._now_ms()
-        if now_ms - self._forgot_ms >= _DAY_MS:
+        if now_ms - self._forgot_ms >= DAY_MS:
             self._forgot_ms = now_ms
             with connection:
                 tables = Tables(connection)
-                tables.forget_ends(now_ms - _LATE_DAYS * _DAY_MS)
+                tables.forget_ends(now_ms - _LATE_DAYS * DAY_MS)
                 if self._settings.lineage_retain_days is not None:
-                    before_ms = now_ms - int(self._settings.lineage_retain_days * _DAY_MS)
+                    before_ms = now_ms - int(self._settings.lineage_retain_days * DAY_MS)
                     tables.forget(before_ms)
+                    if self._settings.closure_table:
+                        Closure(connection).forget(before_ms)
                     self._journal.forget_contents(before_ms)
-        return Step(retry_s=_LOOK_S)
 
     def _next(self) -> tuple[list[Entry], int]:
         """The next entries, and the last number that they cover."""

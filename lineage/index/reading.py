@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from .facts import OpenFile
+    from .facts import Fact, OpenFile
 
 log = logging.getLogger("waybill.lineage")
 
@@ -42,9 +42,9 @@ FROM {0}.fact
 JOIN {0}.value ON value.number = fact.value
 JOIN {0}.value AS system ON system.number = fact.system
 """
+_FACTS: Final = "CREATE TEMP VIEW facts (did, kind, value, at_ms, system) AS"
 _VIEWS: Final = f"""
-CREATE TEMP VIEW facts (did, kind, value, at_ms, system) AS
-{_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
+{_FACTS} {_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
 CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
 SELECT did, began_ms, last_ms, begun FROM main.open_run
 UNION ALL
@@ -92,9 +92,7 @@ class IndexReader:
         path = home / INDEX_NAME
         connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
         try:
-            connection.execute(SCHEMA)
-            opened = _attach(connection, path)
-            connection.execute(_VIEWS)
+            opened = _make_tables(connection, path)
             connection.execute("BEGIN")
             after = place_in_journal(journal, *place_in(connection, "disk"))
             _tell_of_gap(path, journal, after)
@@ -109,6 +107,23 @@ class IndexReader:
             connection.close()
             raise
         return cls(connection, path, opened)
+
+    @classmethod
+    def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
+        """A reader of what was published below a folder.
+
+        Args:
+            facts: all facts.
+            begun: the open runs, each with when its first and its last entry was received.
+            folder: the folder.
+        """
+        connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
+        _make_tables(connection, None)
+        tables = Tables(connection)
+        tables.put_facts(facts)
+        for run, began_ms, last_ms in begun:
+            tables.put_open(run, began_ms, last_ms)
+        return cls(connection, folder, None)
 
     def close(self) -> None:
         """Release the database."""
@@ -200,9 +215,16 @@ def _explained(path: Path, error: apsw.Error) -> JournalError:
     )
 
 
-def _attach(connection: apsw.Connection, path: Path) -> OpenedToRead | None:
-    """Attach the database of an index, or an empty one if there is none of this format."""
-    if path.exists():
+def _make_tables(connection: apsw.Connection, path: Path | None) -> OpenedToRead | None:
+    """Make the tables in memory, and views of these and of an index's, if there is one of this format."""
+    connection.execute(SCHEMA)
+    opened = _attach(connection, path)
+    connection.execute(_VIEWS)
+    return opened
+
+
+def _attach(connection: apsw.Connection, path: Path | None) -> OpenedToRead | None:
+    if path is not None and path.exists():
         with contextlib.suppress(apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
             opened = OpenedToRead(path)
             connection.execute("ATTACH ? AS disk", (opened.uri,))

@@ -14,18 +14,22 @@ import msgspec
 from waybill.facets import EventType
 from waybill.transport.runner import OpenRun
 
+from .facts import Fact
+
 if TYPE_CHECKING:
     import apsw
 
     from waybill.transport.journal import Journal
 
-    from .facts import Told
+    from .facts import Kind, Told
 
 INDEX: Final = "index"
 """The name of the projection that keeps the index, in the journal."""
 
 INDEX_NAME: Final = "index.db"
 """Its file in a home."""
+
+DAY_MS: Final = 86_400_000
 
 FORMAT: Final = 2
 """The number of the format of the tables; an index of another format is made again."""
@@ -42,6 +46,7 @@ CREATE TABLE fact (
     PRIMARY KEY (did, kind, value)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fact_of_value ON fact (value, kind);
+CREATE INDEX fact_of_day ON fact (system, at_ms);
 CREATE TABLE open_run (
     run TEXT NOT NULL PRIMARY KEY,
     did TEXT NOT NULL,
@@ -55,6 +60,9 @@ CREATE TABLE ended_run (
     run TEXT NOT NULL PRIMARY KEY,
     at_us INTEGER NOT NULL,
     received_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE unpublished (
+    day INTEGER NOT NULL, system TEXT NOT NULL, PRIMARY KEY (day, system)
 ) STRICT, WITHOUT ROWID;
 """
 
@@ -70,6 +78,7 @@ _ENDED: Final = "SELECT at_us FROM {}ended_run WHERE run = ?"
 _PUT_OPEN: Final = "INSERT OR REPLACE INTO open_run VALUES (?, ?, ?, ?, ?, ?)"
 _CUT_OPEN: Final = "DELETE FROM open_run WHERE run = ?"
 _PUT_ENDED: Final = "INSERT OR REPLACE INTO ended_run VALUES (?, ?, ?)"
+_PUT_UNPUBLISHED: Final = "INSERT INTO unpublished VALUES (?, ?) ON CONFLICT DO NOTHING"
 _FORGET_FACTS: Final = "DELETE FROM fact WHERE at_ms < ?"
 _FORGET_OPEN: Final = "DELETE FROM open_run WHERE last_ms < ?"
 _FORGET_ENDED: Final = "DELETE FROM ended_run WHERE received_ms < ?"
@@ -113,11 +122,12 @@ class Tables:
         self._connection = connection
         self._schemas = ("main.", f"{below}.") if below else ("main.",)
         self._numbers: dict[str, int] = {}
+        self._changed: set[tuple[int, str]] = set()
 
     def add(self, told: Iterable[Told]) -> None:
         """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
         runs: dict[str, _Run] = {}
-        facts: dict[tuple[str, str, str], tuple[int, str]] = {}
+        facts: dict[tuple[str, Kind, str], tuple[int, str]] = {}
         for one in told:
             for did, kind, value, at_ms, system in one.facts:
                 known_ms, known_system = facts.get((did, kind, value), (at_ms, system))
@@ -125,13 +135,26 @@ class Tables:
             if one.run not in runs:
                 runs[one.run] = self._load(one.run)
             runs[one.run].take(one)
-        rows = [
-            (did, kind, self._number_of(value), at_ms, self._number_of(system))
-            for (did, kind, value), (at_ms, system) in sorted(facts.items())
-        ]
-        self._connection.executemany(_PUT_FACT, rows)
+        self.put_facts(Fact(*key, *told) for key, told in sorted(facts.items()))
         for name, run in runs.items():
             self._put(name, run)
+        self._changed.update((at_ms // DAY_MS, system) for at_ms, system in facts.values())
+        self._connection.executemany(_PUT_UNPUBLISHED, sorted(self._changed))
+        self._changed.clear()
+
+    def put_facts(self, facts: Iterable[Fact]) -> None:
+        """Put facts, in any order."""
+        rows = (
+            (did, kind, self._number_of(value), at_ms, self._number_of(system))
+            for did, kind, value, at_ms, system in facts
+        )
+        self._connection.executemany(_PUT_FACT, list(rows))
+
+    def put_open(self, begun: OpenRun, began_ms: int, last_ms: int) -> None:
+        """Put a run that is open, of which the database knows nothing else."""
+        run = _Run()
+        run.open = _Open(0, began_ms, last_ms, begun)
+        self._put(begun.run_id, run)
 
     def forget(self, before_ms: int) -> None:
         """Forget what was told before an instant, in epoch milliseconds, and open runs silent since then."""
@@ -161,6 +184,9 @@ class Tables:
 
     def _put(self, name: str, run: _Run) -> None:
         before, ended_us = run.stored
+        for changed in {before, run.open} if before != run.open else ():
+            if changed is not None:
+                self._changed.add((changed.began_ms // DAY_MS, changed.begun.of_system))
         if run.open is None and before is not None:
             self._connection.execute(_CUT_OPEN, (name,))
         elif run.open is not None and run.open != before:

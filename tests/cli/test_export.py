@@ -26,13 +26,14 @@ def test_what_is_exported_is_listed_and_may_be_deleted_here(called: Run, root: P
     path, content = str(file.relative_to(root)), file.read_bytes()
     done = called("export", there, "--create", "--root", root, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["copied"] == [path]
+    (relations,) = (root / "provenance/relations").rglob("*.parquet")
+    assert json.loads(done.stdout)["copied"] == [path, str(relations.relative_to(root))]
     assert (there / path).read_bytes() == content
     aged = called("age-off", "--root", root, "--only-exported", "--json")
     assert json.loads(aged.stdout) == {"removed": [], "size_bytes": 0, "waiting": []}
     again = called("export", there, "--root", root, "--delete-after")
     assert (again.returncode, again.stdout) == (0, "")
-    assert "1 unchanged, 1 deleted here" in again.stderr
+    assert "2 unchanged, 1 deleted here" in again.stderr
     assert not (root / path).exists()
 
 
@@ -45,8 +46,8 @@ def test_it_says_how_many_files_there_were_and_when_there_was_nothing(
     done = called("export", there, "--root", tmp_path / "empty")
     assert (done.returncode, done.stdout) == (0, "")
     assert f"nothing to export: no files are compacted below {tmp_path / 'empty'} yet" in done.stderr
-    assert "1 file copied, 0 merged, 0 unchanged" in called("export", there, "--root", root).stderr
-    assert "0 files copied, 0 merged, 1 unchanged" in called("export", there, "--root", root).stderr
+    assert "2 files copied, 0 merged, 0 unchanged" in called("export", there, "--root", root).stderr
+    assert "0 files copied, 0 merged, 2 unchanged" in called("export", there, "--root", root).stderr
 
 
 def test_a_folder_may_be_given_as_a_url_however_many_slashes_it_has(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.exporter.layout import Layout
+from waybill.facets import PRODUCER
 from waybill.facets.arrow import SCHEMA
 from waybill.transport import Journal, Settings, Tracker, flush
 from waybill.transport.config import agree
@@ -155,15 +156,15 @@ import os, resource, sys
 from waybill.cli.app import main
 from waybill.cli.commands import sql
 
-make_view = sql._make_view
+make_views = sql._make_views
 
-def made_view(*given):
-    make_view(*given)
+def made_views(*given):
+    make_views(*given)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
 
-sql._make_view = made_view
+sql._make_views = made_views
 main()
 """
 """How many files DuckDB opens at once is a matter of time: here it can open none more."""
@@ -193,3 +194,34 @@ def test_a_damaged_file_is_named(called: Run, kept: Kept, tmp_path: Path) -> Non
     assert wrong.returncode == 1
     assert wrong.stderr.count(str(damaged)) == 1
     assert f"is damaged (it is not a whole Parquet file); run `waybill repair --root {root}`" in wrong.stderr
+
+
+def test_what_is_known_beside_the_records_has_views(called: Run, settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker:
+        with tracker.file("a.csv", data_source="in") as a, tracker.file("b.csv", data_source="in") as b:
+            joined = tracker.join([a, b], "ab.csv", data_source="daily")
+        with joined:
+            joined.egress("lake")
+            joined.egress("mart")
+    assert flush(settings).left == {}
+
+    def asked(query: str) -> list[dict[str, object]]:
+        done = called("sql", query, "--root", settings.root, "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert asked("SELECT value FROM relations WHERE kind = 'parent'") == [{"value": b.did}]
+    [event] = asked("SELECT * FROM correlation_event WHERE process = 'daily'")
+    columns = ["id_event", "process", "version", "fingerprint", "input_size", "event_time", "forced"]
+    assert list(event) == columns
+    assert (event["process"], event["version"], event["forced"]) == ("daily", None, 0)
+    rows = asked("SELECT * FROM correlation_details")
+    details = [row for row in rows if row["id_event"] == joined.did]
+    assert {str(one["field"]): json.loads(str(one["JSON"])) for one in details} == {
+        "filename": "ab.csv",
+        "inputs": ["tests/daily"],
+        "producers": [PRODUCER],
+        "sinks": ["lake", "mart"],
+        "states": ["COMPLETE"],
+        "system": "tests",
+    }

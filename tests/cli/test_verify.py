@@ -72,7 +72,7 @@ def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, set
 
 def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance").rglob("*.parquet")
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
     pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
     done = called("verify", kept.home, copy, "--json")
     assert done.returncode == 1
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_of_a_source_is_a_finding(called: Run, kept: Kept, t
 
 def test_a_damaged_file_is_named_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance").rglob("*.parquet")
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
     done = called("verify", copy, "--json")
     finding, summary = lines(done.stdout)
@@ -142,7 +142,7 @@ def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance").rglob("*.parquet")
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
     given = ("--root", copy, "--home", kept.home)
     for words in (("find", *given), ("explain", kept.first, *given), ("verify", copy)):
@@ -171,7 +171,7 @@ def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
     copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance").rglob("*.parquet")
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
     path.unlink()
     unknown = called("verify", copy, "--accept", "0123456789ab", "--json")
     assert (unknown.returncode, "nothing was accepted" in unknown.stderr) == (2, True)
@@ -199,7 +199,7 @@ def test_what_was_exported_to_a_bucket_is_verified_there(
         done = called("verify", root, bucket.url, "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         assert lines(done.stdout)[-1]["differences"] == 0
-        (path,) = (one for one in bucket.files() if one.endswith(".parquet"))
+        (path,) = (one for one in bucket.files() if "/compacted/" in one)
         bucket.put(path, b"nonsense")
         damaged = called("verify", bucket.url)
         assert damaged.returncode == 1

@@ -13,6 +13,7 @@ from waybill.exporter.relations import Relation, read_relations, relation_files,
 from waybill.transport.files import Files
 
 DAY = "20260131"
+PATH = f"provenance/relations/edge/{DAY}-node.parquet"
 DAY_MS = 86_400_000
 NOON_MS = 1_769_860_800_000
 """Of that day."""
@@ -33,8 +34,7 @@ def rows_of(path: Path) -> list[Relation]:
 def root(tmp_path: Path) -> Path:
     """A root with relations of one system and day, the file changed on that day."""
     root = tmp_path / "root"
-    root.mkdir()
-    write_relations(Files(), root, "edge", DAY, [JOINED])
+    write_relations(Files(), root / PATH, [JOINED])
     os.utime(path_in(root), (NOON_MS / 1_000, NOON_MS / 1_000))
     return root
 
@@ -46,34 +46,42 @@ def path_in(root: Path) -> Path:
     return path
 
 
-def test_a_day_is_written_again_as_a_whole(root: Path) -> None:
-    assert rows_of(path_in(root)) == [JOINED]
-    write_relations(Files(), root, "edge", DAY, [READ, JOINED])
+OPEN: Relation = ("slow", "open", "{}", NOON_MS)
+
+
+def test_what_was_told_stays_and_what_is_open_does_not(root: Path) -> None:
+    write_relations(Files(), root / PATH, [READ, OPEN])
+    assert rows_of(path_in(root)) == [READ, JOINED, OPEN]
+    write_relations(Files(), root / PATH, [])
     assert rows_of(path_in(root)) == [READ, JOINED]
-    write_relations(Files(), root, "edge", DAY, [])
-    assert rows_of(path_in(root)) == []
+
+
+def test_a_file_that_cannot_be_read_is_written_anew(root: Path) -> None:
+    path_in(root).write_bytes(b"damaged")
+    write_relations(Files(), root / PATH, [READ])
+    assert rows_of(path_in(root)) == [READ]
 
 
 def test_an_export_has_the_relations_as_they_are_now(root: Path, tmp_path: Path) -> None:
     place = tmp_path / "export"
     destination = open_destination(place)
-    assert export(root, destination).copied == (f"provenance/relations/edge/{DAY}.parquet",)
+    assert export(root, destination).copied == (PATH,)
     assert export(root, destination).unchanged == 1
-    write_relations(Files(), root, "edge", DAY, [READ])
+    write_relations(Files(), root / PATH, [READ, OPEN])
     export(root, destination)
-    assert rows_of(path_in(place)) == [READ]
+    assert rows_of(path_in(place)) == [READ, JOINED, OPEN]
     exported = ExportedFiles(place.as_uri())
     [path] = exported.relation_files()
     assert exported.read_relations(path).to_pylist() == read_relations(path_in(root)).to_pylist()
 
 
-def test_the_relations_of_two_roots_are_merged_at_a_destination(root: Path, tmp_path: Path) -> None:
+def test_what_another_copy_of_a_root_has_exported_is_merged(root: Path, tmp_path: Path) -> None:
     other, place = tmp_path / "other", tmp_path / "export"
-    other.mkdir()
-    write_relations(Files(), other, "edge", DAY, [READ, ("ab", "parent", "b", NOON_MS - 5)])
-    for one in (root, other, root, other):
+    write_relations(Files(), other / PATH, [READ, ("ab", "parent", "b", NOON_MS - 5), OPEN])
+    for one in (other, root):
         assert not export(one, open_destination(place)).failed
     assert rows_of(path_in(place)) == [READ, ("ab", "parent", "b", NOON_MS - 5)]
+    assert not export(root, open_destination(place)).copied
 
 
 def test_a_damaged_file_replaces_nothing_at_a_destination(root: Path, tmp_path: Path) -> None:
@@ -82,14 +90,13 @@ def test_a_damaged_file_replaces_nothing_at_a_destination(root: Path, tmp_path: 
     damaged = path_in(root).read_bytes()[:-8]
     path_in(place).write_bytes(damaged)
     other = tmp_path / "other"
-    other.mkdir()
-    write_relations(Files(), other, "edge", DAY, [READ])
-    assert list(export(other, open_destination(place)).failed) == [f"provenance/relations/edge/{DAY}.parquet"]
+    write_relations(Files(), other / PATH, [READ])
+    assert list(export(other, open_destination(place)).failed) == [PATH]
     assert path_in(place).read_bytes() == damaged
 
 
 def test_relations_are_aged_off_a_day_after_the_records_of_their_day(root: Path) -> None:
-    relative = f"provenance/relations/edge/{DAY}.parquet"
+    relative = PATH
     end_ms = NOON_MS + DAY_MS // 2
     assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS - 1).removed == ()
     assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS, dry_run=True).removed == (relative,)
@@ -100,7 +107,7 @@ def test_relations_are_aged_off_a_day_after_the_records_of_their_day(root: Path)
 
 def test_relations_that_wait_for_an_export_stay(root: Path, tmp_path: Path) -> None:
     now_ms = NOON_MS + 9 * DAY_MS
-    relative = f"provenance/relations/edge/{DAY}.parquet"
+    relative = PATH
     assert age_off(root, days=3, only_exported=True, now_ms=now_ms).waiting == (relative,)
     export(root, open_destination(tmp_path / "export"))
     assert age_off(root, days=3, only_exported=True, now_ms=now_ms).removed == (relative,)

@@ -126,7 +126,7 @@ def test_a_disk_without_inodes_is_said_and_nothing_acknowledged_is_lost(disk: Pa
     for _ in range(20):
         emitter.emit()
         report = flush(settings)
-        assert report.problems.keys() == {"archive", "layout"}
+        assert report.problems.keys() == {"archive", "index", "layout"}
         assert all("disk is full" in problem for problem in report.problems.values())
     with pytest.raises(JournalError):
         Journal(disk / "another home")

@@ -114,6 +114,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     catalog_enabled: Annotated[
         bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
     ] = True
+    closure_table: Annotated[
+        bool, _agreed("", "Keep a table of all ancestors of each file in the index, for SQL.", "off")
+    ] = False
     lineage_retain_days: Annotated[
         float | None,
         _agreed("DAYS", "How long the index keeps what was told of a file.", "for ever", check=check.days),

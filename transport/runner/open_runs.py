@@ -95,6 +95,12 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
         return canonical_did(self.run_id) if file is None else file.did
 
     @property
+    def of_system(self) -> str:
+        """The system that processes the file; of a run without the facet, the namespace of its job."""
+        file = self.delta_file
+        return self.namespace if file is None else file.system_name or self.system_name
+
+    @property
     def parent_id(self) -> str | None:
         """The run id of its parent; None if it has no parent."""
         parent = read_facet(_PARENT, msgspec.Raw(self.parent))

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from seam.emissions import did_of, emission, is_plain_run
 
 from waybill.exporter import Query, check, find
+from waybill.exporter.relations import RELATIONS_SCHEMA
 from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
@@ -39,8 +40,11 @@ def check_visible(root: Path) -> None:
                 table = pq.read_table(path, partitioning=None)
             except (OSError, pa.ArrowException) as error:
                 raise AssertionError(f"half a file is visible: {path} ({error})") from error
-            if path.relative_to(root).parts[0] != "events":
-                assert table.num_columns == len(SCHEMA), path
+            match path.relative_to(root).parts[:2]:
+                case ["provenance", "relations"]:
+                    assert table.schema.names == RELATIONS_SCHEMA.names, path
+                case ["provenance", _]:
+                    assert table.num_columns == len(SCHEMA), path
 
 
 def check_seen(root: Path, ledger: Ledger) -> None:
@@ -168,6 +172,8 @@ def _belongs(path: Path) -> bool:
         return len(parts) == 3 and (
             parts[2] in {"catalog", ".lock"} or parts[2].endswith((".files", ".keys"))
         )
+    if parts[:2] == ("provenance", "relations"):
+        return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
     if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which is harmless
         return len(parts) == 5 and parts[4].endswith(".json")
     if len(parts) == 2 and parts[1] == FOLDER_MARK:

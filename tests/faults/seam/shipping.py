@@ -166,7 +166,8 @@ def check_there(there: Path, ledger: Ledger) -> None:
     listed: dict[str, str] = {}
     for path in there.glob("provenance/manifest/*/*.json"):
         listed |= {name: one["sha256"] for name, one in json.loads(path.read_bytes()).items()}
-    files = {str(path.relative_to(there)): path.read_bytes() for path in there.rglob("*.parquet")}
+    compacted = (there / "provenance/compacted").rglob("*.parquet")
+    files = {str(path.relative_to(there)): path.read_bytes() for path in compacted}
     assert listed == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
@@ -182,7 +183,7 @@ def _belongs(path: Path) -> bool:
     if path.name.startswith("."):
         return path.name in {".compact.lock", ".waybill-export.lock", ".lock"}
     kinds = {"aged": (4,), "ledger": (4,), "exports": (4, 5), "manifest": (4,), "compacted": (5,)}
-    kinds |= {"seals": (4,), "filed": (5,), "catalog": (3,)}
+    kinds |= {"seals": (4,), "filed": (5,), "catalog": (3,), "relations": (4,)}
     if path == Path(MARKER) or path.parts[0] == CLAIMS or path.name == FOLDER_MARK:
         return True
     return path.parts[0] == "events" or len(path.parts) in kinds.get(path.parts[1], ())

@@ -1,0 +1,102 @@
+"""Publishing what the index knows beside the compacted files, so that a root or an export answers as a home.
+
+What is known of a system's files of a day is one file, which is written again when it has changed: on a flush
+and else after a while, so that it takes a small share of the time however large the day is.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from waybill.exporter.names import relations_path
+from waybill.transport.runner import OpenRun
+
+from .facts import Kind
+from .tables import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import apsw
+
+    from waybill.exporter.relations import Relation
+    from waybill.transport.files import Files
+
+_AFTER_S: Final = 60.0
+_TIMES_AS_LONG: Final = 50
+"""A day is not written again before so many times the time that it took."""
+
+_UNPUBLISHED: Final = "SELECT day, system FROM unpublished ORDER BY day, system"
+_PUBLISHED: Final = "DELETE FROM unpublished WHERE day = ? AND system = ?"
+_FACTS: Final = """
+SELECT did, kind, value.text, at_ms FROM fact JOIN value ON value.number = fact.value
+WHERE system = (SELECT number FROM value WHERE text = ?) AND at_ms >= ? AND at_ms < ?
+"""
+_OPEN: Final = "SELECT did, began_ms, last_ms, begun FROM open_run WHERE began_ms >= ? AND began_ms < ?"
+
+_Day = tuple[int, str]
+
+
+class Publisher:
+    """Publishes what an index has.
+
+    Args:
+        connection: the index.
+        root: the folder of the layout.
+        node: the first node of the journal, since several may file below one root.
+        files: how the files are written.
+    """
+
+    def __init__(self, connection: apsw.Connection, root: Path, node: str, files: Files) -> None:
+        self._connection = connection
+        self._root = root
+        self._node = node
+        self._files = files
+        self._due_s: dict[_Day, float] = {}
+
+    def publish(self, *, all_now: bool = False) -> float | None:
+        """Publish the first day that has changed and is due; raises `OSError` if a file cannot be written.
+
+        Args:
+            all_now: every day that has changed is due, and published.
+
+        Returns:
+            How many seconds later the next one is due, or 0; None: none has changed.
+        """
+        now_s = time.monotonic()
+        days = cast("list[_Day]", self._connection.execute(_UNPUBLISHED).fetchall())
+        later = {day: due_s for day, due_s in self._due_s.items() if due_s > now_s}
+        self._due_s = {day: self._due_s.get(day, now_s + _AFTER_S) for day in days} | later
+        due = [day for day in days if all_now or self._due_s[day] <= now_s]
+        for day in due if all_now else due[:1]:
+            self._publish(*day)
+            took_s = time.monotonic() - now_s
+            self._due_s[day] = time.monotonic() + max(_AFTER_S, _TIMES_AS_LONG * took_s)
+        waiting = [self._due_s[day] for day in days if day not in due] + [now_s] * (len(due) - 1)
+        return max(min(waiting) - now_s, 0.0) if waiting and not all_now else None
+
+    def _publish(self, day: int, system: str) -> None:
+        from waybill.exporter.relations import write_relations  # loads pyarrow
+
+        name = f"{datetime.fromtimestamp(day * DAY_MS / 1_000, UTC):%Y%m%d}"
+        path = self._root / relations_path(system, name, self._node)
+        write_relations(self._files, path, self._rows(day, system))
+        with self._connection:
+            self._connection.execute(_PUBLISHED, (day, system))
+
+    def _rows(self, day: int, system: str) -> Iterator[Relation]:
+        span = day * DAY_MS, (day + 1) * DAY_MS
+        yield from cast("Iterable[Relation]", self._connection.execute(_FACTS, (system, *span)))
+        for did, began_ms, last_ms, begun in self._connection.execute(_OPEN, span):
+            run = _BEGUN.decode(cast("bytes", begun))
+            if run.of_system == system:
+                value = msgspec.json.encode((last_ms, run)).decode()
+                yield cast("str", did), Kind.OPEN, value, cast("int", began_ms)
+
+
+_BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

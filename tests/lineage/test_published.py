@@ -1,0 +1,121 @@
+"""The index is published beside the compacted files, so that a root and an export answer as their home."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.exporter import IncompleteError, Query, export, open_destination
+from waybill.exporter.relations import relation_files
+from waybill.lineage import Lineage
+from waybill.lineage.index import FolderRelations, Index, IndexReader, Published
+from waybill.transport import Journal, Settings, TrackedFile, Tracker, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def tracker(settings: Settings) -> Iterator[Tracker]:
+    with Tracker(settings=settings) as tracker:
+        yield tracker
+
+
+def joined(tracker: Tracker) -> tuple[TrackedFile, TrackedFile, TrackedFile]:
+    """Two files, and one that was joined from them."""
+    with tracker.file("a.csv", data_source="in") as a, tracker.file("b.csv", data_source="in") as b:
+        ab = tracker.join([a, b], "ab.csv", data_source="daily")
+    with ab:
+        ab.egress("lake")
+    return a, b, ab
+
+
+def published(root: Path) -> IndexReader:
+    return Published(FolderRelations(root), root).open()
+
+
+def test_a_root_and_an_export_know_all_parents_and_inputs_as_their_home_does(
+    settings: Settings, tracker: Tracker, tmp_path: Path
+) -> None:
+    a, b, ab = joined(tracker)
+    assert flush(settings).left == {}
+    export(settings.root, open_destination(tmp_path / "export"))
+    for place in (settings.home, settings.root, (tmp_path / "export").as_uri()):
+        lineage = Lineage.open(place)
+        assert {file.did for file in lineage.ancestors(ab.did)} == {a.did, b.did}
+        assert [file.did for file in lineage.descendants(b.did)] == [ab.did]
+        assert [record.did for record in lineage.find(Query(input_dataset="tests/daily"))] == [ab.did]
+        assert lineage.count(Query(input_dataset="other")) == 0
+        assert lineage.count(Query(missing_sink="lake")) == 0
+
+
+def test_an_open_file_is_published_until_it_has_ended(settings: Settings, tracker: Tracker) -> None:
+    file = tracker.file("slow.csv", data_source="in", annotations={"customer": "acme"})
+    flush(settings)
+    with (
+        contextlib.closing(Journal(settings.home)) as journal,
+        IndexReader.open(settings.home, journal) as home,
+    ):
+        [known] = home.open_files()
+    [found] = published(settings.root).open_files()
+    assert found == known
+    assert (found.did, found.filename, found.annotations) == (file.did, "slow.csv", {"customer": "acme"})
+    with file:
+        file.egress("lake")
+    flush(settings)
+    assert published(settings.root).open_files() == []
+
+
+def test_what_has_changed_is_read_again_and_nothing_else(settings: Settings, tracker: Tracker) -> None:
+    _, b, ab = joined(tracker)
+    flush(settings)
+    opened = Published(FolderRelations(settings.root), settings.root)
+    before = opened.open()
+    assert opened.open() is before
+    _, other, again = joined(tracker)
+    flush(settings)
+    assert opened.open().children_of([b.did, other.did]) == {b.did: (ab.did,), other.did: (again.did,)}
+
+
+def test_an_index_that_is_made_again_publishes_the_same(settings: Settings, tracker: Tracker) -> None:
+    joined(tracker)
+    tracker.file("slow.csv", data_source="in")
+    flush(settings)
+    [(_, path)] = relation_files(settings.root)
+    before = path.read_bytes()
+    path.unlink()
+    for one in settings.home.glob("index.db*"):
+        one.unlink()
+    flush(settings)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(settings: Settings, tracker: Tracker) -> None:
+    _, _, ab = joined(tracker)
+    flush(settings)
+    [(_, path)] = relation_files(settings.root)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(IncompleteError, match=path.name):
+        Lineage.open(settings.root).trace(ab.did)
+
+
+def test_without_a_flush_a_day_is_published_after_a_while(
+    settings: Settings, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined(tracker)
+    with contextlib.closing(Journal(settings.home)) as journal:
+        index = Index(journal, settings, linger_s=0)
+        with contextlib.closing(index):
+            while (step := index.step()).applied:
+                pass
+            assert step.retry_s is not None
+            assert 0 < step.retry_s <= 60
+            assert list(relation_files(settings.root)) == []
+            now_s = time.monotonic() + 61
+            monkeypatch.setattr("waybill.lineage.index.publishing.time.monotonic", lambda: now_s)
+            index.step()
+            assert len(list(relation_files(settings.root))) == 1
