@@ -77,6 +77,8 @@ def meets(one: ProvenanceRecord, query: Query) -> bool:
 class Keeping:
     """Lists all files, and keeps them for further questions as a collector does."""
 
+    problem: str | None = None
+
     def __init__(self) -> None:
         self.list_files = FOLDERS.list_files
         self.open_file = FOLDERS.open_file

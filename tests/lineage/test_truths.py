@@ -272,4 +272,4 @@ def test_a_state_that_cannot_be_is_an_error(pipeline: Pipeline) -> None:
     assert pipeline.run("find", "--state", "BAD").returncode == 2
     assert pipeline.get("/api/v1/records", final_state="BAD").status == 400
     with pytest.raises(InvalidQueryError, match="'BAD' is not one of COMPLETE, ERROR"):
-        Query(final_state="BAD")  # type: ignore[arg-type]
+        Query(final_state="BAD")

@@ -693,7 +693,8 @@ def the_journey_of_a_file() -> None:
     except CollectorReadError as error:
         assert_type(error.url + error.what, str)
     with IndexReader.open(Path("home"), Journal(Path("home"))) as index:
-        kin: Kin = index
+        known: list[Kin] = [index]
+        kin = known[0]
         assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])
         assert_type(trace(lineage.tables, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
