@@ -55,7 +55,7 @@ class Index:
     """Keeps the index of a home up to date."""
 
     name = INDEX
-    stores = False
+    stores = None
 
     def __init__(
         self,
@@ -191,7 +191,10 @@ class Index:
         """Publish what is due; return how many seconds later the next day is, None if none has changed."""
         if self._publisher is None or not self._settings.provenance_enabled:
             return None
-        check_root(self._journal, self._settings.root)
+        try:
+            check_root(self._journal, self._settings.root)
+        except RootError:  # the layout reports it
+            return _RETRY_S
         return self._publisher.publish(all_now=all_now)
 
     def _forget(self, connection: apsw.Connection) -> None:

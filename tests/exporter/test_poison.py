@@ -63,7 +63,7 @@ def test_a_damaged_entry_is_poison_and_its_neighbours_are_filed_and_archived(
     seqs = journal.append_many((Kind.OPENLINEAGE, ended(n, padding=padding), "") for n in range(6))
     damage(journal, seqs[3], change)
     report = flush(settings)
-    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "layout": 1})
+    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "index": 1, "layout": 1})
     assert dids(settings) == {f"run-{number}" for number in (0, 1, 2, 4, 5)}
     whole = [entry for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE and not entry.damage]
     assert [entry for entry in archived(settings.root) if entry.kind is Kind.OPENLINEAGE] == whole
@@ -100,12 +100,12 @@ def test_an_entry_of_which_sqlite_cannot_read_a_page_or_a_text_stops_no_projecti
     journal.append_many((Kind.OPENLINEAGE, ended(n, padding="x" * 20_000), "edge") for n in range(6))
     ruin(journal)
     report = flush(settings)
-    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "layout": 1})
+    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "index": 1, "layout": 1})
     assert dids(settings) >= {f"run-{number}" for number in range(1, 6)}
     assert "run-0" not in dids(settings)
     (poison,) = journal.poison.all("layout")
     assert (poison.seq, "check the disk" in poison.reason) == (1, True)
-    for name in ("layout", "archive"):
+    for name in ("layout", "archive", "index"):
         journal.poison.retry(name, [1])
     assert flush(settings).problems == {}
     journal.close()
@@ -117,7 +117,7 @@ def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Setting
     damage(journal, 2, lambda body: body.replace(b"run-3", b"run-4"))
     flush(settings)
     assert dids(settings) == {"run-1"}
-    for name in ("layout", "archive"):
+    for name in ("layout", "archive", "index"):
         journal.poison.retry(name, [2])
     report = flush(settings)
     assert (report.problems, report.poison, journal.poison.all()) == ({}, {}, [])

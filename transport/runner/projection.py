@@ -63,8 +63,13 @@ class Projection(Protocol):
     """
 
     name: str
-    stores: bool
-    """Whether its output keeps the entries' content, so old entries may go before the journal is full."""
+
+    @property
+    def stores(self) -> bool | None:
+        """Whether its output keeps the entries' content, so old entries may go before the journal is full.
+
+        None: it only notes what entries say, which is no reason for any to go.
+        """
 
     def step(self) -> Step:
         """Do one bounded piece of work without waiting; the caller waits for `Step.retry_s`."""

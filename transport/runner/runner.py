@@ -213,12 +213,13 @@ class Runner:
         """Remove entries that every projection has processed.
 
         While the journal is nearly full, the oldest entries go. Otherwise entries go when they are old
-        enough, if a projection stores their content. A journal without projections keeps everything.
+        enough, if a projection stores their content. A journal without projections keeps everything, and so
+        does one whose projections only note what entries say.
 
         Nothing is removed while a projection cannot be loaded, or while the root is missing or is an older
         copy: they need the entries later.
         """
-        if self._has_unloadable or not self._workers:
+        if self._has_unloadable or all(worker.stores is None for worker in self._workers):
             return 0
         try:
             check_root(self._journal, self._settings.root)
