@@ -27,6 +27,9 @@ FILTERED_CAUSE: Final = "waybill.filteredCause"
 _OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
 """The reserved name of each reason that Waybill derived."""
 
+ALL: Final = "*"
+"""Stands among allowed keys for every key."""
+
 RESERVED: Final = frozenset({EVIDENCE, *_OWN.values()})
 """The names of annotations that only Waybill itself sets; a sender's are dropped."""
 _REASON_NAMES: Final = RESERVED | REASONS.keys()
@@ -36,7 +39,7 @@ class AnnotationRule(msgspec.Struct, frozen=True):
     """Which annotations of a record are written.
 
     Attributes:
-        allowed: the keys that a sender's annotations may have.
+        allowed: the keys that a sender's annotations may have; `*` among them: any.
         reasons: whether the reasons that Waybill derived are written even if `allowed` does not name them.
     """
 
@@ -44,9 +47,17 @@ class AnnotationRule(msgspec.Struct, frozen=True):
     reasons: bool = True
 
     @property
-    def sent_keys(self) -> tuple[str, ...]:
-        """The keys of a sender's annotations that are kept, sorted."""
-        return tuple(sorted(self.allowed - RESERVED))
+    def keeps_all(self) -> bool:
+        """Whether a sender's annotations may have any key."""
+        return ALL in self.allowed
+
+    def keeps(self, key: str) -> bool:
+        """Whether a sender's annotations may have a key, unless it is reserved."""
+        return key in self.allowed or self.keeps_all
+
+    def is_dropped(self, key: str) -> bool:
+        """Whether a key that a program gives never reaches a record; Waybill's own names are not meant."""
+        return not self.keeps(key) and key not in _REASON_NAMES
 
     def kept_columns(self, annotations: dict[str, str]) -> dict[str, str] | None:
         """The annotations from which columns take those that are written, whose keys `kept_keys` returns."""
@@ -56,7 +67,7 @@ class AnnotationRule(msgspec.Struct, frozen=True):
     def kept_keys(self, many: Iterable[dict[str, str] | None]) -> list[str]:
         """The keys of the columns of many annotations, sorted."""
         keys = set().union(*filter(None, many))
-        return sorted(key for key in keys if key in self.allowed or key in _REASON_NAMES)
+        return sorted(key for key in keys if self.keeps(key) or key in _REASON_NAMES)
 
     def kept(self, annotations: Mapping[str, str] | None) -> dict[str, str] | None:
         """The annotations that are written, sorted by key; None rather than empty.
@@ -66,14 +77,14 @@ class AnnotationRule(msgspec.Struct, frozen=True):
         """
         if not annotations:
             return None
-        allowed = self.allowed
+        allowed = annotations.keys() if self.keeps_all else self.allowed
         found = {key: value for key, value in annotations.items() if key in allowed}
         if not RESERVED.isdisjoint(annotations):
             found = {key: value for key, value in found.items() if key not in RESERVED}
             if EVIDENCE in annotations:
                 found[EVIDENCE] = annotations[EVIDENCE]
             for name, own in _OWN.items():
-                if own in annotations and (self.reasons or name in allowed):
+                if own in annotations and (self.reasons or self.keeps(name)):
                     found.setdefault(name, annotations[own])
         return dict(sorted(found.items())) if found else None
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from .annotations import RESERVED
 from .arrow import SCHEMA, to_table
 from .dids import CANONICAL, canonical_did
 from .folding import facet_records, facet_values
@@ -37,6 +38,8 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ: Final = pj.ReadOptions(block_size=512 * 2**10)
 _SENT_AS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(SentRecord)}
 _INSTANTS: Final = ("created", "completed")
+_KEYS_MAX: Final = 64
+"""The most keys of annotations, of any that senders give, that become columns together."""
 
 _Item = TypeVar("_Item")
 
@@ -55,7 +58,7 @@ def decode_table(
     """
     return _by_halves(
         bodies,
-        lambda many: _decode_columns(many, system_name, rule.sent_keys),
+        lambda many: _decode_columns(many, system_name, _sent_keys(many, rule)),
         lambda body: _table_of(decode_records(body, system_name=system_name), rule),
         on_error,
     )
@@ -104,6 +107,31 @@ def _table_of(records: Iterable[ProvenanceRecord], rule: AnnotationRule) -> pa.T
     return to_table([keep_annotations(record, rule) for record in records])
 
 
+class _Annotated(msgspec.Struct, gc=False):
+    annotations: dict[str, str | None] | None = None
+
+
+_ANNOTATED: Final = msgspec.json.Decoder(list[_Annotated])
+
+
+def _sent_keys(bodies: Sequence[bytes], rule: AnnotationRule) -> tuple[str, ...]:
+    """The keys of a sender's annotations that are kept, sorted."""
+    keys = set(rule.allowed)
+    if rule.keeps_all:
+        # Escaped, the name may be anywhere.
+        told = [body for body in bodies if b'"annotations"' in body or b"\\" in body]
+        sent = (one.annotations for body in told for one in _ANNOTATED.decode(body))
+        keys = set().union(*filter(None, sent))
+    return tuple(_limited(sorted(keys - RESERVED), rule))
+
+
+def _limited(keys: list[str], rule: AnnotationRule) -> list[str]:
+    """The keys of columns, each of which takes space in all rows; fewer elements have fewer of them."""
+    if rule.keeps_all and len(keys) > _KEYS_MAX:
+        raise pa.ArrowInvalid("there are too many keys for columns")
+    return keys
+
+
 def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, ...]) -> pa.Table:
     lines = [line for body in bodies if (line := _lines(body))]
     if not lines:
@@ -144,7 +172,7 @@ def _facet_columns(events: Sequence[tuple[RunEvent, str]], rule: AnnotationRule)
     *columns, created, completed, annotations = zip(*rows, strict=True)
     _instants([event.eventTime for event, _ in events])  # Readable even where the facet has both instants.
     kept = [one and rule.kept_columns(one) for one in annotations]
-    keys = rule.kept_keys(kept)
+    keys = _limited(rule.kept_keys(kept), rule)
     values = [pa.array([one and one.get(key) for one in kept], pa.string()) for key in keys]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
     arrays += [_instants(created), _instants(completed), _maps(values, keys, len(events))]

@@ -64,6 +64,11 @@ class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     completed: int
     annotations: dict[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a state that is none."""
+        if type(self.final_state) is not FinalState:
+            msgspec.structs.force_setattr(self, "final_state", FinalState(self.final_state))
+
 
 def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
     did: str,

@@ -9,6 +9,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets import spelled_alike
+
 from .admission import Redaction
 from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
@@ -160,12 +162,12 @@ def last_event_of(journal: Journal, did: str) -> RunEvent | None:
 
     Raises a `JournalError` if the journal cannot be read.
     """
-    word, end = did.encode(), journal.last_seq()
+    word, end = spelled_alike(did).encode(), journal.last_seq()
     oldest = max(end - _SEARCHED, 0)
     while end > oldest:
         start = max(end - _SEARCHED_AT_ONCE, oldest)
         for entry in reversed(journal.read(start, limit=end - start)):
-            event = entry.run_event if entry.seq <= end and word in entry.body else None
+            event = entry.run_event if entry.seq <= end and word in entry.body.lower() else None
             if event is not None and event.run.runId == did:
                 facets = event.run.facets
                 if facets is not None and facets.delta_file is not None:

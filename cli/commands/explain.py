@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waybill.exporter import reading
-from waybill.facets import canonical_did
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import apply_command
 
@@ -53,7 +52,7 @@ def explain(
     archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
     wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
-    did = canonical_did(reading.allow(reading.os_user(), did))
+    did = reading.allow(reading.os_user(), did)
     found = explain_file(did, [*archive, *journal], root, wanted)
     if as_json:
         console.json({**records.as_plain(found), "is_proven": found.is_proven})

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from waybill.facets.annotations import ALL
 from waybill.transport import Journal, Settings, SettingsConflictError, SettingsError, locks
 from waybill.transport.config import settings_files
 
@@ -30,10 +31,12 @@ QUESTIONS: Final = {
     "provenance_enabled": "Write provenance files",
     "system_name": "Name of this system in the records",
     "marquez_url": "URL of a Marquez that receives all events, if you have one",
-    "provenance_annotations_allowed": "Annotation keys that reach the records, separated by commas",
+    "provenance_annotations_allowed": "Annotation keys that reach the records (* for all), with commas",
     "provenance_age_off_days": "Days after which `waybill age-off` removes a provenance file",
 }
 """The questions, by setting. The last two have defaults that users often regret later."""
+
+_ANNOTATIONS: Final = "provenance_annotations_allowed"
 
 _ALWAYS: Final = ("home", "provenance_enabled", "system_name")
 """The settings that always get a value in the file."""
@@ -103,6 +106,8 @@ def init(
         settings = _asked(settings)
     elif is_new and not settings.explicit("provenance_enabled"):
         settings = settings.with_values({"provenance_enabled": True}, ORIGIN)
+    if is_new and not settings.explicit(_ANNOTATIONS):
+        settings = settings.with_values({_ANNOTATIONS: ALL}, ORIGIN)
     to_apply = make_home(settings)
     if is_new:
         _write(file, settings)
@@ -158,6 +163,8 @@ def _proposed(settings: Settings, name: str) -> str:
         return "no" if settings.explicit(name) and not settings.provenance_enabled else "yes"
     if name == "root" and not settings.explicit(name):
         return str(settings.home)
+    if name == _ANNOTATIONS and not settings.explicit(name):
+        return ALL
     value = settings.plain(name)
     if isinstance(value, float):
         return f"{value:g}"
@@ -212,10 +219,12 @@ def _left_open(settings: Settings, counts: Settings) -> Iterator[Diagnosis]:
     else:
         fix = way(settings, "provenance_enabled", value=True)
         yield Diagnosis("provenance", Level.NOTE, "provenance_enabled is off: no files are written", fix)
-    if keys := sorted(counts.provenance_annotations_allowed):
+    if counts.annotation_rule.keeps_all:
+        yield Diagnosis("annotations", Level.OK, "all annotations reach the records")
+    elif keys := sorted(counts.provenance_annotations_allowed):
         yield Diagnosis("annotations", Level.OK, f"{', '.join(keys)} reach the records")
     else:
-        fix = way(settings, "provenance_annotations_allowed", "KEYS")
+        fix = way(settings, _ANNOTATIONS, "KEYS")
         yield Diagnosis("annotations", Level.NOTE, "no annotation of a program reaches the records", fix)
     days = counts.provenance_age_off_days
     says = f"`waybill age-off` removes provenance files after {days:g} days"

@@ -48,7 +48,7 @@ from .reading import (
     unreachable as unreachable,
     unreadable as unreadable,
 )
-from .rules import Rules as Rules, keys_apart as keys_apart
+from .rules import Rules as Rules, is_apart as is_apart
 from .seal import (
     before_in as before_in,
     check_seal as check_seal,

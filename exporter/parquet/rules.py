@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.facets.annotations import REASONS, AnnotationRule
+from waybill.facets.annotations import REASONS, RESERVED, AnnotationRule
 
 KEY: Final = b"waybill.rule"
 
@@ -47,16 +47,13 @@ class Rules(msgspec.Struct, frozen=True):
         return AnnotationRule(allowed, reasons=any(rule.reasons for rule in self.distinct))
 
 
-def keys_apart(ours: Rules, theirs: Rules) -> frozenset[str]:
-    """The keys of annotations that rows may have or lack, or have otherwise, for these rules alone."""
-    if ours.distinct == theirs.distinct:
-        return frozenset()
+def is_apart(ours: Rules, theirs: Rules, key: str) -> bool:
+    """Whether rows may have or lack an annotation, or have it otherwise, for these rules alone."""
     rules = ours.distinct | theirs.distinct
-    keys = frozenset(REASONS).union(*(rule.allowed for rule in rules))
-    return frozenset(key for key in keys if len({_says(rule, key) for rule in rules}) > 1)
+    return ours.distinct != theirs.distinct and len({_says(rule, key) for rule in rules}) > 1
 
 
 def _says(rule: AnnotationRule, key: str) -> tuple[bool, bool]:
     """Whether a rule writes what a sender calls so, and whether it writes what Waybill derived."""
-    is_allowed = key in rule.allowed
+    is_allowed = key not in RESERVED and rule.keeps(key)
     return is_allowed, key in REASONS and (rule.reasons or is_allowed)

@@ -7,7 +7,8 @@ wrote them are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,10 +49,10 @@ def compare(
     theirs = Path(theirs)
     left_out = set() if left_out is None else left_out
     for (rules, more), tables in scan_hours(ours, theirs):
-        apart = parquet.keys_apart(rules, more)
+        is_apart = partial(parquet.is_apart, rules, more)
         for one, two in _stretches(*(parquet.sort(table, "completed") for table in tables)):
             if not one.equals(two):
-                yield from _by_key(from_table(one), from_table(two), apart, left_out)
+                yield from _by_key(from_table(one), from_table(two), is_apart, left_out)
 
 
 def _stretches(*tables: pa.Table) -> Iterator[list[pa.Table]]:
@@ -75,7 +76,10 @@ def _decoded(table: pa.Table, begin: int, end: int) -> pa.Table:
 
 
 def _by_key(
-    ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord], apart: Collection[str], left_out: set[str]
+    ours: list[ProvenanceRecord],
+    theirs: list[ProvenanceRecord],
+    is_apart: Callable[[str], bool],
+    left_out: set[str],
 ) -> Iterator[Difference]:
     mine = {record_key(record): record for record in ours}
     other = {record_key(record): record for record in theirs}
@@ -83,10 +87,14 @@ def _by_key(
         one, two = mine.get(key), other.get(key)
         if one == two:
             continue
-        if one is None or two is None or _without(one, apart) != _without(two, apart):
+        if one is None or two is None:
+            yield Difference(one, two)
+            continue
+        said, more = one.annotations or {}, two.annotations or {}
+        apart = set(filter(is_apart, {*said, *more}))
+        if _without(one, apart) != _without(two, apart):
             yield Difference(one, two)
         else:
-            said, more = one.annotations or {}, two.annotations or {}
             left_out.update(key for key in apart if said.get(key) != more.get(key))
 
 

@@ -18,6 +18,7 @@ from waybill.facets import (
     ProvenanceRecord,
     RunEvent,
     RunState,
+    canonical_did,
     decode_event,
     decode_records,
     inferred_reason,
@@ -132,7 +133,7 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
         SourceError: a source is damaged or cannot be reached.
         OSError: one cannot be read.
     """
-    root = Path(root)
+    did, root = canonical_did(did), Path(root)
     events, arrays = _stored_about(did, sources, wanted)
     steps, told = _fold_steps(did, events, wanted.rule)
     for (body, system_name), places in arrays.items():

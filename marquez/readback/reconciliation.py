@@ -156,7 +156,7 @@ def reconcile_new(
 def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for event, _ in _delivered(journal, backend, after, upto):
+    for event, *_ in _delivered(journal, backend, after, upto):
         compared += 1
         wanted.setdefault(event.identity, event.seq)
         first_us, last_us = min(first_us, event.time_us), max(last_us, event.time_us)
@@ -177,8 +177,8 @@ def _compare_runs(
     journal: Journal, reader: EventReader, backend: str, after: int, upto: int
 ) -> Iterator[MissingEvent]:
     with contextlib.closing(KnownRuns()) as runs:
-        for known, event in _delivered(journal, backend, after, upto):
-            runs.add(known.seq, event)
+        for known, event, body in _delivered(journal, backend, after, upto):
+            runs.add(known.seq, event, body)
         yield from _read(journal, backend, runs.lacking(reader))
 
 
@@ -221,7 +221,7 @@ def _has_last_run(journal: Journal, job: Job, reader: EventReader) -> bool:
 
 def _delivered(
     journal: Journal, backend: str, after: int, upto: int
-) -> Iterator[tuple[MissingEvent, RunEvent]]:
+) -> Iterator[tuple[MissingEvent, RunEvent, bytes]]:
     acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
     not_delivered |= {poison.seq for poison in journal.poison.all(backend)}
@@ -233,12 +233,13 @@ def _delivered(
         for entry in entries:
             if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in not_delivered:
                 continue
-            sent = entry.run_event
+            sent, body = entry.run_event, entry.body
             if entry.seq in coalesced:
-                sent = _run_event(summary_event(journal, backend, entry.seq) or b"")
+                body = summary_event(journal, backend, entry.seq) or b""
+                sent = _run_event(body)
             # JobEvents and DatasetEvents are left out: the backend does not return them.
             if sent is not None and (event := _event_of(sent, entry.seq)) is not None:
-                yield event, sent
+                yield event, sent, body
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:

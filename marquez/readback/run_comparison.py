@@ -31,7 +31,7 @@ _RANKS: Final = {state: max(SEVERITY.values()) - SEVERITY[kind] for kind, state 
 """How much a final state counts; of several ends the highest is shown."""
 _OPEN: Final = -1
 
-_RUN_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_IS_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 _TABLE: Final = """
 CREATE TABLE runs (
@@ -56,14 +56,14 @@ class KnownRuns:
         """Delete them."""
         self._rows.close()
 
-    def add(self, seq: int, event: RunEvent) -> None:
-        """Take in a delivered event; the backend has no page for a run whose id is not a UUID."""
-        if not _RUN_ID.fullmatch(event.run.runId):
+    def add(self, seq: int, event: RunEvent, body: bytes) -> None:
+        """Take in a delivered event; the backend has no page for a run whose id is no UUID with hyphens."""
+        if not _IS_UUID(event.run.runId) or event.run.runId.encode() not in body.lower():
             return
         subject = subject_of(event, seq)
         rank = _OPEN if subject.severity is None else max(SEVERITY.values()) - subject.severity
         is_own = rank > _OPEN and not subject.inferred
-        self._rows.execute(_ADD, (event.run.runId.lower(), *_job_of(event), seq, is_own, rank, seq))
+        self._rows.execute(_ADD, (event.run.runId, *_job_of(event), seq, is_own, rank, seq))
 
     def lacking(self, reader: EventReader) -> Iterator[int]:
         """The events to send again.

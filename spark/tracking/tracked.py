@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from waybill.facets.annotations import ALL
 from waybill.facets.overrides import PROPERTY_PREFIX
 from waybill.transport import Settings
 
@@ -150,7 +151,7 @@ class TrackedBuilder(SparkSession.Builder):
     def _property_names(self) -> set[str]:
         prefix = PROPERTY_PREFIX
         names = {name.removeprefix(prefix) for name in self._options if name.startswith(prefix)}
-        return names | self.waybill_settings.provenance_annotations_allowed
+        return (names | self.waybill_settings.provenance_annotations_allowed) - {ALL}
 
 
 class TrackedSession(SparkSession):

@@ -34,6 +34,12 @@ def test_a_file_is_followed_from_its_events_to_its_rows(called: Run, kept: Kept)
     assert plain.count("as folded") == 2
 
 
+def test_a_file_is_explained_in_any_spelling_of_its_did(called: Run, kept: Kept) -> None:
+    done = called("explain", kept.first, "--home", kept.home, "--json")
+    for spelled in (kept.first.upper(), kept.first.replace("-", ""), f"urn:uuid:{kept.first}"):
+        assert called("explain", spelled, "--home", kept.home, "--json").stdout == done.stdout
+
+
 def test_a_key_that_is_allowed_later_makes_no_row_altered(called: Run, kept: Kept) -> None:
     allowed = ["--provenance-annotations-allowed", "later", "--no-provenance-reasons"]
     for did in (kept.year, kept.second):

@@ -15,13 +15,14 @@ from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter, squash_hour
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName, hour_of
-from waybill.exporter.parquet import Rules, keys_apart, open_file
+from waybill.exporter.parquet import Rules, is_apart, open_file
 from waybill.exporter.query import Difference, find
 from waybill.exporter.rebuilding import rule_for
 from waybill.exporter.sources import EventsSource, Source
 from waybill.facets import AnnotationRule
 from waybill.transport import Journal, Kind, Settings
 
+EVERY = AnnotationRule(frozenset({"*"}))
 NONE, YEAR = AnnotationRule(), AnnotationRule(frozenset({"year"}))
 CAUSE = AnnotationRule(frozenset({"errorCause"}), reasons=False)
 SILENT = AnnotationRule(reasons=False)
@@ -67,13 +68,18 @@ def test_a_file_names_each_rule_that_its_rows_were_written_by(layout: Layout, tm
         # A sender's annotation of this name takes precedence over the one that Waybill derived.
         ([NONE], [CAUSE], "errorCause filteredCause"),
         ([CAUSE], [AnnotationRule(frozenset({"errorCause"}))], "filteredCause"),
+        ([EVERY], [EVERY], ""),
+        ([EVERY], [YEAR], "errorCause filteredCause other"),
+        ([EVERY, YEAR], [YEAR], "errorCause filteredCause other"),
     ],
 )
 def test_keys_are_apart_where_rules_write_them_otherwise(
     ours: list[AnnotationRule], theirs: list[AnnotationRule], apart: str
 ) -> None:
     one, two = Rules(frozenset(ours)), Rules(frozenset(theirs))
-    assert keys_apart(one, two) == keys_apart(two, one) == frozenset(apart.split())
+    keys = ["errorCause", "filteredCause", "other", "waybill.evidence", "year"]
+    for first, second in ((one, two), (two, one)):
+        assert [key for key in keys if is_apart(first, second, key)] == apart.split()
 
 
 # -- a key that is allowed later ---------------------------------------------------------------------------

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RULE = AnnotationRule(frozenset({"customer", "b", "é", "errorCause"}))
-rules = st.sampled_from([RULE, AnnotationRule(), AnnotationRule(reasons=False)])
+ANY_KEY = AnnotationRule(frozenset({"*"}))
+rules = st.sampled_from([RULE, ANY_KEY, AnnotationRule(), AnnotationRule(reasons=False)])
 GOOD = {"did": "d", "finalState": "COMPLETE", "created": 1, "completed": 2}
 
 text = st.one_of(st.sampled_from(["", "a", "},{", "}, {", "\0", "é😀", '"\\\n', "null"]), st.text(max_size=5))
@@ -130,6 +131,22 @@ def test_what_is_no_record_is_left_out_alone(wrong: dict[str, Any]) -> None:
     table, failed = in_columns([good, bad, good])
     assert failed == [1]
     assert table.equals(one_by_one([good, good]))
+
+
+@pytest.mark.parametrize("keys_each", [1, 70])
+def test_keys_that_are_too_many_for_columns_are_kept_where_any_is(keys_each: int) -> None:
+    sent = [GOOD | {"annotations": {f"k{at}-{key}": "v" for key in range(keys_each)}} for at in range(200)]
+    bodies = [json.dumps([one]).encode() for one in sent]
+    table, failed = in_columns(bodies, ANY_KEY)
+    assert failed == []
+    assert table.equals(one_by_one(bodies, ANY_KEY))
+    assert table["annotations"].null_count == 0
+
+
+def test_a_name_that_is_escaped_is_read_where_any_key_is_kept() -> None:
+    body = json.dumps([GOOD | {"annotations": {"k": "v"}}]).encode().replace(b'"anno', rb'"\u0061nno')
+    table, failed = in_columns([body], ANY_KEY)
+    assert (failed, table["annotations"].to_pylist()) == ([], [[("k", "v")]])
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b"[1]", b'[{"did":"\xff"}]', b"[" * 5_000], ids=repr)

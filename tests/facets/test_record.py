@@ -180,3 +180,9 @@ def test_every_pair_of_records_is_ordered_the_same_way_from_either_side() -> Non
     ties = [RECORD, but(system_name="a"), but(data_sink=None), but(transforms=()), but(data_sink="")]
     for a, b in itertools.permutations(ties, 2):
         assert merge_all([a, b]) == merge_all([b, a])
+
+
+def test_a_final_state_is_one_of_the_five() -> None:
+    assert but(final_state="ERROR").final_state is FinalState.ERROR
+    with pytest.raises(ValueError, match="BAD"):
+        but(final_state="BAD")

@@ -349,6 +349,14 @@ def test_a_run_that_is_gone_while_its_events_are_there_gets_its_first_event_and_
     assert marquez.runs == before
 
 
+def test_a_run_whose_uuid_was_sent_without_hyphens_has_no_page_and_is_not_missing(
+    journal: Journal, marquez: ContractServer, runs: Runs, new_worker: type[Worker]
+) -> None:
+    runs.keep("", **runs.members("plain", uuid.uuid4().hex, "COMPLETE", 0))
+    new_worker(journal, marquez.url).run()
+    assert missing_of(journal, marquez.url) == []
+
+
 def test_only_a_marquez_can_be_asked(home: Path) -> None:
     hub = {"backend": "datahub", "endpoint": "http://hub:8080"}
     second = {"backend": "marquez", "name": "second", "endpoint": "http://second:5000"}

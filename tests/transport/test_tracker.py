@@ -32,6 +32,7 @@ from waybill.facets import (
 from waybill.transport import (
     AdmissionError,
     Journal,
+    Kind,
     Settings,
     SettingsError,
     TrackedFile,
@@ -39,7 +40,7 @@ from waybill.transport import (
     TrackerStateError,
 )
 from waybill.transport.tracker.datasets import FIELDS_MAX, SCHEMA_MAX_BYTES
-from waybill.transport.tracker.file_run import JOINED_MAX, SINKS_MAX
+from waybill.transport.tracker.file_run import JOINED_MAX, SINKS_MAX, _warn_of_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -917,6 +918,41 @@ def test_an_adopted_file_ends_as_the_file_that_another_process_began(
         if isinstance(one := decode_event(json.dumps(event).encode()), RunEvent)
     }
     assert parents == {day.parent_dids}
+
+
+def test_a_file_is_adopted_whose_events_spell_its_did_in_capitals(trail: Trail, settings: Settings) -> None:
+    did = "01890000-0000-7000-8000-0000000000ab"
+    facet = {"_producer": "p", "_schemaURL": "s", "did": did, "filename": "a.csv", "dataSource": "in"}
+    begun = {
+        "eventTime": "2026-01-31T12:00:00Z",
+        "eventType": "START",
+        "producer": "https://example.org",
+        "run": {"runId": did.upper(), "facets": {"waybill_deltaFile": facet | {"did": did.upper()}}},
+        "job": {"namespace": "tests", "name": "in"},
+    }
+    Journal(settings.home).append_many([(Kind.OPENLINEAGE, json.dumps(begun).encode(), "")])
+    with trail.tracker.adopt(did) as file:
+        pass
+    assert (file.did, file.filename) == (did, "a.csv")
+    assert [record.did for record in trail.records()] == [did]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"), [("", ["source", "late", "part"]), ("late,part", ["source"]), ("*", [])]
+)
+def test_a_key_that_is_not_allowed_is_warned_of_once_in_a_process(
+    settings: Settings, caplog: pytest.LogCaptureFixture, allowed: str, told: list[str]
+) -> None:
+    _warn_of_dropped.cache_clear()
+    agreed = settings.with_values({"provenance_annotations_allowed": allowed}, "test")
+    with Tracker(settings=agreed) as tracker:
+        for _ in range(2):
+            with tracker.file("a.csv", data_source="in", annotations={"source": "s"}) as f:
+                f.annotate(late=1, errorCause="mine")
+                (part,) = f.split(["b.csv"], annotations={"part": 1})
+                part.filter("empty")
+    warned = [record for record in caplog.records if "provenance_annotations_allowed" in record.message]
+    assert [record.args for record in warned] == [(key,) for key in told]
 
 
 def test_a_file_that_was_begun_elsewhere_is_adopted_with_what_the_caller_knows(trail: Trail) -> None:

@@ -102,7 +102,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 3.0
     provenance_annotations_allowed: Annotated[
         frozenset[str],
-        _agreed("KEYS", "Annotation keys to write into the records, separated by commas.", check=check.keys),
+        _agreed(
+            "KEYS",
+            "Annotation keys to write into the records, separated by commas; `*`: all.",
+            check=check.keys,
+        ),
     ] = frozenset()
     provenance_reasons: Annotated[
         bool,

@@ -12,6 +12,8 @@ it.
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import threading
 import time
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
 
+    from waybill.facets import AnnotationRule
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
     from .datasets import DatasetName
@@ -59,6 +62,8 @@ JOINED_MAX: Final = 1_000
 
 _UNKNOWN_SOURCE: Final = "unknown"
 """Stands for the job of a file of which only the did is known: the facet `jobDependencies` requires one."""
+
+log = logging.getLogger("waybill.transport")
 
 _Name = TypeVar("_Name", bound="str | os.PathLike[str]")
 
@@ -173,7 +178,13 @@ class KnownSinks:
 class FileRun(OfOneProcess):
     """The state that the paths of one file share: its identity, its clock, and where its events go."""
 
-    def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
+    def __init__(
+        self,
+        identity: FileIdentity,
+        emit: Callable[[RunEvent], None],
+        sinks: KnownSinks,
+        rule: AnnotationRule | None,
+    ) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
         self.duplicate_of: str | None = None
@@ -181,6 +192,7 @@ class FileRun(OfOneProcess):
         self.recorded: Final[list[BaseException]] = []
         """The exceptions that ended branches; cleared when the file's own block ends."""
         self._emit: Final = emit
+        self._rule: Final = rule
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
@@ -193,14 +205,22 @@ class FileRun(OfOneProcess):
             filename=filename,
             created_ms=created_ms,
         )
-        return FileRun(identity, self._emit, self.sinks)
+        return FileRun(identity, self._emit, self.sinks, self._rule)
 
     def tell(self, state: PathState) -> None:
         """Emit the event that reports a path's state."""
         source = self.identity.data_source
+        if state.final_state is None:
+            self.check_keys(state.annotations)
         if state.data_sink is not None:
             self.sinks.learn(source, {state.data_sink: state.dataset})
         self._emit(_event_of(self.identity, state, self.sinks.of(source)))
+
+    def check_keys(self, annotations: Iterable[str]) -> None:
+        """Warn of annotations that the home, if there is one, keeps out of the records."""
+        if self._rule is not None:
+            for key in filter(self._rule.is_dropped, annotations):
+                _warn_of_dropped(key)
 
     def next_instant_ms(self) -> int:
         """Take an instant later than all earlier ones of this file, even if the clock goes back."""
@@ -359,6 +379,16 @@ def text_of(text: str) -> str:
 def filename_of(name: str | os.PathLike[str]) -> str:
     """Turn a file's name or path into text."""
     return text_of(os.fsdecode(name))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _warn_of_dropped(key: str) -> None:
+    """Say once that no record will have a key."""
+    log.warning(
+        "no record will have the annotation %r: the setting provenance_annotations_allowed does not name it; "
+        "add it there, or * for every key",
+        key,
+    )
 
 
 def annotations_of(annotations: Mapping[str, object] | None) -> dict[str, str]:

@@ -130,6 +130,8 @@ class Tracker(OfOneProcess):
 
             client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
         self._client: Final = client
+        transport = transport_of(client)
+        self._rule: Final = None if transport is None else transport.settings.annotation_rule
 
     def file(
         self,
@@ -261,7 +263,7 @@ class Tracker(OfOneProcess):
         given = annotations_of(begun.facet.annotations if annotations is None else annotations)
         passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
         self._sinks.learn(identity.data_source, sinks_of(data_sinks))
-        run = FileRun(identity, self._client.emit, self._sinks)
+        run = FileRun(identity, self._client.emit, self._sinks, self._rule)
         run.tell(PathState(at_ms=run.next_instant_ms(), annotations=given, is_adopted=True))
         file = TrackedFile(run, given)
         file._transforms.extend(passed)  # noqa: SLF001 - as if they were called there
@@ -355,7 +357,7 @@ class Tracker(OfOneProcess):
         self, identity: FileIdentity, sinks: dict[str, Dataset | None], known: dict[str, str]
     ) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
-        run = FileRun(identity, self._client.emit, self._sinks)
+        run = FileRun(identity, self._client.emit, self._sinks, self._rule)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
         return TrackedFile(run, known)
 
@@ -496,7 +498,8 @@ class TrackedFile(TrackedPath):
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Add annotations to the file on this path; a later value replaces an earlier one.
 
-        Values are stored as strings: ``str(value)``, or ``true`` or ``false`` for a bool.
+        Values are stored as strings: ``str(value)``, or ``true`` or ``false`` for a bool. A key that the
+        setting `provenance_annotations_allowed` does not name reaches no record; the log warns of it once.
 
         Raises:
             AdmissionError: a value is None.
@@ -504,7 +507,9 @@ class TrackedFile(TrackedPath):
         self._require_open(
             "annotate()", "annotate before the path ends, so that its record has the annotation"
         )
-        self._annotations.update(annotations_of(annotations) | annotations_of(more))
+        new = annotations_of(annotations) | annotations_of(more)
+        self._run.check_keys(new)
+        self._annotations.update(new)
 
     def transform(self, name: str) -> AbstractContextManager[None]:
         """Add a flow to the path, in a ``with``. It stays there even if an exception leaves the block.
