@@ -17,13 +17,13 @@ _HOUR = "hour"
 
 
 def show_total(count: int, unit: str, *, as_json: bool, as_csv: bool) -> None:
-    """Print how many there are of something."""
+    """Print how many there are, and on a terminal of what: programs that read it want a number."""
     if as_json:
         console.json({_COUNT: count})
     elif as_csv:
         console.table((_COUNT,), [(str(count),)], as_csv=True)
     else:
-        console.line(console.counted(count, unit))
+        console.line(console.counted(count, unit) if console.on_terminal() else str(count))
 
 
 def show(

@@ -155,7 +155,12 @@ def find(
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Go on after the page that gave this cursor.")
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="Print only how many records there are.")] = False,
+    count: Annotated[
+        bool,
+        typer.Option(
+            "--count", help="Print only how many there are: files for --missing-sink and --open, else paths."
+        ),
+    ] = False,
     by: Annotated[
         str | None,
         typer.Option(

@@ -289,7 +289,7 @@ def test_where_not_all_are_shown_it_gives_the_cursor_of_the_next_page(called: Ru
         assert f"showing the {which} 3; --all shows all, --after {cursor} the next" in done.stderr
         (last,) = found(called, kept, "--limit", "1", "--after", cursor, *order)
         assert [*first, last] == (every[::-1] if order else every)
-        assert called("find", "--home", kept.home, "--after", cursor, "--count", *order).stdout == "1 path\n"
+        assert called("find", "--home", kept.home, "--after", cursor, "--count", *order).stdout == "1\n"
     for arguments in (["--limit", "4"], ["--limit", "1", "--all"]):
         done = called("find", "--home", kept.home, *arguments, "--json")
         assert (len(done.stdout.splitlines()), done.stderr) == (4, "")
@@ -301,7 +301,7 @@ def test_records_are_counted_by_what_they_have(called: Run, kept: Kept) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 
-    assert lines("--count") == ["4 paths"]
+    assert lines("--count") == ["4"]
     assert lines("--count", "--state", "error", "--json") == ['{"count":1}']
     assert lines("--by", "sink,state") == [
         "sink\tstate\tcount",
@@ -348,7 +348,7 @@ def test_open_files_are_found_by_what_they_began_with(called: Run, settings: Set
         ):
             assert names(*arguments) == [], arguments
         counted = called("find", "--open", "--count", "--home", settings.home).stdout
-        assert counted == "1 file\n"
+        assert counted == "1\n"
 
 
 def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
@@ -387,7 +387,7 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
         return seen
 
     monkeypatch.setattr(query, "read_unsettled", read_and_file)
-    for arguments, count in ((["--count"], "1 path"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
+    for arguments, count in ((["--count"], "1"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
         assert called("find", "--home", settings.home, *arguments).stdout.strip() == count
     journal.close()
 
@@ -599,4 +599,4 @@ def test_files_are_found_by_an_input_and_a_producer_at_once_and_once_indexed(
             done = called("find", "--home", home, "--json", *arguments)
             assert [json.loads(line)["did"] for line in done.stdout.splitlines()] == [a.did], done.stderr
     done = called("find", "--home", home, "--producer", "https://example.org", "--count")
-    assert done.stdout.strip() == "0 paths"
+    assert done.stdout.strip() == "0"

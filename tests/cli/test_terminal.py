@@ -69,6 +69,12 @@ def test_on_a_terminal_a_record_keeps_its_name_passage_and_identity_whole(script
         assert whole in shown
 
 
+def test_a_count_says_on_a_terminal_what_is_counted(script: Path, kept: Kept) -> None:
+    find = [str(script), "find", "--home", str(kept.home), "--count"]
+    assert "4 paths" in on_terminal(find)[1]
+    assert "0 files" in on_terminal([*find, "--missing-sink", "lake", "--data-source", "sftp-in"])[1]
+
+
 def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> None:
     Journal(home).close()
     code, shown = on_terminal([str(script), "flush", "--home", str(home)])

@@ -192,9 +192,9 @@ def test_files_that_did_not_get_to_a_sink_are_found_and_joined_ones_did(
 
 def test_files_that_never_ended_are_missing_too_and_counted(pipeline: Pipeline) -> None:
     done = pipeline.run("find", "--missing-sink", "warehouse", "--data-source", "landing", "--count")
-    assert done.stdout == "2 files\n"
+    assert done.stdout == "2\n"
     assert "1 more file has not ended" in done.stderr
-    assert pipeline.run("find", "--data-source", "landing", "--count").stdout == "6 paths\n"
+    assert pipeline.run("find", "--data-source", "landing", "--count").stdout == "6\n"
     reply = pipeline.get("/api/v1/records/stats", **MISSING)
     assert (reply.json["total_records"], "1 more file has not ended" in reply.headers["warning"]) == (1, True)
     for place in (pipeline.home, pipeline.collector.url):
@@ -239,7 +239,7 @@ def test_an_answer_with_nothing_in_it_says_why(pipeline: Pipeline, given: dict[s
 def test_a_question_by_a_key_that_is_not_allowed_says_so(pipeline: Pipeline) -> None:
     says = "records have the annotation 'customer' only if provenance_annotations_allowed has it"
     done = pipeline.run("find", "--annotation", "customer=acme", "--count")
-    assert (done.stdout, says in done.stderr) == ("0 paths\n", True)
+    assert (done.stdout, says in done.stderr) == ("0\n", True)
     assert says in pipeline.get("/api/v1/records", annotation="customer=acme").headers["warning"]
     assert says in Lineage.open(pipeline.home).find(Query(annotations={"customer": "acme"})).notes
 
