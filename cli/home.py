@@ -40,6 +40,8 @@ def list_open_runs(journal: Journal | None) -> list[tuple[OpenFile, OpenRun]]:
     if journal is None:
         return []
     with IndexReader.open(journal.home, journal) as index:
+        if index.lack is not None:
+            console.note(index.lack)
         return index.open_runs()
 
 

@@ -115,10 +115,12 @@ class Lineage:
     def open_files(self, query: Query | None = None) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query, the longest silent first.
 
-        Conditions that only a record can meet leave none. With `missing_sink`, these are the files that did
-        not get there and have no record yet, besides those that `find` gives.
+        Conditions that only a record can meet leave none, but whatever has not ended meets each `since_ms`.
+        With `missing_sink`, these are the files that did not get there and have no record yet, besides those
+        that `find` gives.
 
         Raises:
+            UnknownNameError: no record has the `missing_sink`.
             NotFoundError: it is no home, which alone knows what is open.
         """
         with self._asked() as answers:

@@ -87,7 +87,7 @@ class Reading:
 
 
 def _quotable(text: str) -> str:
-    return text.replace("\\", "/").replace('"', "'").encode("ascii", "backslashreplace").decode()
+    return text.replace("\\", "/").replace('"', "'").encode("unicode_escape").decode()
 
 
 @contextlib.contextmanager

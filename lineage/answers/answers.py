@@ -55,10 +55,12 @@ class Answers(Protocol):
     def open_files(self, query: Query) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query, the longest silent first.
 
-        Conditions that only a record can meet leave none, but for `missing_sink`: of that, these are the
-        files that did not get there and have no record yet.
+        Conditions that only a record can meet leave none, but for `since_ms`, which whatever has not ended
+        meets, and for `missing_sink`: of that, these are the files that did not get there and have no record
+        yet.
 
         Raises:
+            UnknownNameError: no record has the `missing_sink`.
             NotFoundError: only a home knows what is open.
         """
 

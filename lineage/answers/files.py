@@ -11,7 +11,7 @@ from waybill.transport import NotFoundError, Settings
 
 from ..kin import by_records
 from .counting import Counting
-from .naming import check_missing_sink, settle_patterns, unknown_names
+from .naming import check_missing_sink, settle_patterns, unknown_keys, unknown_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,8 +63,8 @@ class FileAnswers(Counting):
             yield table
         if is_empty:
             self.notes.update(dict.fromkeys(unknown_names(query, self._ask)))
-        if self._access.problem is not None:
-            self.notes[self._access.problem] = None
+            self.notes.update(dict.fromkeys(unknown_keys(query.annotations, self._ask)))
+        self._note_what_lacks()
 
     def open_files(self, query: Query) -> list[OpenFile]:  # noqa: ARG002 - as everywhere
         """Raise a `NotFoundError`: files alone do not say what is open."""
@@ -82,10 +82,16 @@ class FileAnswers(Counting):
 
         reading.allow(self._asker, Query(did=did))
         journey = trace(self._ask, did, up=up, down=down, depth=depth, kin=self._published.open())
+        self._note_what_lacks()
         if as_of_ms is None:
             return journey
         settings = Settings.load({}, origin="Lineage")
         return trace_as_of(journey, as_of_ms, self._root, None, settings, up=up, down=down, depth=depth)
+
+    def _note_what_lacks(self) -> None:
+        """Note what the answer lacks, after all that was read for it."""
+        if self._access.problem is not None:
+            self.notes[self._access.problem] = None
 
     def _settled(self, query: Query) -> Query:
         """The query as records can answer it."""

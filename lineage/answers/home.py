@@ -19,7 +19,7 @@ from waybill.transport.root import check_root
 from ..index import IndexReader
 from ..kin import by_records
 from .counting import Counting
-from .naming import check_missing_sink, settle_patterns, unknown_names
+from .naming import check_missing_sink, settle_patterns, unknown_keys, unknown_names
 from .opened import can_be_open, meets
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class HomeAnswers(Counting):
         query = reading.allow(self._asker, query)
         check_root(self._journal, self._settings.root)
         with self._reading() as index:
-            check_missing_sink(query, self._ask)
+            check_missing_sink(query, self._ask_beside)
             query = self._settled(query, index)
             begun = Begun(self._begun_ms(query, index), set())
             is_empty = True
@@ -96,6 +96,7 @@ class HomeAnswers(Counting):
         """The files and runs that have begun and not ended and meet a query; see `Answers`."""
         query = reading.allow(self._asker, query)
         with self._reading() as index:
+            check_missing_sink(query, self._ask_beside)
             query = self._settled(query, index)
             if query.missing_sink is None:
                 return self._open(query, index)
@@ -137,6 +138,7 @@ class HomeAnswers(Counting):
 
         with self._reading() as index:
             journey = trace(ask, did, up=up, down=down, depth=depth, kin=index)
+        self._note_what_lacks()
         if as_of_ms is None:
             return journey
         then = functools.partial(
@@ -151,6 +153,8 @@ class HomeAnswers(Counting):
             yield self._index
             return
         with IndexReader.open(self._journal.home, self._journal) as index:
+            if index.lack is not None:
+                self.notes[index.lack] = None
             self._index = index
             try:
                 yield index
@@ -163,7 +167,7 @@ class HomeAnswers(Counting):
             names = {file.filename for file in index.open_files() if file.filename is not None}
             is_input = query.filename is not None and bool(index.dids_with_input(query.filename))
             others = {*names, query.filename} if is_input and query.filename is not None else names
-            query = settle_patterns(query, self._ask, others)
+            query = settle_patterns(query, self._ask_beside, others)
         return by_records(query, index)
 
     def _begun_ms(self, query: Query, index: IndexReader) -> dict[str, int]:
@@ -186,6 +190,7 @@ class HomeAnswers(Counting):
         *,
         summed_by: Collection[Dimension] | None = None,
         begun: Begun | None = None,
+        is_beside: bool = False,
     ) -> Iterator[Any]:
         # This comes first: records that are filed meanwhile are then found in the files.
         runs = read_unsettled(self._journal, self._settings, query, now_ms=time.time_ns() // 1_000_000)
@@ -193,7 +198,8 @@ class HomeAnswers(Counting):
             is_on = self._settings.provenance_enabled
             todo = "try again later" if is_on else "turn provenance_enabled on"
             self.notes[f"{_TOO_MANY}; {todo}"] = None
-        self.unsettled.update(map(record_key, runs.open))
+        if not is_beside:
+            self.unsettled.update(map(record_key, runs.open))
         with self._reading() as index:
             yield from answer(
                 self._journal,
@@ -209,6 +215,16 @@ class HomeAnswers(Counting):
                 backlogs_max=self._backlogs_max,
             )
 
+    def _ask_beside(
+        self,
+        query: Query,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Collection[Dimension] | None = None,
+    ) -> Iterator[Any]:
+        """Ask for what helps to answer; whether its records may still change does not matter."""
+        return self._ask(query, columns, summed_by=summed_by, is_beside=True)
+
     def _note(self, query: Query, index: IndexReader, begun: Begun, *, is_empty: bool) -> None:
         """Note what stands beside an answer, and why it may be empty."""
         if begun.missing:
@@ -220,13 +236,20 @@ class HomeAnswers(Counting):
             more = len(opened) - _NAMED_MAX
             told = f"{names} and {more:,} more" if more > 0 else names
             self.notes[f"{counted(len(opened), 'file has', 'files have')} begun and not ended: {told}"] = None
-        for key in sorted(query.annotations):
-            if not self._settings.annotation_rule.kept({key: ""}):
-                self.notes[
-                    f"records have the annotation {key!r} only if provenance_annotations_allowed has it"
-                ] = None
+        dropped = {key for key in query.annotations if not self._settings.annotation_rule.kept({key: ""})}
+        for key in sorted(dropped):
+            self.notes[
+                f"records have the annotation {key!r} only if provenance_annotations_allowed has it"
+            ] = None
         if is_empty and not opened:
-            self.notes.update(dict.fromkeys(unknown_names(query, self._ask)))
+            self.notes.update(dict.fromkeys(unknown_names(query, self._ask_beside)))
+            self.notes.update(
+                dict.fromkeys(unknown_keys(query.annotations.keys() - dropped, self._ask_beside))
+            )
+        self._note_what_lacks()
+
+    def _note_what_lacks(self) -> None:
+        """Note what the answer lacks, after all that was read for it."""
         if self._access.problem is not None:
             self.notes[self._access.problem] = None
         # An entry that was set aside meanwhile became poison when the cursor passed it, so this comes last.

@@ -101,6 +101,21 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
             yield f"no record has the filename {name!r}{told}"
 
 
+def unknown_keys(keys: Collection[str], ask: Ask) -> Iterator[str]:
+    """A sentence about each key of an annotation that none of the newest records has."""
+    if not keys:
+        return
+    newest = {
+        key
+        for table in ask(Query(limit=_NEWEST), ("annotations",))
+        for annotations in table["annotations"].to_pylist()
+        for key, _ in annotations or ()
+    }
+    for key in sorted(set(keys) - newest):
+        there = f"they have {', '.join(_nearest(key, newest))}" if newest else "they have none"
+        yield f"none of the newest {_NEWEST:,} records has the annotation {key!r}; {there}"
+
+
 def _known(ask: Ask, dimension: Dimension) -> set[str]:
     sums = sums_of(ask(Query(), summed_by=[dimension]), [dimension])
     return {str(name) for (name,) in sums if name is not None}

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _OF_BOTH = (
     *("did", "dids", "parent_did", "parent_dids", "data_source", "system_name", "filename", "filename_dids"),
-    *("literal", "annotations", "created_since_ms", "created_until_ms"),
+    *("literal", "annotations", "created_since_ms", "created_until_ms", "since_ms"),
 )
-"""Conditions that an open file can meet as a record can."""
+"""Conditions that an open file can meet as a record can: one that has not ended ends after any `since_ms`."""
 
 
 def can_be_open(query: Query) -> bool:

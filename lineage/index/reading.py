@@ -7,7 +7,6 @@ moment at which it was opened.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self, cast
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
     from .facts import Fact, OpenFile
-
-log = logging.getLogger("waybill.lineage")
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _ENTRIES_AT_ONCE: Final = 5_000
@@ -75,9 +72,15 @@ class IndexReader:
     """What is known of files beside their records; made by `open`, and to be closed.
 
     Each method raises a `JournalError` if the database is damaged or cannot be read.
+
+    Attributes:
+        lack: a sentence about what its answers lack; None if they are whole.
     """
 
-    def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None, lack: str | None = None
+    ) -> None:
+        self.lack = lack
         self._connection = connection
         self._opened = opened
         self._path = path
@@ -95,7 +98,7 @@ class IndexReader:
             opened = _make_tables(connection, path)
             connection.execute("BEGIN")
             after = place_in_journal(journal, *place_in(connection, "disk"))
-            _tell_of_gap(path, journal, after)
+            lack = _lack_of(path, journal, after)
             tables = Tables(connection, below="disk")
             while entries := journal.read(after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
                 after = entries[-1].seq
@@ -106,7 +109,7 @@ class IndexReader:
         except BaseException:
             connection.close()
             raise
-        return cls(connection, path, opened)
+        return cls(connection, path, opened, lack)
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
@@ -198,14 +201,15 @@ class IndexReader:
             raise _explained(self._path, error) from None
 
 
-def _tell_of_gap(path: Path, journal: Journal, after: int) -> None:
+def _lack_of(path: Path, journal: Journal, after: int) -> str | None:
+    """What the index lacks, if the journal has deleted entries that it had not read."""
     first = journal.first()
-    if first is not None and first.seq > after + 1:
-        log.warning(
-            "%s lacks what the journal has deleted since, so answers may lack further parents, inputs and "
-            "open files; run `waybill flush`, which makes it again from the archive",
-            path,
-        )
+    if first is None or first.seq <= after + 1:
+        return None
+    return (
+        f"{path} lacks what the journal has deleted since, so answers may lack further parents, inputs and "
+        "open files; run `waybill flush`, which makes it again from the archive"
+    )
 
 
 def _explained(path: Path, error: apsw.Error) -> JournalError:

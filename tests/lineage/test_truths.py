@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
-from served import Collector, event
+from served import Collector, event, record, without_runner
 
 from waybill.exporter import Query
 from waybill.exporter.query import InvalidQueryError
@@ -203,6 +204,20 @@ def test_files_that_never_ended_are_missing_too_and_counted(pipeline: Pipeline) 
         assert [file.filename for file in lineage.open_files(_query(MISSING))] == ["lost.csv"]
 
 
+def test_a_file_that_has_not_ended_is_told_of_whatever_the_first_moment(pipeline: Pipeline) -> None:
+    missing = ("--missing-sink", "warehouse", "--data-source", "landing")
+    done = pipeline.run("find", *missing, "--since", "1h", "--count")
+    assert (done.stdout, "1 more file has not ended" in done.stderr) == ("2\n", True)
+    says = "1 file has begun and not ended: lost.csv"
+    assert says in pipeline.run("find", "--filename", "lost.csv", "--since", "2026-01-01").stderr
+    reply = pipeline.get("/api/v1/records", **{"filename": "lost.csv", "from": "1"})
+    assert says in reply.headers["warning"]
+    query = Query(filename="lost.csv", since_ms=1)
+    for place in (pipeline.home, pipeline.collector.url):
+        assert says in Lineage.open(place).find(query).notes
+    assert pipeline.get("/api/v1/records/open", filename="lost.csv", to="1").json == []
+
+
 def test_a_sink_that_no_record_has_is_an_error_that_names_the_nearest(pipeline: Pipeline) -> None:
     done = pipeline.run("find", "--missing-sink", "reprot")
     assert (done.returncode, done.stdout) == (2, "")
@@ -215,6 +230,10 @@ def test_a_sink_that_no_record_has_is_an_error_that_names_the_nearest(pipeline: 
     assert (str(caught.value), caught.value.nearest[0]) == (says, "report")
     with pytest.raises(NotFoundError, match="there are report, warehouse"):
         Lineage.open(pipeline.collector.url).find(Query(missing_sink="reprot"))
+    assert pipeline.get("/api/v1/records/open", missing_sink="reprot").status == 404
+    for place in (pipeline.home, pipeline.collector.url):
+        with pytest.raises(NotFoundError, match="there are report, warehouse"):
+            Lineage.open(place).open_files(Query(missing_sink="reprot"))
 
 
 @pytest.mark.parametrize(
@@ -273,3 +292,53 @@ def test_a_state_that_cannot_be_is_an_error(pipeline: Pipeline) -> None:
     assert pipeline.get("/api/v1/records", final_state="BAD").status == 400
     with pytest.raises(InvalidQueryError, match="'BAD' is not one of COMPLETE, ERROR"):
         Query(final_state="BAD")
+
+
+def test_a_name_with_line_breaks_leaves_the_warnings_of_an_answer_whole(pipeline: Pipeline) -> None:
+    odd = record(did="odd", dataSource="odd\r\nX-Other: 1")
+    assert pipeline.collector.post("/provenance", json.dumps([odd]).encode()).status == 202
+    warning = pipeline.get("/api/v1/records", data_source="od").headers["warning"]
+    assert "no record has the source 'od'; there are " in warning
+    assert "odd\\r\\nX-Other: 1" in warning
+    assert "may still change" not in warning
+
+
+@pytest.fixture
+def poisoned(tmp_path: Path) -> Path:
+    """A home with an entry that is poison, and with a file that has one of the two keys that are allowed."""
+    home = tmp_path / "home"
+    allowed = {"provenance_annotations_allowed": ["customer", "tier"]}
+    given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none", **allowed}
+    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    acme = {"customer": "acme"}
+    with (
+        Tracker(settings=settings) as tracker,
+        tracker.file("a.csv", data_source="landing", annotations=acme) as file,
+    ):
+        file.egress("warehouse")
+    with contextlib.closing(Journal(home)) as journal:
+        journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
+    assert flush(settings).left == {}
+    return home
+
+
+def test_a_key_that_no_record_has_is_told_with_the_nearest(poisoned: Path) -> None:
+    says = "none of the newest 1,000 records has the annotation 'tier'; they have customer"
+    copy = poisoned.parent / "copy"
+    shutil.copytree(poisoned, copy, ignore=shutil.ignore_patterns("*.db*", "journal*"))
+    for place in (poisoned, copy):
+        assert says in Lineage.open(place).find(Query(annotations={"tier": "gold"})).notes
+    notes = Lineage.open(poisoned).find(Query(annotations={"customer": "other"})).notes
+    assert not any("annotation" in note for note in notes)
+
+
+def test_a_journey_says_what_it_lacks(poisoned: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (found,) = Lineage.open(poisoned).find()
+    caplog.clear()
+    Lineage.open(poisoned).trace(found.did)
+    assert "1 entry is poison and in no answer" in caplog.text
+    command = [str(WAYBILL), "trace", found.did, "--home", str(poisoned)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "1 entry is poison and in no answer" in done.stderr) == (0, True)
+    with without_runner(poisoned) as collector:
+        assert "1 entry is poison" in collector.get(f"/trace/{found.did}").headers["warning"]
