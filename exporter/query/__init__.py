@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         TooManyError as TooManyError,
         has_name as has_name,
         is_pattern as is_pattern,
-        other_spellings as other_spellings,
-        spellings_of as spellings_of,
     )
     from .reader import scan as scan
     from .summarized import Summarized as Summarized, read_summarized as read_summarized

@@ -21,7 +21,7 @@ from ..archive import archived_files, filed_ranges, read_entries
 from ..names import LAYOUT, Hour, hour_of
 from ..parquet import ALWAYS, TimeWindow
 from ..stored_records import decode_entries
-from .query import Query, spellings_of
+from .query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,10 +78,8 @@ def read_backlog(
         BacklogError: there are more than `max_bytes` of one instant.
     """
     query = query or Query()
-    texts = [
-        [text.encode("utf-8", "surrogatepass").lower() for text in some]
-        for some in (map(spelled_alike, spellings_of(query.did or "")), (query.data_sink or "",))
-    ]
+    sink = "" if query.is_pattern("data_sink") else query.data_sink or ""
+    texts = [text.encode("utf-8", "surrogatepass").lower() for text in (spelled_alike(query.did or ""), sink)]
     first = _First(max_bytes, oldest_first=query.oldest_first)
     unread: list[str] = []
 
@@ -204,13 +202,13 @@ def poison_note(journal: Journal) -> str | None:
     return f"{counted(count, 'entry is', 'entries are')} poison and in no answer; {_SEE_POISON}"
 
 
-def _may_hold(body: bytes, texts: list[list[bytes]]) -> bool:
-    """Whether a body may hold one text of each list: far quicker than decoding.
+def _may_hold(body: bytes, texts: list[bytes]) -> bool:
+    """Whether a body may hold each text: far quicker than decoding.
 
     Escaped, any text may be there.
     """
     body = body.lower()
-    return b"\\" in body or all(any(text in body for text in some) for some in texts)
+    return b"\\" in body or all(text in body for text in texts)
 
 
 def hours_of(entry: Entry) -> set[tuple[str, Hour]]:

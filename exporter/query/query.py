@@ -30,16 +30,6 @@ class TooManyError(WaybillError):
     """Too many files, or kinds of records, to answer a query in bounded memory."""
 
 
-def spellings_of(*dids: str) -> tuple[str, ...]:
-    """Dids in the one form that records have, each once."""
-    return tuple(dict.fromkeys(map(canonical_did, dids)))
-
-
-def other_spellings(dids: Collection[str]) -> set[str]:
-    """The canonical forms of dids that are given in another one."""
-    return set(spellings_of(*dids)).difference(dids)
-
-
 def is_pattern(name: str) -> bool:
     """Whether a name has ``*`` or ``?``."""
     return any(wild in name for wild in _WILD)
@@ -172,9 +162,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """
         wanted = self._by_end()
         if self.did is not None:
-            wanted &= _is_any("did", spellings_of(self.did))
+            wanted &= pc.field("did") == self.did
         if self.dids is not None:
-            wanted &= pc.field("did").isin(_spelled(self.dids))
+            wanted &= pc.field("did").isin(pa.array(self.dids, pa.string()))
         window = self.window
         if window.since_ms != ALWAYS.since_ms:
             wanted &= pc.field("completed") >= _instant(window.since_ms)
@@ -235,10 +225,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """The conditions on the other fields, which a merge of repeats can change."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
         if self.parent_did is not None:
-            wanted &= _is_any("parent_did", spellings_of(self.parent_did))
+            wanted &= pc.field("parent_did") == self.parent_did
         if self.parent_dids is not None:
             # It is a dictionary where many rows share it.
-            wanted &= pc.field("parent_did").cast(pa.string()).isin(_spelled(self.parent_dids))
+            wanted &= pc.field("parent_did").cast(pa.string()).isin(pa.array(self.parent_dids, pa.string()))
         if self.data_source is not None:
             wanted &= self._named("data_source", self.data_source)
         if self.filename is not None:
@@ -260,15 +250,10 @@ def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) ->
     found: dict[str, tuple[str, ...]] = {}
     for name, (one, some) in dids.items():
         if one is not None:
-            found[name] = spellings_of(one)
+            found[name] = (one,)
         elif some is not None and len(some) <= _LOOKED_UP_MAX:
-            found[name] = spellings_of(*some)
+            found[name] = tuple(some)
     return found
-
-
-def _spelled(dids: Collection[str]) -> pa.Array:
-    """Dids in every spelling; of none of them, the type would not be known."""
-    return pa.array([*dids, *other_spellings(dids)], pa.string())
 
 
 def _is_any(name: str, texts: tuple[str, ...]) -> pc.Expression:

@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from waybill.exporter.query import spellings_of
-
 if TYPE_CHECKING:
     from waybill.exporter import Query
 
@@ -73,9 +71,9 @@ def wanted_hashes(query: Query) -> list[list[int]]:
         (query.parent_did, query.parent_dids, _PARENT),
     ):
         if one is not None:
-            wanted.append([_looked_for(text, kind) for text in spellings_of(one)])
+            wanted.append([_looked_for(one, kind)])
         if some is not None and len(some) <= _LOOKED_UP_MAX:
-            wanted.append([_looked_for(text, kind) for text in spellings_of(*some)])
+            wanted.append([_looked_for(text, kind) for text in some])
     named = query.filename_dids
     if query.filename is not None and not query.is_pattern("filename") and len(named) <= _LOOKED_UP_MAX:
         wanted.append([_looked_for(query.filename, _FILENAME), *(_looked_for(did, _DID) for did in named)])

@@ -9,7 +9,7 @@ import pytest
 
 from waybill.exporter import Query, find
 from waybill.lineage import Lineage
-from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
 from waybill.transport.config import agree
 
 ORDERS, DAILY = ("sftp", "/in/orders.csv"), ("lake", "daily")
@@ -93,3 +93,9 @@ def test_an_index_that_is_gone_is_not_needed_while_the_journal_has_the_entries(t
     for path in told.home.glob("index.db*"):
         path.unlink()
     assert [record.did for record in Lineage.open(told.home).find(Query(producer=DBT))] == ["a"]
+
+
+def test_a_pattern_of_sinks_finds_what_is_in_no_file_yet(settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as file:
+        file.egress("warehouse")
+    assert [record.did for record in Lineage.open(settings.home).find(Query(data_sink="ware*"))] == [file.did]
