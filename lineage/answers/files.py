@@ -99,9 +99,11 @@ class FileAnswers(Counting):
         if named == (None,) * len(named):
             return query
         index = self._published.open()
-        is_input = query.filename is not None and bool(index.dids_with_input(query.filename))
-        others = {query.filename} if is_input and query.filename is not None else set[str]()
-        return by_records(settle_patterns(query, self._ask, others), index)
+
+        def is_input(name: str) -> bool:
+            return bool(index.dids_with_input(name))
+
+        return by_records(settle_patterns(query, self._ask, is_input), index)
 
     def _ask(
         self,

@@ -163,12 +163,12 @@ class HomeAnswers(Counting):
 
     def _settled(self, query: Query, index: IndexReader) -> Query:
         """The query as records can answer it."""
-        if query.filename is not None or query.data_source is not None or query.data_sink is not None:
-            names = {file.filename for file in index.open_files() if file.filename is not None}
-            is_input = query.filename is not None and bool(index.dids_with_input(query.filename))
-            others = {*names, query.filename} if is_input and query.filename is not None else names
-            query = settle_patterns(query, self._ask_beside, others)
-        return by_records(query, index)
+
+        def is_other_name(name: str) -> bool:
+            is_open = any(file.filename == name for file in index.open_files())
+            return is_open or bool(index.dids_with_input(name))
+
+        return by_records(settle_patterns(query, self._ask_beside, is_other_name), index)
 
     def _begun_ms(self, query: Query, index: IndexReader) -> dict[str, int]:
         """When the open files began that may be missing at a sink."""

@@ -48,23 +48,19 @@ class UnknownNameError(NotFoundError):
         return f"no record has the {self.what} {self.name!r}; {there}"
 
 
-def settle_patterns(query: Query, ask: Ask, other_names: Collection[str] = ()) -> Query:
-    """The query with each of its names taken literally that a record has exactly so.
+def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]) -> Query:
+    """The query with each of its names taken literally that something has exactly so.
 
     Args:
         query: the conditions.
         ask: answers queries.
-        other_names: names of files that have no record, or are inputs of runs.
+        is_other_name: whether a file that has no record, or an input of a run, has a name.
     """
     literal = set(query.literal)
-    for field in _WITH_PATTERNS:
+    for field in filter(query.is_pattern, _WITH_PATTERNS):
         name = getattr(query, field)
-        if name is None or field in literal or not is_pattern(name):
-            continue
-        exactly = Query(**{field: name}, literal=frozenset({field}), limit=1)
-        if (field == "filename" and name in other_names) or any(
-            table.num_rows for table in ask(exactly, ("did",))
-        ):
+        is_other = field == "filename" and is_other_name(name)
+        if is_other or _is_there(ask, Query(**{field: name}, literal=frozenset({field}), limit=1)):
             literal.add(field)
     return msgspec.structs.replace(query, literal=frozenset(literal))
 
@@ -93,9 +89,7 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
             for table in ask(Query(limit=_NEWEST), ("filename",))
             for text in table["filename"].to_pylist()
         }
-        if name not in newest and not any(
-            table.num_rows for table in ask(Query(filename=name, limit=1), ("did",))
-        ):
+        if name not in newest and not _is_there(ask, Query(filename=name, limit=1)):
             alike = difflib.get_close_matches(name, newest, _NAMED_MAX, _LIKENESS_MIN)
             told = f"; among the newest are {', '.join(alike)}" if alike else ""
             yield f"no record has the filename {name!r}{told}"
@@ -114,6 +108,11 @@ def unknown_keys(keys: Collection[str], ask: Ask) -> Iterator[str]:
     for key in sorted(set(keys) - newest):
         there = f"they have {', '.join(_nearest(key, newest))}" if newest else "they have none"
         yield f"none of the newest {_NEWEST:,} records has the annotation {key!r}; {there}"
+
+
+def _is_there(ask: Ask, query: Query) -> bool:
+    """Whether a record answers a query."""
+    return any(table.num_rows for table in ask(query, ("did",)))
 
 
 def _known(ask: Ask, dimension: Dimension) -> set[str]:
