@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -80,6 +81,12 @@ class CollectorClient:
         self._session = open_session(url, api_key)
         self.notes: dict[str, None] = {}
         self.unsettled: set[RecordKey] = set()
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[Self]:
+        """Begin a question: what earlier answers lacked is not said of its own."""
+        self.notes = {}
+        yield self
 
     def tables(
         self, query: Query, columns: Sequence[str] = ProvenanceRecord.__struct_fields__

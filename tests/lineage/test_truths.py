@@ -255,6 +255,13 @@ def test_an_answer_with_nothing_in_it_says_why(pipeline: Pipeline, given: dict[s
         assert any(says in note for note in records.notes)
 
 
+def test_what_one_answer_lacks_is_not_said_of_the_next(pipeline: Pipeline) -> None:
+    for place in (pipeline.home, pipeline.collector.url):
+        lineage = Lineage.open(place)
+        assert lineage.find(Query(data_source="landng")).notes
+        assert lineage.find(Query(data_source="daily")).notes == ()
+
+
 def test_a_question_by_a_key_that_is_not_allowed_says_so(pipeline: Pipeline) -> None:
     says = "records have the annotation 'customer' only if provenance_annotations_allowed has it"
     done = pipeline.run("find", "--annotation", "customer=acme", "--count")
