@@ -7,12 +7,14 @@ as their home does. A file has what one journal has been told first of a system'
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.transport.files import publish_alone
@@ -39,6 +41,8 @@ RELATIONS_SCHEMA: Final = pa.schema(
 Relation = tuple[str, str, str, int]
 """A row: did, kind, value, and the time in epoch milliseconds."""
 
+_ROWS_MAX: Final = 50_000
+_BYTES_MAX: Final = 8 * 2**20
 _SUFFIX: Final = ".parquet"
 _OPEN: Final = "open"
 """The kind of a row that does not stay: it tells that a file has begun and not ended."""
@@ -48,13 +52,18 @@ def write_relations(files: Files, path: Path, rows: Iterable[Relation]) -> None:
     """Publish what a journal knows of a system's files of a day; raises `OSError` if that fails.
 
     What an index that was made again does not know any more stays. A file that cannot be read is replaced.
+
+    Args:
+        files: how the file is written.
+        path: the file.
+        rows: what is to be in it, by did, kind and value in ascending order.
     """
-    columns = list(zip(*rows, strict=True)) or [()] * len(RELATIONS_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RELATIONS_SCHEMA, strict=True)]
-    table = pa.table(arrays, RELATIONS_SCHEMA)
+    before: Iterable[Relation] = ()
     with contextlib.suppress(FileNotFoundError, *parquet.DAMAGED):
-        table = _merged(read_relations(path), table)
-    publish_alone(files, path, _encoded(table))
+        for _ in _tables(path):
+            pass
+        before = _rows_of(path)
+    publish_alone(files, path, _merged(before, rows))
 
 
 def relation_files(root: Path) -> Iterator[tuple[tuple[str, str], Path]]:
@@ -68,10 +77,7 @@ def relation_files(root: Path) -> Iterator[tuple[tuple[str, str], Path]]:
 
 def read_relations(data: Path | ReadableBuffer) -> pa.Table:
     """The rows of a file or of its bytes; raises `parquet.DAMAGED` if it cannot be read."""
-    table = pq.read_table(data if isinstance(data, Path) else pa.BufferReader(data), partitioning=None)
-    if table.schema.names != RELATIONS_SCHEMA.names:
-        raise parquet.ForeignError("it has other columns")
-    return table
+    return pa.concat_tables([RELATIONS_SCHEMA.empty_table(), *_tables(data)])
 
 
 def merge_relations(theirs: bytes, ours: bytes) -> ReadableBuffer:
@@ -79,17 +85,49 @@ def merge_relations(theirs: bytes, ours: bytes) -> ReadableBuffer:
 
     Raises `parquet.DAMAGED` if one cannot be read.
     """
-    return _encoded(_merged(read_relations(theirs), read_relations(ours)))
+    return _merged(_rows_of(theirs), _rows_of(ours))
 
 
-def _merged(theirs: pa.Table, ours: pa.Table) -> pa.Table:
-    stay = theirs.filter(pc.not_equal(theirs["kind"], _OPEN))
-    both = pa.concat_tables([stay, ours]).group_by(RELATIONS_SCHEMA.names[:3]).aggregate([("time", "min")])
-    return both.rename_columns(RELATIONS_SCHEMA.names).cast(RELATIONS_SCHEMA)
+def _tables(data: Path | ReadableBuffer) -> Iterator[pa.Table]:
+    """The row groups of a file; raises `parquet.DAMAGED`."""
+    with pq.ParquetFile(data if isinstance(data, Path) else pa.BufferReader(data)) as file:
+        if file.schema_arrow.names != RELATIONS_SCHEMA.names:
+            raise parquet.ForeignError("it has other columns")
+        for at in range(file.num_row_groups):
+            yield file.read_row_group(at).cast(RELATIONS_SCHEMA)
 
 
-def _encoded(table: pa.Table) -> ReadableBuffer:
+def _rows_of(data: Path | ReadableBuffer) -> Iterator[Relation]:
+    for table in _tables(data):
+        *texts, times = table.columns
+        yield from zip(*(text.to_pylist() for text in texts), times.cast(pa.int64()).to_pylist(), strict=True)
+
+
+def _merged(theirs: Iterable[Relation], ours: Iterable[Relation]) -> ReadableBuffer:
+    """The bytes of a file with the rows of both, a batch at a time: a day may have more than fits into memory."""
+    stay = (row for row in theirs if row[1] != _OPEN)
     sink = pa.BufferOutputStream()
-    in_order = [(name, "ascending") for name in RELATIONS_SCHEMA.names]
-    pq.write_table(table.sort_by(in_order), sink, compression="zstd")
+    with pq.ParquetWriter(sink, RELATIONS_SCHEMA, compression="zstd") as writer:
+        for batch in _in_batches(_earliest(heapq.merge(stay, ours))):
+            columns = zip(RELATIONS_SCHEMA, zip(*batch, strict=True), strict=True)
+            arrays = [pa.array(column, field.type) for field, column in columns]
+            writer.write_table(pa.table(arrays, RELATIONS_SCHEMA))
     return memoryview(sink.getvalue())
+
+
+def _earliest(rows: Iterable[Relation]) -> Iterator[Relation]:
+    """Each thing that is told once, with its earliest time; equal ones are side by side, the earliest first."""
+    return (next(same) for _, same in itertools.groupby(rows, itemgetter(0, 1, 2)))
+
+
+def _in_batches(rows: Iterable[Relation]) -> Iterator[list[Relation]]:
+    batch: list[Relation] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row[0]) + len(row[2])
+        if len(batch) == _ROWS_MAX or size > _BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -6,6 +6,7 @@ and else after a while, so that it takes a small share of the time however large
 
 from __future__ import annotations
 
+import heapq
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
@@ -36,6 +37,7 @@ _PUBLISHED: Final = "DELETE FROM unpublished WHERE day = ? AND system = ?"
 _FACTS: Final = """
 SELECT did, kind, value.text, at_ms FROM fact JOIN value ON value.number = fact.value
 WHERE system = (SELECT number FROM value WHERE text = ?) AND at_ms >= ? AND at_ms < ?
+ORDER BY did, kind, value.text
 """
 _OPEN: Final = "SELECT did, began_ms, last_ms, begun FROM open_run WHERE began_ms >= ? AND began_ms < ?"
 
@@ -91,7 +93,10 @@ class Publisher:
 
     def _rows(self, day: int, system: str) -> Iterator[Relation]:
         span = day * DAY_MS, (day + 1) * DAY_MS
-        yield from cast("Iterable[Relation]", self._connection.execute(_FACTS, (system, *span)))
+        facts = cast("Iterable[Relation]", self._connection.execute(_FACTS, (system, *span)))
+        return heapq.merge(facts, sorted(self._open_rows(system, span)))
+
+    def _open_rows(self, system: str, span: tuple[int, int]) -> Iterator[Relation]:
         for did, began_ms, last_ms, begun in self._connection.execute(_OPEN, span):
             run = _BEGUN.decode(cast("bytes", begun))
             if run.of_system == system:
