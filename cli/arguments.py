@@ -47,6 +47,12 @@ JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 JsonArray = Annotated[bool, typer.Option("--json", help="Print one JSON array.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
+Zone = Annotated[
+    str,
+    typer.Option(
+        metavar="UTC|local|NAME", help="The time zone of the output, and of given times without one."
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
+from waybill.exporter import Query
 from waybill.facets import ProvenanceRecord
+from waybill.facets.arrow import from_table
 from waybill.marquez.graph import JOURNEY_PREFIX, JobGraph, Kind, Node, Step, full_name
 from waybill.marquez.links import page_url
 from waybill.transport import Journal
 from waybill.transport.config import MARQUEZ
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ask = Callable[..., "Iterator[pa.Table]"]
 
 SHOWN_MAX: Final = 3
 """How many addresses are printed at most."""
@@ -19,13 +26,13 @@ class MarquezPage:
     """The page that shows the jobs of a home's files.
 
     Args:
-        source_of: the data source of a file by its did; None if it is not known.
+        ask: answers queries for records.
     """
 
-    def __init__(self, base: str, journal: Journal, source_of: Callable[[str], str | None]) -> None:
+    def __init__(self, base: str, journal: Journal, ask: Ask) -> None:
         self._base = base
         self._graph = JobGraph(journal.state(MARQUEZ, JOURNEY_PREFIX))
-        self._source_of = source_of
+        self._ask = ask
         self._sources: dict[str, str | None] = {}
 
     def url(self, record: ProvenanceRecord) -> str | None:
@@ -56,5 +63,7 @@ class MarquezPage:
 
     def _parent(self, did: str) -> str | None:
         if did not in self._sources:
-            self._sources[did] = self._source_of(did)
+            query = Query(did=did, limit=1)
+            found = (record for table in self._ask(query) for record in from_table(table))
+            self._sources[did] = next((record.data_source for record in found), None)
         return self._sources[did]

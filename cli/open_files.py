@@ -18,7 +18,7 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 
 
-def as_json(run: OpenFile) -> dict[str, Any]:
+def as_plain(run: OpenFile) -> dict[str, Any]:
     """An open run as plain values."""
     return {
         "did": run.did,
@@ -31,8 +31,18 @@ def as_json(run: OpenFile) -> dict[str, Any]:
     }
 
 
-def show(runs: Sequence[OpenFile], zone: tzinfo | None = UTC, *, as_csv: bool = False) -> None:
-    """Print open runs, one line each."""
+def show(
+    runs: Sequence[OpenFile], zone: tzinfo | None = UTC, *, as_json: bool = False, as_csv: bool = False
+) -> None:
+    """Print open runs, one line each; none only as the heading of CSV."""
+    if as_json:
+        for run in runs:
+            console.json(as_plain(run))
+    elif runs or as_csv:
+        _show_table(runs, zone, as_csv=as_csv)
+
+
+def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     console.table(
         (f"began ({name_of(zone)})", "last heard", "file", "source", "system", "did"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
-from waybill.exporter.query import CONDITIONS, ConditionKind
+from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
@@ -17,16 +17,7 @@ from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 
-from .endpoints import (
-    ANNOTATION,
-    BATCH_PATH,
-    LINEAGE_PATH,
-    MEDIA,
-    PROVENANCE_PATH,
-    SUMMARY_PATH,
-    TRACE_PATH,
-    BatchResult,
-)
+from .endpoints import BATCH_PATH, LINEAGE_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
 from .intake import RECEIPT_PATTERN
 
@@ -276,9 +267,25 @@ _VALUES: Final[dict[ConditionKind, _Json]] = {
     ConditionKind.UNTIL: _EPOCH_MS,
     ConditionKind.IS_ABSENT: _FLAG,
 }
+_MORE: Final = {
+    ConditionKind.PAIRS: "; `key=value`",
+    ConditionKind.INSTANT: "; epoch milliseconds",
+    ConditionKind.UNTIL: ", or at it; epoch milliseconds",
+    ConditionKind.IS_ABSENT: "; with `false`, the others",
+}
+
+
+def _parameters_of(condition: Condition) -> Iterator[_Json]:
+    """The parameters of a condition: its own, and DeltaFi's where they have other names."""
+    said = f"{condition.help.removesuffix('.')}{_MORE.get(condition.kind, '')}."
+    yield _parameter(condition.parameter, _VALUES[condition.kind] | {"description": said})
+    for name, what in zip(condition.deltafi, ("key", "value"), strict=False):
+        if name != condition.parameter:
+            yield _parameter(name, _TEXT | {"description": f"The {what} of one `{condition.parameter}`."})
+
+
 _FILTERS: Final = [
-    *(_parameter(condition.parameter, _VALUES[condition.kind]) for condition in CONDITIONS),
-    *(_parameter(name, _TEXT) for name in ANNOTATION),
+    *(parameter for condition in CONDITIONS for parameter in _parameters_of(condition)),
     _parameter("partial", {"type": "boolean", "default": False}),
 ]
 _PAGE: Final = [

@@ -13,14 +13,19 @@ from typer.core import TyperGroup
 from waybill.cli.app import app
 from waybill.cli.commanding import Deferred
 from waybill.cli.sample import DEFAULTS
+from waybill.exporter.query import CONDITIONS
 from waybill.transport.config import SETTINGS
 
 PAGE: Final = Path("docs") / "cli.md"
 HTTP_PAGE: Final = Path("docs") / "http.md"
 SETTINGS_PAGE: Final = Path("docs") / "settings.md"
+COLLECTOR_PAGE: Final = Path("docs") / "collector.md"
 
 _TABLE: Final = re.compile(r"^\| setting \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
 """The table on the settings page, with the line end after its last row."""
+
+_CONDITIONS_TABLE: Final = re.compile(r"^\| `waybill find` \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
+"""The table on the collector's page, with the line end after its last row."""
 
 _WIDTH: Final = 78
 """The width of the text on a terminal of 80 columns."""
@@ -74,6 +79,20 @@ def _settings_table() -> str:
     return "\n".join([*rows, ""])
 
 
+def collector_page(page: str) -> str:
+    """The collector's page with its table of conditions updated."""
+    return _CONDITIONS_TABLE.sub(lambda _: _conditions_table(), page)
+
+
+def _conditions_table() -> str:
+    rows = ["| `waybill find` | over HTTP | of DeltaFi | `waybill.Query` | which records |", f"|{'---|' * 5}"]
+    for one in CONDITIONS:
+        deltafi = " and ".join(f"`{name}`" for name in one.deltafi)
+        names = f"`--{one.option}` | `{one.parameter}` | {deltafi} | `{one.field}`"
+        rows.append(f"| {names} | {one.help.replace('* and ?', '`*` and `?`')} |")
+    return "\n".join([*rows, ""])
+
+
 def _shown(default: object) -> str:
     if isinstance(default, bool):
         return "off"  # a switch that is on by default says so in words
@@ -108,3 +127,4 @@ if __name__ == "__main__":
 
     HTTP_PAGE.write_text(http_page(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    COLLECTOR_PAGE.write_text(collector_page(COLLECTOR_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

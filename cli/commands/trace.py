@@ -16,7 +16,7 @@ from waybill.transport import NotFoundError, Settings
 from waybill.transport.files import Files, publish
 
 from .. import console, records
-from ..arguments import FORMS, JsonObject, is_did, moment
+from ..arguments import FORMS, JsonObject, Zone, is_did, moment
 from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
@@ -54,7 +54,7 @@ def trace(
         bool, typer.Option("--unfold", help="Show each file of a wide split, not their number.")
     ] = False,
     annotations: Annotated[bool, typer.Option("--annotations", help="Show the annotations.")] = False,
-    tz: Annotated[str, typer.Option(metavar="UTC|local|NAME", help="The time zone of the output.")] = "UTC",
+    tz: Zone = "UTC",
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph in Graphviz's language.")] = False,
     svg_file: Annotated[

@@ -14,7 +14,6 @@ from .provenance import (
     ProvenanceEndpoints as ProvenanceEndpoints,
     Taken as Taken,
 )
-from .query_params import ANNOTATION as ANNOTATION
 from .trace import (
     MEDIA as MEDIA,
     TRACE_PATH as TRACE_PATH,

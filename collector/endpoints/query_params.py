@@ -28,11 +28,8 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
 _NUMBER_DIGITS_MAX: Final = 15
-ANNOTATION: Final = ("annotation_key", "annotation_value")
-"""DeltaFi's two parameters for one annotation."""
-
 _REPEATABLE: Final = {condition.parameter for condition in CONDITIONS if condition.is_repeatable}
-_FILTERS: Final = (*(condition.parameter for condition in CONDITIONS), *ANNOTATION, "partial")
+_FILTERS: Final = (*(name for condition in CONDITIONS for name in condition.parameters), "partial")
 _PAGES: Final = ("limit", "offset", "order", "after")
 
 
@@ -164,18 +161,25 @@ def _flag(values: Mapping[str, str], name: str) -> bool | None:
 
 
 def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
-    conditions: dict[str, Any] = {
-        condition.field: _value(several, condition)
-        for condition in CONDITIONS
-        if condition.parameter in several
-    }
-    key, value = (several.get(name, (None,))[0] for name in ANNOTATION)
-    if (key is None) != (value is None) and not from_deltafi:
-        missing = ANNOTATION[0] if key is None else ANNOTATION[1]
-        raise malformed(missing, "is missing; annotation_key and annotation_value go together")
-    if key is not None and value is not None:
-        conditions["annotations"] = {**conditions.get("annotations", {}), key: value}
+    conditions: dict[str, Any] = {}
+    for condition in CONDITIONS:
+        if condition.parameter in several:
+            conditions[condition.field] = _value(several, condition)
+        if condition.kind is ConditionKind.PAIRS:
+            pair = _pair_of(several, condition.deltafi, from_deltafi=from_deltafi)
+            if pair:
+                conditions[condition.field] = {**conditions.get(condition.field, {}), **pair}
     return conditions
+
+
+def _pair_of(
+    several: Mapping[str, Sequence[str]], names: Sequence[str], *, from_deltafi: bool
+) -> dict[str, str]:
+    """The pair that DeltaFi's two parameters for a key and its value give, if both do."""
+    missing = [name for name in names if name not in several]
+    if len(missing) == 1 and not from_deltafi:
+        raise malformed(missing[0], f"is missing; {' and '.join(names)} go together")
+    return {} if missing else {several[names[0]][0]: several[names[1]][0]}
 
 
 def _value(several: Mapping[str, Sequence[str]], condition: Condition) -> object:

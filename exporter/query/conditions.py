@@ -1,4 +1,4 @@
-"""The conditions of a query: what each is called in Python and over HTTP, and what values it takes."""
+"""The conditions of a query: what each is called by each way of asking, and what values it takes."""
 
 from __future__ import annotations
 
@@ -45,16 +45,37 @@ class ConditionKind(Enum):
 
 
 class Condition(NamedTuple):
-    """A condition: the field of `Query`, the HTTP parameter, and what values it takes."""
+    """A condition: what it is called by each way of asking, and what it means.
+
+    Attributes:
+        field: in Python, the field of `Query`.
+        option: the option of `waybill find`, without its dashes.
+        parameter: the HTTP parameter.
+        kind: what values it takes.
+        metavar: what to give, for the help; None where the kind says it.
+        help: which records meet it, as a sentence.
+        deltafi: DeltaFi's parameters for it; of two, one is for a key and one for its value.
+        is_of_open: whether a file that has not ended can meet it.
+    """
 
     field: str
+    option: str
     parameter: str
-    kind: ConditionKind = ConditionKind.TEXT
+    kind: ConditionKind
+    metavar: str | None
+    help: str
+    deltafi: tuple[str, ...] = ()
+    is_of_open: bool = False
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the parameter may be given several times, each time with one value."""
+        """Whether it may be given several times, each time with one value."""
         return self.kind in {ConditionKind.TEXTS, ConditionKind.STATES, ConditionKind.PAIRS}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The HTTP parameters for it, with DeltaFi's."""
+        return tuple(dict.fromkeys((self.parameter, *self.deltafi)))
 
     def tell(self, value: object) -> list[str]:
         """The values of the HTTP parameter for a value of the field."""
@@ -74,26 +95,99 @@ class Condition(NamedTuple):
 
 
 CONDITIONS: Final = (
-    Condition("did", "did"),
-    Condition("parent_did", "parent_did"),
-    Condition("data_source", "data_source"),
-    Condition("data_sink", "data_sink"),
-    Condition("filename", "filename"),
-    Condition("system_name", "system_name"),
-    Condition("final_state", "final_state", ConditionKind.STATES),
-    Condition("since_ms", "from", ConditionKind.INSTANT),
-    Condition("until_ms", "to", ConditionKind.UNTIL),
-    Condition("not_final_states", "not_final_state", ConditionKind.STATES),
-    Condition("missing_sink", "missing_sink"),
-    Condition("has_data_sink", "no_data_sink", ConditionKind.IS_ABSENT),
-    Condition("input_dataset", "input"),
-    Condition("producer", "producer"),
-    Condition("not_data_sinks", "not_data_sink", ConditionKind.TEXTS),
-    Condition("annotations", "annotation", ConditionKind.PAIRS),
-    Condition("created_since_ms", "created_from", ConditionKind.INSTANT),
-    Condition("created_until_ms", "created_to", ConditionKind.UNTIL),
+    Condition(
+        *("did", "did", "did", ConditionKind.TEXT, "UUID"),
+        help="The file with this identity.",
+        deltafi=("did",),
+        is_of_open=True,
+    ),
+    Condition(
+        *("parent_did", "parent", "parent_did", ConditionKind.TEXT, "UUID"),
+        help="Files split from this one.",
+        deltafi=("parent_did",),
+        is_of_open=True,
+    ),
+    Condition(
+        *("data_source", "data-source", "data_source", ConditionKind.TEXT, "NAME"),
+        help="Files that came from this source; * and ? match any.",
+        deltafi=("data_source",),
+        is_of_open=True,
+    ),
+    Condition(
+        *("data_sink", "data-sink", "data_sink", ConditionKind.TEXT, "NAME"),
+        help="Files that left through this sink; * and ? match any.",
+        deltafi=("data_sink",),
+    ),
+    Condition(
+        *("not_data_sinks", "not-data-sink", "not_data_sink", ConditionKind.TEXTS, "NAME"),
+        help="Files that left through another sink, or none.",
+    ),
+    Condition(
+        *("has_data_sink", "no-data-sink", "no_data_sink", ConditionKind.IS_ABSENT, None),
+        help="Files that left through no sink.",
+    ),
+    Condition(
+        *("missing_sink", "missing-sink", "missing_sink", ConditionKind.TEXT, "NAME"),
+        help="Files that did not get to this sink, nor did any file that came from them. Shows the last "
+        "record of each that meets the other conditions.",
+    ),
+    Condition(
+        *("system_name", "system", "system_name", ConditionKind.TEXT, "NAME"),
+        help="Records of this system.",
+        deltafi=("system_name",),
+        is_of_open=True,
+    ),
+    Condition(
+        *("filename", "filename", "filename", ConditionKind.TEXT, "NAME"),
+        help="Files of this name; * and ? match any.",
+        deltafi=("filename",),
+        is_of_open=True,
+    ),
+    Condition(
+        *("final_state", "state", "final_state", ConditionKind.STATES, None),
+        help="Files with this final state, or any of several.",
+        deltafi=("final_state",),
+    ),
+    Condition(
+        *("not_final_states", "not-state", "not_final_state", ConditionKind.STATES, None),
+        help="Files with another final state.",
+    ),
+    Condition(
+        *("input_dataset", "input", "input", ConditionKind.TEXT, "NAME"),
+        help="Files of runs that read this dataset: NAMESPACE/NAME, or the last part of a name.",
+    ),
+    Condition(
+        *("producer", "producer", "producer", ConditionKind.TEXT, "URI"),
+        help="Files whose events have this producer.",
+    ),
+    Condition(
+        *("annotations", "annotation", "annotation", ConditionKind.PAIRS, "KEY=VALUE"),
+        help="Files with this annotation.",
+        deltafi=("annotation_key", "annotation_value"),
+        is_of_open=True,
+    ),
+    Condition(
+        *("since_ms", "since", "from", ConditionKind.INSTANT, "WHEN"),
+        help="Only records that ended at this time or later.",
+        deltafi=("from",),
+    ),
+    Condition(
+        *("until_ms", "until", "to", ConditionKind.UNTIL, "WHEN"),
+        help="Only records that ended before this time.",
+        deltafi=("to",),
+    ),
+    Condition(
+        *("created_since_ms", "created-since", "created_from", ConditionKind.INSTANT, "WHEN"),
+        help="Only files that began at this time or later.",
+        is_of_open=True,
+    ),
+    Condition(
+        *("created_until_ms", "created-until", "created_to", ConditionKind.UNTIL, "WHEN"),
+        help="Only files that began before this time.",
+        is_of_open=True,
+    ),
 )
-"""All conditions that can be given over HTTP."""
+"""All conditions that a command and a request can give."""
 
 
 def check_states(field: str, states: str | Collection[str]) -> tuple[FinalState, ...]:

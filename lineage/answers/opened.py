@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.exporter import Query
-from waybill.exporter.query import has_name
+from waybill.exporter.query import CONDITIONS, has_name
 
 if TYPE_CHECKING:
     from waybill.facets import AnnotationRule
 
     from ..index import OpenFile
 
-_OF_BOTH = (
-    *("did", "dids", "parent_did", "parent_dids", "data_source", "system_name", "filename", "filename_dids"),
-    *("literal", "annotations", "created_since_ms", "created_until_ms", "since_ms"),
+_OF_BOTH: Final = (
+    *(condition.field for condition in CONDITIONS if condition.is_of_open),
+    *("dids", "parent_dids", "filename_dids", "literal", "since_ms"),
 )
 """Conditions that an open file can meet as a record can: one that has not ended ends after any `since_ms`."""
 

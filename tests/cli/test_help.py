@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import typer
-from reference import commands, reference, settings_page
+from reference import collector_page, commands, reference, settings_page
 
 from waybill.cli.app import COMMANDS, app
 from waybill.collector.http_page import http_page
 from waybill.collector.openapi import description
+from waybill.exporter.query import CONDITIONS
 from waybill.transport.config import SETTINGS
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def test_the_page_of_the_settings_has_the_table_of_the_code() -> None:
     page = PAGE.with_name("settings.md").read_text(encoding="utf-8")
     assert page == settings_page(page), "write it anew: python docs/reference.py"
     assert f"\n| `{next(iter(SETTINGS))}` |" in page
+
+
+def test_the_page_of_the_collector_has_the_conditions_of_the_code() -> None:
+    page = PAGE.with_name("collector.md").read_text(encoding="utf-8")
+    assert page == collector_page(page), "write it anew: python docs/reference.py"
+    assert all(f"\n| `--{condition.option}` |" in page for condition in CONDITIONS)
 
 
 def test_the_page_of_http_is_the_collectors_own_description() -> None:
