@@ -8,7 +8,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from waybill.facets import RunEvent, decode_event, fold
+from waybill.facets import fold
 from waybill.transport import Journal, Settings, Tracker
 
 ORDERS = "order,region,amount\n1,eu,20\n2,us,15\n3,eu,7\n"
@@ -69,9 +69,9 @@ def main() -> None:
                     print(f"{path.name}: {error}")
 
         journal = Journal(settings.home)
-        events = [decode_event(entry.body) for entry in journal.read(after=0)]
+        events = [entry.run_event for entry in journal.read(after=0)]
         journal.close()
-        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="example")
+        records = fold([event for event in events if event is not None], system_name="example")
         for record in sorted(records, key=lambda record: (record.filename, record.transforms)):
             way = " > ".join([record.data_source, *record.transforms, record.data_sink or "-"])
             print(f"{record.final_state:8} {record.filename:14} {way}  {record.annotations or ''}".rstrip())

@@ -131,8 +131,11 @@ class AsyncTrackedFile(TrackedPath):
         self._file.annotate(annotations, **more)
 
     def transform(self, name: str) -> AbstractContextManager[None]:
-        """Add a flow to the path, in a plain ``with``; it is kept when the path ends."""
-        return self._file.transform(name)
+        """Add a flow to the path, in a plain ``with``; it is kept when the path ends.
+
+        It is noted by a thread, so the body may have begun a moment before the note is kept.
+        """
+        return self._file._begin_transform(name, waits=False)  # noqa: SLF001 - it wraps the file
 
     def branch(self) -> AsyncTrackedFile:
         """Begin another path of the same file, as `TrackedFile.branch`."""

@@ -28,7 +28,7 @@ import msgspec
 from . import locks
 from .admission import Redaction
 from .errors import JournalError, reason_of, sentence_of
-from .journal import Entry, Journal, Kind
+from .journal import Entry, Journal, Kind, redact_mark
 from .mounts import MEMORY_FILE_SYSTEMS, file_system_of
 
 if TYPE_CHECKING:
@@ -154,10 +154,12 @@ def _adopt(fallback: Journal, journal: Journal, redaction: Redaction, deadline_s
 
 def _redacted(entry: Entry, redaction: Redaction) -> bytes:
     what = entry.damage
-    if what is None and entry.kind is not Kind.OPENLINEAGE:
+    if what is None and entry.kind is Kind.PROVENANCE:
         return entry.body
     if what is None:
         try:
+            if entry.kind is Kind.MARK:
+                return redact_mark(entry.body, redaction.redact)
             return redaction.redact(entry.body)
         except (msgspec.DecodeError, RecursionError) as error:
             what = f"the part to redact is not readable ({error})"

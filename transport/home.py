@@ -14,12 +14,14 @@ from waybill.facets import spelled_alike
 from .admission import Redaction
 from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
-from .journal import Journal, Kind
+from .journal import Journal, Kind, encode_begun, redact_mark
 from .programs import this_program
 from .root import renew_used_node
 from .runner import Supervisor, note_program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from waybill.facets import RunEvent
 
     from .config import Settings
@@ -97,6 +99,19 @@ class Home:
             JournalError: it could not be kept, for example because the disk is full.
         """
         self.append(Kind.OPENLINEAGE, self.redaction.admit(body), self.settings.system_name)
+
+    def note_transforms(self, run_id: str, transforms: Sequence[str], *, waits: bool) -> None:
+        """Note, redacted, that a path of a file has begun these transforms, the last one now.
+
+        The note survives the process on return, or a moment later if this does not wait, and a power failure
+        from the next durable change on. If it cannot be kept, it is left out: events say what has happened.
+        """
+        body = redact_mark(encode_begun(run_id, transforms), self.redaction.redact)
+        if not waits:
+            self.journal.submit([(Kind.MARK, body, "")], lambda _: None, durable=False)
+            return
+        with contextlib.suppress(JournalError):
+            self.journal.append(Kind.MARK, body, durable=False)
 
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
         """Keep an admitted entry; on return it is durable as the setting `durability` defines.

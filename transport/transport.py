@@ -17,6 +17,8 @@ from .home import Home, last_event_of
 from .serial import event_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from openlineage.client.client import Event
 
     from waybill.facets import RunEvent
@@ -76,6 +78,10 @@ class WaybillTransport(Transport):
         except RecursionError:
             raise depth_error() from None
         self._home.emit(body)
+
+    def note_transforms(self, run_id: str, transforms: Sequence[str], *, waits: bool) -> None:
+        """See `waybill.transport.home.Home.note_transforms`."""
+        self._home.note_transforms(run_id, transforms, waits=waits)
 
     def first_with(self, fingerprint: str) -> FileContent | None:
         """The first file with this content that the home knows, as ``xxh3-128:…``; None if there is none.

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from waybill.exporter import find
+from waybill.exporter import Source, Wanted, check, explain, find, rebuild
+from waybill.exporter.sources import EventsSource, JournalSource
+from waybill.exporter.verification.collisions import find_collisions
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Journal, Settings, flush
 from waybill.transport.home import Home
@@ -36,6 +38,18 @@ client.emit(
 print("started", flush=True)
 input()
 """
+TRACKER = """
+import sys
+from waybill.transport import Tracker
+
+tracker = Tracker(home=sys.argv[1], provenance_enabled=True, system_name="east")
+with tracker.file("a.csv", data_source="in") as f:
+    with f.transform("decrypt"):
+        pass
+    with f.transform("unpack"):
+        print("within", flush=True)
+        input()
+"""
 COMPLETE = {
     "eventTime": "2026-01-01T00:05:00Z",
     "eventType": "COMPLETE",
@@ -43,6 +57,14 @@ COMPLETE = {
     "run": {"runId": "01941111-2222-7333-8444-555555555555"},
     "job": {"namespace": "ns", "name": "job"},
 }
+
+
+def wait_for_the_inferred_end(home: Path) -> None:
+    journal, deadline_s = Journal(home), time.monotonic() + 60
+    while not any(b"waybill_inferred" in entry.body for entry in journal.read(0)):
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.1)
+    journal.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
@@ -62,11 +84,7 @@ def test_a_killed_pipeline_is_cancelled_by_inference_until_its_own_end_comes(tmp
         assert pipeline.stdout.readline() == b"started\n"
         assert records() == []
         pipeline.kill()
-    journal, deadline_s = Journal(home), time.monotonic() + 60
-    while not any(b"waybill_inferred" in entry.body for entry in journal.read(0)):
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.1)
-    journal.close()
+    wait_for_the_inferred_end(home)
     (gone,) = records()
     assert (gone.final_state, gone.data_sink) == (FinalState.CANCELLED, "file//out")
     assert gone.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
@@ -75,3 +93,32 @@ def test_a_killed_pipeline_is_cancelled_by_inference_until_its_own_end_comes(tmp
     (done,) = records()
     assert (done.final_state, done.annotations) == (FinalState.COMPLETE, None)
     emitter.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
+def test_the_record_of_a_killed_tracker_s_file_names_what_it_had_begun_wherever_it_is_rebuilt_from(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    settings = Settings.load({"home": home, "provenance_enabled": True}, env={}, cwd=tmp_path)
+    command = [sys.executable, "-c", TRACKER, str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pipeline:
+        assert pipeline.stdout is not None
+        assert pipeline.stdout.readline() == b"within\n"
+        pipeline.kill()
+    wait_for_the_inferred_end(home)
+    assert flush(settings).left == {}
+    (record,) = find(settings.root)
+    assert (record.final_state, record.transforms) == (FinalState.CANCELLED, ("decrypt", "unpack"))
+    why = "the program that ran it is gone; the last transform that it began is 'unpack'"
+    assert record.annotations == {"waybill.evidence": f"inferred: {why}"}
+    wanted = Wanted(system_name="east", rule=settings.annotation_rule)
+    sources: list[Source] = [JournalSource(home), EventsSource(settings.root)]
+    for at, source in enumerate(sources):
+        assert rebuild(source, tmp_path / f"again{at}", wanted).is_whole
+        assert find(tmp_path / f"again{at}") == [record]
+    explained = explain(record.did, sources, settings.root, wanted)
+    assert explained.is_proven
+    assert [step.event_type for step in explained.steps] == ["START", "ABORT"]
+    assert list(find_collisions(sources, system_name="east")) == []
+    assert [finding for checked in check(settings.root) for finding in checked.findings] == []

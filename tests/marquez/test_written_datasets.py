@@ -205,7 +205,7 @@ def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent
     worker.delivery.close()
     runs: dict[str, tuple[list[RunEvent], list[RunEvent]]] = {}
     sides = (
-        [entry.body for entry in journal.read(0) if entry.body != b"flush"],
+        [entry.body for entry in journal.read(0) if entry.kind is EntryKind.OPENLINEAGE],
         [one.body for one in marquez.received if b"waybill_deltaFile" in one.body],
     )
     for side, bodies in enumerate(sides):
@@ -217,6 +217,26 @@ def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent
         assert fold(theirs, system_name=system) == fold(ours, system_name=system)
     sinks = {record.data_sink for ours, _ in runs.values() for record in fold(ours, system_name=system)}
     assert sinks == {None, "lake"}
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_no_backend_gets_the_note_of_a_transform(
+    marquez: ContractServer,
+    journal: Journal,
+    new_tracker: Callable[[], Tracker],
+    new_worker: type[Worker],
+    *,
+    draws: bool,
+) -> None:
+    worker = new_worker(journal, marquez.url, draws=draws)
+    with new_tracker() as tracker, tracker.file("a.csv", data_source="in") as file, file.transform("unpack"):
+        assert journal.read(0)[-1].begun_transforms is not None
+        worker.run(at_most_s=3600.0)
+        assert worker.delivery.pending() == 0
+        assert any(b"a.csv" in one.body for one in marquez.received)
+        assert all(b"unpack" not in one.body for one in marquez.received)
+        file.egress("lake")
+    worker.delivery.close()
 
 
 def outputs(*written: tuple[str, dict[str, Any]]) -> list[OutputDataset]:

@@ -15,6 +15,7 @@ from waybill.transport import (
     AsyncTrackedFile,
     AsyncTracker,
     Journal,
+    Kind,
     Settings,
     TrackedFile,
     Tracker,
@@ -73,7 +74,11 @@ def settings_of(home: Path) -> Settings:
 
 def told(home: Path) -> list[tuple[str, str | None, str | None]]:
     """The file name, sink and final state of each event."""
-    files = [json.loads(entry.body)["run"]["facets"]["waybill_deltaFile"] for entry in Journal(home).read(0)]
+    files = [
+        json.loads(entry.body)["run"]["facets"]["waybill_deltaFile"]
+        for entry in Journal(home).read(0)
+        if entry.kind is Kind.OPENLINEAGE
+    ]
     return [(file["filename"], file.get("dataSink"), file.get("finalState")) for file in files]
 
 
@@ -124,7 +129,8 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
         ("3.csv", "lake", "COMPLETE"),
         ("3.csv", None, "ERROR"),
     ]
-    (lake,) = [output for entry in Journal(home).read(0) for output in json.loads(entry.body)["outputs"]][:1]
+    events = [entry.body for entry in Journal(home).read(0) if entry.kind is Kind.OPENLINEAGE]
+    (lake,) = [output for body in events for output in json.loads(body)["outputs"]][:1]
     assert (lake["namespace"], lake["name"]) == ("s3://bucket", "lake")
     assert lake["facets"]["schema"]["fields"] == [{"name": "a", "type": "INT", "fields": []}]
 

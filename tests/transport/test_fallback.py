@@ -266,6 +266,20 @@ def test_what_is_adopted_is_redacted_as_the_home_redacts(blocked: Path, own: Pat
     assert json.loads(body)["run"]["facets"] == {}
 
 
+def test_so_is_the_note_of_what_a_file_had_begun(blocked: Path, own: Path) -> None:
+    standing_in = Home.open(settings_of(blocked, own / "fallback"))
+    standing_in.emit(event(1))
+    standing_in.note_transforms("r", ["secret"], waits=True)
+    standing_in.close()
+    unblock(blocked)
+    rule = "run.facets.waybill_deltaFile.transforms=mask"
+    Home.open(settings_of(blocked, own / "fallback", redact=rule)).close()
+    journal = Journal(blocked)
+    (note,) = [note for entry in journal.read(0) if (note := entry.begun_transforms) is not None]
+    assert (note.run_id, note.count, note.names) == ("r", 1, ("[redacted]",))
+    journal.close()
+
+
 def test_a_program_that_still_appends_while_it_is_adopted_loses_nothing(blocked: Path, own: Path) -> None:
     settings = settings_of(blocked, own / "fallback")
     living = Home.open(settings)

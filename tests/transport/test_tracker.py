@@ -48,7 +48,11 @@ if TYPE_CHECKING:
 
 def records_in(settings: Settings) -> list[ProvenanceRecord]:
     """The records of a home's journal, by file in order of beginning, each file's ends in order."""
-    events = [decode_event(entry.body) for entry in Journal(settings.home).read(0, limit=100_000)]
+    events = [
+        decode_event(entry.body)
+        for entry in Journal(settings.home).read(0, limit=100_000)
+        if entry.kind is Kind.OPENLINEAGE
+    ]
     runs = [event for event in events if isinstance(event, RunEvent)]
     begun = list(dict.fromkeys(event.run.runId for event in runs))
     return sorted(fold(runs, system_name="not stamped"), key=lambda r: (begun.index(r.did), r.completed))
@@ -62,7 +66,11 @@ class Trail:
         self._settings = settings
 
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(entry.body) for entry in Journal(self._settings.home).read(0, limit=100_000)]
+        return [
+            json.loads(entry.body)
+            for entry in Journal(self._settings.home).read(0, limit=100_000)
+            if entry.kind is Kind.OPENLINEAGE
+        ]
 
     def records(self) -> list[ProvenanceRecord]:
         return records_in(self._settings)

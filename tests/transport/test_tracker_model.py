@@ -21,6 +21,7 @@ from waybill.facets.schema_files import read_facet_schemas
 from waybill.transport import (
     AdmissionError,
     Journal,
+    Kind,
     Settings,
     TrackedFile,
     Tracker,
@@ -255,7 +256,9 @@ class TrackedFiles(RuleBasedStateMachine):
     # -- what came of it -------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        bodies = [entry.body for entry in self.journal.read(0, limit=100_000)]
+        bodies = [
+            entry.body for entry in self.journal.read(0, limit=100_000) if entry.kind is Kind.OPENLINEAGE
+        ]
         for body in bodies:
             admit_event(body)
             run = json.loads(body)["run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
+from waybill.transport.journal.begun import decode_begun, encode_begun
 from waybill.transport.programs import this_program
 from waybill.transport.runner import Runner, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
@@ -57,6 +59,33 @@ def event(run: str, kind: str, **more: Any) -> bytes:  # noqa: ANN401 - any JSON
             "job": {"namespace": "ns", "name": "job", **more},
         }
     ).encode()
+
+
+STEPS = """
+import asyncio, sys
+from waybill.transport import AsyncTracker, Settings, Tracker
+
+settings = Settings.load({"home": sys.argv[1], "runner": "none", "redact": sys.argv[3:]}, env={})
+
+def plain():
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as f:
+        with f.transform("decrypt"):
+            pass
+        with f.transform("unpack"):
+            print("within", flush=True)
+            input()
+
+async def awaited():
+    async with AsyncTracker(settings=settings) as tracker, await tracker.file("a.csv", data_source="in") as f:
+        with f.transform("decrypt"):
+            pass
+        with f.transform("unpack"):
+            await asyncio.sleep(0.5)
+            print("within", flush=True)
+            input()
+
+plain() if sys.argv[2] == "plain" else asyncio.run(awaited())
+"""
 
 
 class Emitter:
@@ -162,6 +191,113 @@ def test_the_files_of_a_killed_tracker_are_cancelled_with_what_is_known_of_them(
     assert sorted(file["filename"] for file in files) == ["february.csv", "january.csv"]
     assert {file["annotations"]["customer"] for file in files} == {"acme"}
     assert all("finalState" not in file or file["finalState"] is None for file in files)
+
+
+@contextlib.contextmanager
+def killed_within(home: Path, how: str, *rules: str) -> Iterator[None]:
+    """A program in the middle of its second transform, `unpack`; it is killed at the end."""
+    command = [sys.executable, "-c", STEPS, str(home), how, *rules]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"within\n"
+        yield
+        process.kill()
+
+
+@pytest.mark.parametrize("how", ["plain", "awaited"])
+def test_the_end_of_a_killed_tracker_s_file_names_the_transform_that_it_began_last(
+    home: Path, journal: Journal, how: str
+) -> None:
+    with killed_within(home, how):
+        pass
+    (ended,) = looked(journal)
+    facets = ended["run"]["facets"]
+    assert ended["eventType"] == "ABORT"
+    assert facets["waybill_deltaFile"]["transforms"] == ["decrypt", "unpack"]
+    assert facets["waybill_inferred"]["reason"] == f"{REASON}; the last transform that it began is 'unpack'"
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        ("run.facets.waybill_deltaFile.transforms=mask", ["[redacted]", "[redacted]"]),
+        ("run.facets.waybill_deltaFile", []),
+    ],
+)
+def test_what_is_begun_is_noted_as_redacted_as_an_event(
+    home: Path, journal: Journal, rule: str, names: list[str]
+) -> None:
+    with killed_within(home, "plain", rule):
+        pass
+    notes = [entry.begun_transforms for entry in journal.read(0)]
+    assert [list(note.names) for note in notes if note is not None][-1] == names
+    looked(journal)
+    assert all(b"unpack" not in entry.body for entry in journal.read(0))
+
+
+def test_the_next_runner_knows_what_a_file_had_begun(home: Path, journal: Journal) -> None:
+    with killed_within(home, "plain"):
+        assert looked(journal) == []
+    journal.append(Kind.OPENLINEAGE, event("another", "COMPLETE"))
+    journal.prune(journal.last_seq(), 2**62)
+    assert journal.first() is not None
+    assert [one for one in journal.read(0) if one.begun_transforms] == []
+    (ended,) = looked(journal)
+    assert ended["run"]["facets"]["waybill_deltaFile"]["transforms"] == ["decrypt", "unpack"]
+
+
+def test_a_note_that_comes_after_the_end_of_its_file_says_nothing(home: Path) -> None:
+    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened.emit(event("r", "START"))
+    opened.emit(event("r", "COMPLETE"))
+    opened.note_transforms("r", ["late"], waits=True)
+    assert looked(opened.journal) == []
+    assert set(opened.journal.state("programs", "run:")) == set()
+    opened.close()
+
+
+def test_notes_are_neither_waited_for_nor_kept_while_the_journal_is_full(home: Path) -> None:
+    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened.emit(event("r", "START"))
+    opened.note_transforms("r", ["unpack"], waits=True)
+    assert opened.journal.waiting(0).entries == 1
+    opened.close()
+    limit = {"home": home, "runner": "none", "journal_max_bytes": "1MiB"}
+    full = Home.open(Settings.load(limit, env={}))
+    full.emit(event("large", "START", documentation="x" * 2**20))
+    last = full.journal.last_seq()
+    full.close()
+    full = Home.open(Settings.load(limit, env={}))
+    full.note_transforms("r", ["unpack", "load"], waits=True)
+    assert full.journal.last_seq() == last
+    full.close()
+
+
+def test_a_note_rides_on_the_next_event_s_fsync(home: Path) -> None:
+    opened = Home.open(Settings.load({"home": home, "runner": "none", "durability": "power"}, env={}))
+    opened.emit(event("r", "START"))
+    assert not opened.journal.has_unsynced
+    opened.note_transforms("r", ["unpack"], waits=True)
+    assert opened.journal.has_unsynced
+    opened.emit(event("r", "COMPLETE"))
+    assert not opened.journal.has_unsynced
+    opened.close()
+
+
+def test_a_note_keeps_the_last_names_of_very_many_and_their_number() -> None:
+    names = [f"transform {number:05}" for number in range(10_000)]
+    mark = encode_begun("r", names)
+    begun = decode_begun(mark)
+    assert len(mark) < 20_000
+    assert begun is not None
+    assert begun.count == 10_000
+    assert list(begun.names) == names[-len(begun.names) :]
+    assert 100 < len(begun.names) < 1_000
+    too_long = decode_begun(encode_begun("r", ["x" * 10_000]))
+    assert too_long is not None
+    assert (too_long.count, too_long.names) == (1, ())
+    assert decode_begun(b"transforms:{") is None
+    assert decode_begun(b"flush") is None
 
 
 def test_a_run_that_an_unknown_sender_speaks_of_is_nobodys(

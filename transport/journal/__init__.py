@@ -1,5 +1,10 @@
 """The journal: every accepted entry, in order, on disk before it is acknowledged."""
 
+from .begun import (
+    BegunTransforms as BegunTransforms,
+    encode_begun as encode_begun,
+    redact_mark as redact_mark,
+)
 from .entry import Entry as Entry, Kind as Kind, event_in as event_in
 from .fingerprints import FileContent as FileContent
 from .journal import NEARLY_FULL as NEARLY_FULL, Journal as Journal, Waiting as Waiting

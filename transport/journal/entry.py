@@ -9,6 +9,8 @@ import msgspec
 
 from waybill.facets import UNREADABLE, Event, RunEvent, decode_event
 
+from .begun import BegunTransforms, decode_begun
+
 
 class Kind(IntEnum):
     """What the body of an entry holds."""
@@ -18,7 +20,7 @@ class Kind(IntEnum):
     PROVENANCE = 1
     """A JSON array of DeltaFi provenance records."""
     MARK = 2
-    """``settle``, ``flush`` or ``retry:…``: every projection reads it at the same place of the sequence.
+    """``settle``, ``flush``, ``retry:…`` or ``transforms:…``; all projections read it at the same place.
 
     A projection ignores a mark that it does not know.
     """
@@ -63,6 +65,11 @@ class Entry(msgspec.Struct, frozen=True, dict=True):
     def run_event(self) -> RunEvent | None:
         """The same, if it is an event of a run."""
         return self.event if isinstance(self.event, RunEvent) else None
+
+    @property
+    def begun_transforms(self) -> BegunTransforms | None:
+        """The transforms that it notes as begun; None if it is no such note."""
+        return decode_begun(self.body) if self.kind is Kind.MARK else None
 
     @property
     def is_flush(self) -> bool:

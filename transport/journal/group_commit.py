@@ -27,7 +27,7 @@ _COMMIT_BYTES_MAX: Final = 16 * 2**20
 OnDone = Callable[[list[int] | Exception], None]
 """Takes the sequence numbers of the submitted entries, or the error; called in the committing thread."""
 
-_Submitted = tuple[Sequence[Item], OnDone]
+_Submitted = tuple[Sequence[Item], OnDone, bool]
 
 
 class _Pending:
@@ -80,9 +80,9 @@ class GroupCommit:
             raise pending.error
         return pending.seqs
 
-    def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
+    def submit(self, items: Sequence[Item], on_done: OnDone, *, durable: bool) -> None:
         """Have entries committed by the thread."""
-        self._submitted.put((items, on_done))
+        self._submitted.put((items, on_done, durable))
         if self._thread is None:
             with self._thread_lock:
                 if self._thread is None:
@@ -163,9 +163,9 @@ class GroupCommit:
 
     def _commit_batch(self, batch: list[_Submitted]) -> None:
         waiting: dict[_Pending, OnDone] = {}
-        for items, on_done in batch:
+        for items, on_done, durable in batch:
             try:
-                waiting[_Pending(self._rows_of(items))] = on_done
+                waiting[_Pending(self._rows_of(items), durable=durable)] = on_done
             except Exception as error:  # noqa: BLE001 - passed to the caller that submitted it
                 on_done(error)
         if waiting:

@@ -27,6 +27,7 @@ import msgspec
 from ..errors import JournalError, JournalFullError, reason_of
 from ..mounts import refuse_network_file_system
 from ..permissions import make_private
+from .begun import is_note
 from .database import Database
 from .entry import Entry, Kind
 from .fingerprints import FileContent, contents_after, first_with, note_contents
@@ -201,13 +202,13 @@ class Journal:
         """
         return self._commits.keep(self._rows_of(items, program), durable=durable)
 
-    def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
+    def submit(self, items: Sequence[Item], on_done: OnDone, *, durable: bool = True) -> None:
         """Keep entries without waiting for the disk, for example from an event loop; see `append_many`.
 
         `on_done` is called in the committing thread with the sequence numbers or the error; it must neither
         raise nor take long. `close` commits all remaining entries and calls it for them.
         """
-        self._commits.submit(items, on_done)
+        self._commits.submit(items, on_done, durable=durable)
 
     @property
     def committing_s(self) -> float:
@@ -234,7 +235,7 @@ class Journal:
             self._size_checked_s = now_s
             self._is_full = _content_bytes(writer) >= self.max_bytes
         marks = any(row.kind == Kind.MARK for row in rows)
-        if self._is_full and not (marks and len(rows) == 1):
+        if self._is_full and not (marks and len(rows) == 1 and not is_note(rows[0].body)):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
                 "let its projections catch up (see `waybill status`), because entries that all of them have "

@@ -157,7 +157,8 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool, program: str
     A large body is packed if `pack` is set: that takes less work than writing it unpacked to the log and to
     the database, and it needs a quarter of the space.
     """
-    digest, contents = digest_of(kind, body), contents_in(kind, body, system_name)
+    digest = None if kind == Kind.MARK else digest_of(kind, body)
+    contents = contents_in(kind, body, system_name)
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
         packed = cast("bytes", codec().compress(body, asbytes=True))
         if len(packed) < len(body):

@@ -10,6 +10,8 @@ import msgspec
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, canonical_did
 from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
 
+from ..journal import BegunTransforms
+
 if TYPE_CHECKING:
     from waybill.facets import RunEvent
 
@@ -59,7 +61,11 @@ def is_of_application(event: RunEvent) -> bool:
 
 
 class OpenRun(msgspec.Struct, frozen=True, array_like=True):
-    """A run that has begun and not ended: its program, and the values that its end must repeat."""
+    """A run that has begun and not ended: its program, and what its end must say.
+
+    Attributes:
+        begun: the transforms that its program has noted as begun; None: none was.
+    """
 
     program: str
     system_name: str
@@ -68,6 +74,7 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
     name: str
     parent: bytes = b""
     file: bytes = b""
+    begun: BegunTransforms | None = None
 
     @classmethod
     def begun_by(cls, event: RunEvent, entry: Entry) -> Self:
@@ -111,15 +118,34 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
         """What its facet says, if it is a file."""
         return read_facet(_DELTA_FILE, msgspec.Raw(self.file))
 
+    @property
+    def _last_begun(self) -> str:
+        """The last transform that it has begun, as the end of a sentence; empty if that is not known."""
+        if self.begun is None or not self.begun.names:
+            return ""
+        noted, count = len(self.begun.names), self.begun.count
+        of_more = "" if noted == count else f", of {count:,} of which {noted:,} are kept"
+        return f"; the last transform that it began is {self.begun.names[-1]!r}{of_more}"
+
+    @property
+    def _file_with_begun(self) -> object:
+        if self.begun is None or not self.begun.names or self.delta_file is None:
+            return msgspec.Raw(self.file)
+        return {**msgspec.json.decode(self.file), "transforms": self.begun.names}
+
     def end(self, now_ms: int, reason: str, event_type: Literal["ABORT", "FAIL"] = "ABORT") -> bytes:
-        """The event that ends it; if the run's own end comes later, it replaces this one."""
+        """The event that ends it; if the run's own end comes later, it replaces this one.
+
+        The file has passed the transforms that it has begun, and the reason names the last of them.
+        """
+        reason = f"{reason}{self._last_begun}"
         facets: dict[str, Any] = {
             INFERRED_FACET: {"_producer": PRODUCER, "_schemaURL": _FACET_URL, "reason": reason}
         }
         if self.parent:
             facets["parent"] = msgspec.Raw(self.parent)
         if self.file:
-            facets[DELTA_FILE_FACET] = msgspec.Raw(self.file)
+            facets[DELTA_FILE_FACET] = self._file_with_begun
         at = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         return msgspec.json.encode(
             {

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from waybill.facets import RunEvent
 
-    from ..journal import Entry, Journal
+    from ..journal import BegunTransforms, Entry, Journal
 
 PROGRAM_GONE: Final = "the program that ran it is gone"
 APPLICATION_ENDED: Final = "its application has ended"
@@ -170,6 +170,8 @@ class UnendedRuns:
             return cursor
         programs = self._noted()  # after the entries: a program is noted before its first entry
         for entry in entries:
+            if (begun := entry.begun_transforms) is not None:
+                self._take_begun(begun, entry.received_ms)
             is_looked_at = (
                 self._stale_ms is not None
                 or bool(self._runs)
@@ -206,6 +208,13 @@ class UnendedRuns:
                 is_application=is_of_application(event),
             )
             self._set(key, followed)
+
+    def _take_begun(self, begun: BegunTransforms, at_ms: int) -> None:
+        """Take the note of a run; it is no news of one that has ended, or is not followed."""
+        key = _key_of(begun.run_id)
+        if (known := self._runs.get(key)) is not None:
+            last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, at_ms)
+            self._set(key, msgspec.structs.replace(known, begun=begun, last_ms=last_ms))
 
     def _set(self, key: str, one: _Followed | None) -> None:
         """Follow a run, but only as long as it can become due."""

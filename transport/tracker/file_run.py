@@ -39,14 +39,14 @@ from ..fingerprints import ALGORITHM, Fingerprint
 from .datasets import Dataset, dataset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
 
-    from waybill.facets import AnnotationRule
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
+    from ..transport import WaybillTransport
     from .datasets import DatasetName
 
     DataSinks = Iterable[str] | Mapping[str, DatasetName | None]
@@ -183,7 +183,7 @@ class FileRun(OfOneProcess):
         identity: FileIdentity,
         emit: Callable[[RunEvent], None],
         sinks: KnownSinks,
-        rule: AnnotationRule | None,
+        transport: WaybillTransport | None,
     ) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
@@ -192,7 +192,7 @@ class FileRun(OfOneProcess):
         self.recorded: Final[list[BaseException]] = []
         """The exceptions that ended branches; cleared when the file's own block ends."""
         self._emit: Final = emit
-        self._rule: Final = rule
+        self._transport: Final = transport
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
@@ -205,7 +205,7 @@ class FileRun(OfOneProcess):
             filename=filename,
             created_ms=created_ms,
         )
-        return FileRun(identity, self._emit, self.sinks, self._rule)
+        return FileRun(identity, self._emit, self.sinks, self._transport)
 
     def tell(self, state: PathState) -> None:
         """Emit the event that reports a path's state."""
@@ -216,10 +216,15 @@ class FileRun(OfOneProcess):
             self.sinks.learn(source, {state.data_sink: state.dataset})
         self._emit(_event_of(self.identity, state, self.sinks.of(source)))
 
+    def note_transforms(self, transforms: Sequence[str], *, waits: bool) -> None:
+        """Note in the home, if there is one, that a path has begun these transforms, the last one now."""
+        if self._transport is not None:
+            self._transport.note_transforms(self.identity.did, transforms, waits=waits)
+
     def check_keys(self, annotations: Iterable[str]) -> None:
         """Warn of annotations that the home, if there is one, keeps out of the records."""
-        if self._rule is not None:
-            for key in filter(self._rule.is_dropped, annotations):
+        if self._transport is not None:
+            for key in filter(self._transport.settings.annotation_rule.is_dropped, annotations):
                 _warn_of_dropped(key)
 
     def next_instant_ms(self) -> int:

@@ -68,7 +68,7 @@ from .file_run import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -130,8 +130,7 @@ class Tracker(OfOneProcess):
 
             client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
         self._client: Final = client
-        transport = transport_of(client)
-        self._rule: Final = None if transport is None else transport.settings.annotation_rule
+        self._transport: Final = transport_of(client)
 
     def file(
         self,
@@ -186,8 +185,7 @@ class Tracker(OfOneProcess):
             return self._begin(identity, sinks, known)
         if path is None:
             raise AdmissionError("path", "is missing", "give the path that the content can be read from")
-        transport = transport_of(self._client)
-        if transport is None and on_duplicate != "record":
+        if self._transport is None and on_duplicate != "record":
             what = f"is {on_duplicate!r}, but the client keeps no events in a home"
             raise AdmissionError("on_duplicate", what, "give a client with a WaybillTransport, or none")
         try:
@@ -197,11 +195,11 @@ class Tracker(OfOneProcess):
             raise
         identity = replace(identity, content=Content(found, force))
         action: OnDuplicate = "record" if force else on_duplicate
-        earlier = None if action == "record" else original_of(identity, transport)
+        earlier = None if action == "record" else original_of(identity, self._transport)
         if earlier is not None:
             tell_duplicate(identity, earlier, action)
         file = self._begin(identity, sinks, known)
-        original = original_of(identity, transport)
+        original = original_of(identity, self._transport)
         file._run.duplicate_of = original  # noqa: SLF001 - it is made here
         if original is not None and earlier is None:  # another program was first at the same moment
             if action == "raise":
@@ -263,7 +261,7 @@ class Tracker(OfOneProcess):
         given = annotations_of(begun.facet.annotations if annotations is None else annotations)
         passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
         self._sinks.learn(identity.data_source, sinks_of(data_sinks))
-        run = FileRun(identity, self._client.emit, self._sinks, self._rule)
+        run = FileRun(identity, self._client.emit, self._sinks, self._transport)
         run.tell(PathState(at_ms=run.next_instant_ms(), annotations=given, is_adopted=True))
         file = TrackedFile(run, given)
         file._transforms.extend(passed)  # noqa: SLF001 - as if they were called there
@@ -342,8 +340,7 @@ class Tracker(OfOneProcess):
 
     def _begun(self, did: str) -> _Begun | None:
         """What the Tracker's own home knows of a file that another process has begun."""
-        transport = transport_of(self._client)
-        event = None if transport is None else transport.last_said_of(did)
+        event = None if self._transport is None else self._transport.last_said_of(did)
         if event is None or event.run.facets is None or event.run.facets.delta_file is None:
             return None
         facet = event.run.facets.delta_file
@@ -357,7 +354,7 @@ class Tracker(OfOneProcess):
         self, identity: FileIdentity, sinks: dict[str, Dataset | None], known: dict[str, str]
     ) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
-        run = FileRun(identity, self._client.emit, self._sinks, self._rule)
+        run = FileRun(identity, self._client.emit, self._sinks, self._transport)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
         return TrackedFile(run, known)
 
@@ -393,14 +390,16 @@ class _Begun(NamedTuple):
 
 
 class _Block:
-    """The block of a transform: it shows where the transform is in the code; its end has no effect."""
+    """The block of a transform: its beginning is noted before the body runs; its end has no effect."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, note: Callable[[], None]) -> None:
         self._name: Final = name
+        self._note: Final = note
         self._entered = False
 
     def __enter__(self) -> None:
         self._entered = True
+        self._note()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -514,14 +513,20 @@ class TrackedFile(TrackedPath):
     def transform(self, name: str) -> AbstractContextManager[None]:
         """Add a flow to the path, in a ``with``. It stays there even if an exception leaves the block.
 
-        A call without ``with`` adds it too, and warns that its block was never entered.
+        A call without ``with`` adds it too, and warns that its block was never entered. The home notes it
+        before the block's body runs: if the program is killed, the file's CANCELLED names it.
 
         Raises:
             AdmissionError: the name is empty.
         """
+        return self._begin_transform(name, waits=True)
+
+    def _begin_transform(self, name: str, *, waits: bool) -> _Block:
+        """Add a flow to the path; when its block is entered, it is noted."""
         self._require_open("transform()", "transform before the path ends, or on a branch() of the file")
         self._transforms.append(name_of("transform", name))
-        return _Block(self._transforms[-1])
+        begun = tuple(self._transforms)
+        return _Block(begun[-1], lambda: self._run.note_transforms(begun, waits=waits))
 
     def branch(self) -> TrackedFile:
         """Begin another path of the same file, with a copy of this one's transforms and annotations."""
