@@ -51,11 +51,6 @@ def main() -> None:
     )
     parser.add_argument("--asked", type=int, default=100, help="how often each is asked (default 100)")
     parser.add_argument("--catalog-only", action="store_true", help="without the comparison")
-    parser.add_argument(
-        "--query-cache-bytes",
-        default="512MiB",
-        help="memory for rows; a million take 300 MB (default 512MiB)",
-    )
     in_folder(parser.parse_args(), _measure)
 
 
@@ -96,7 +91,7 @@ def _measured(arguments: argparse.Namespace, home: Path, count: int, hours: int)
         if not has_catalog:
             shutil.rmtree(catalog)
         for name, paths in _questions(some, children):
-            figures = _asked(home, paths, arguments.query_cache_bytes)
+            figures = _asked(home, paths)
             results.append(
                 {"records": count, "hours": hours, "question": name, "catalog": has_catalog, **figures}
             )
@@ -137,12 +132,10 @@ def _path(path: str, **given: object) -> str:
     return f"{path}?{urlencode(given)}"
 
 
-def _asked(home: Path, paths: list[str], cache_bytes: str) -> dict[str, float]:
+def _asked(home: Path, paths: list[str]) -> dict[str, float]:
     """Ask all questions of a fresh collector, the first one while nothing is in its memory."""
     _forget_files(home)
-    server, address = collector(
-        home, "--no-archive-enabled", "--runner", "none", "--query-cache-bytes", cache_bytes
-    )
+    server, address = collector(home, "--no-archive-enabled", "--runner", "none")
     taken_ms: list[float] = []
     found = 0
     try:

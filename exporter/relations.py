@@ -104,7 +104,7 @@ def _rows_of(data: Path | ReadableBuffer) -> Iterator[Relation]:
 
 
 def _merged(theirs: Iterable[Relation], ours: Iterable[Relation]) -> ReadableBuffer:
-    """The bytes of a file with the rows of both, a batch at a time: a day may have more than fits into memory."""
+    """The bytes of a file with the rows of both, a batch at a time: a day may not fit into memory."""
     stay = (row for row in theirs if row[1] != _OPEN)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, RELATIONS_SCHEMA, compression="zstd") as writer:
@@ -116,7 +116,7 @@ def _merged(theirs: Iterable[Relation], ours: Iterable[Relation]) -> ReadableBuf
 
 
 def _earliest(rows: Iterable[Relation]) -> Iterator[Relation]:
-    """Each thing that is told once, with its earliest time; equal ones are side by side, the earliest first."""
+    """Each thing that is told once, with its earliest time, given that equal ones are side by side."""
     return (next(same) for _, same in itertools.groupby(rows, itemgetter(0, 1, 2)))
 
 

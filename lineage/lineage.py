@@ -89,7 +89,7 @@ class Lineage:
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        access = Catalog(kept_bytes=settings.query_cache_bytes)
+        access = Catalog()
         published = Published(FolderRelations(place), place)
         return cls(functools.partial(open_answers, place, access, published, asker))
 

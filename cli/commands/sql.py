@@ -65,6 +65,7 @@ def sql(
     root = checked_root(agreed)
     try:
         import duckdb
+        import pytz  # type: ignore[import-untyped]  # noqa: F401 - DuckDB needs it to return times
     except ImportError:
         raise MissingExtraError("SQL", "sql") from None
     tell_of_poison(settings)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-_WINDOW_ROWS: Final = 125_000
-"""A query holds at most this many rows in memory, and as many bytes as `scan` allows for them."""
-
 _BACKLOGS_MAX: Final = 8
 """How often the unfiled entries may be read for one query, one span of time each time."""
 
@@ -36,11 +33,11 @@ _UNREAD_NAMED_MAX: Final = 100
 
 
 @functools.cache
-def _catalog_of(root: Path, kept_bytes: int) -> Catalog:  # noqa: ARG001 - each root has its own
+def _catalog_of(root: Path) -> Catalog:  # noqa: ARG001 - each root has its own
     """The catalog that all answers about a root share, since it keeps what it has read."""
     from waybill.lineage.catalog import Catalog
 
-    return Catalog(kept_bytes=kept_bytes)
+    return Catalog()
 
 
 class Reading:
@@ -54,10 +51,9 @@ class Reading:
     def __init__(self, journal: Journal, settings: Settings, key: str, *, is_partial: bool = False) -> None:
         from waybill.lineage.answers import HomeAnswers
 
-        catalog = _catalog_of(settings.root, settings.query_cache_bytes)
+        catalog = _catalog_of(settings.root)
         asker = reading.Asker(reading.Door.HTTP, key)
-        bounds = {"window_rows": _WINDOW_ROWS, "backlogs_max": _BACKLOGS_MAX}
-        self.answers = HomeAnswers(journal, settings, catalog, asker, **bounds)
+        self.answers = HomeAnswers(journal, settings, catalog, asker, backlogs_max=_BACKLOGS_MAX)
         self._is_partial = is_partial
 
     def tables(

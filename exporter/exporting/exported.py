@@ -115,6 +115,19 @@ class ExportedFiles:
                 f"{self.name}/{path} is not a manifest ({error}); move it away and export again"
             ) from None
 
+    def read(self, path: str) -> bytes:
+        """The bytes of a file that a manifest lists.
+
+        Raises:
+            SourceUnreachableError: the store does not answer.
+            DAMAGED: it is gone.
+        """
+        try:
+            with self._explained(path):
+                return bytes(self._store.get(path).bytes())
+        except ObjectGoneError:
+            raise _GoneError from None
+
     def open(self, path: str, listed: ListedFile) -> Selectable:
         """Open a file that a manifest lists.
 

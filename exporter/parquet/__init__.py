@@ -16,15 +16,7 @@ from .encoding import (
     join as join,
     sort as sort,
 )
-from .kept import KeptFiles as KeptFiles
 from .merge import merge_table as merge_table, without as without
-from .picking import (
-    Group as Group,
-    Key as Key,
-    TooManyRowsError as TooManyRowsError,
-    pick as pick,
-    pick_from as pick_from,
-)
 from .reading import (
     ALWAYS as ALWAYS,
     DAMAGED as DAMAGED,
@@ -65,5 +57,4 @@ from .selection import (
     matching_row_groups as matching_row_groups,
     open_selectable as open_selectable,
     rows_where as rows_where,
-    select as select,
 )

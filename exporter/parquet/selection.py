@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from waybill.facets.arrow import SCHEMA
-
 from .bloom import can_hold
-from .decoded import trimmed
-from .encoding import CODED, CODED_SCHEMA, join
+from .encoding import CODED, CODED_SCHEMA
 from .reading import ForeignError, check_format
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    from .reading import Room
 
 _FEW_ROWS: Final = 1_000
 
@@ -91,38 +87,6 @@ def _format() -> ds.ParquetFileFormat:
     import pyarrow.dataset as ds
 
     return ds.ParquetFileFormat(dictionary_columns=[*CODED, *_SHARED])
-
-
-def select(
-    file: Selectable,
-    wanted: pc.Expression,
-    texts: Mapping[str, Sequence[str]],
-    room: Room,
-    columns: Sequence[str] = SCHEMA.names,
-) -> pa.Table:
-    """The rows of an open file that meet a condition, as `SELECTED_SCHEMA` has these columns.
-
-    A row group at a time is in memory. `texts` are, by column, those one of which the condition asks it to
-    be; these are looked up in Bloom filters.
-
-    Raises:
-        WindowTooLargeError: there is no room for the rows.
-        DAMAGED: some of the file cannot be read.
-    """
-    found = []
-    wanted &= room.condition()
-    for part in matching_row_groups(file, wanted, texts):
-        rows = part.to_table(
-            columns=list(columns),
-            filter=wanted,
-            use_threads=False,
-            batch_readahead=1,
-            fragment_readahead=1,
-        )
-        found.append(trimmed(rows))
-        del rows
-        room.take(found[-1])
-    return join(found) if found else SELECTED_SCHEMA.empty_table().select(list(columns))
 
 
 def rows_where(table: pa.Table, wanted: pc.Expression) -> pa.Table:

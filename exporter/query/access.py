@@ -1,11 +1,11 @@
-"""How a question gets at the files of a root: which may hold part of its answer, and how they are opened."""
+"""How a question gets at the files of a root: which may hold part of its answer, and where they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..hour_files import HourFiles
-from ..parquet import Selectable, open_selectable, unreadable
+from ..parquet import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..names import Hour, RawName
-    from ..parquet import Group, Key
     from .query import Query
     from .sums import Dimension
 
@@ -32,7 +31,7 @@ class Listing(Protocol):
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """The hour's compacted and late files; one that has gone meanwhile may be among them.
 
-        `raws` are the raw files that were read: rows that they lack are in the returned files.
+        `raws` are the raw files that were listed: rows that they lack are in the returned files.
         """
 
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
@@ -43,7 +42,7 @@ class Listing(Protocol):
 
 
 class Access(Protocol):
-    """Finds and opens the files of a root for questions.
+    """Finds the files of a root for questions.
 
     Attributes:
         problem: why the last question took longer than it need; None if it did not.
@@ -61,14 +60,16 @@ class Access(Protocol):
             OSError: a folder cannot be read.
         """
 
-    def open_file(self, path: Path) -> Selectable:
-        """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
+    def place(self, path: Path) -> Path:
+        """Where a file that was listed is on this machine, to be read.
 
-    def decoded(self, path: Path, key: Key | None = None) -> Sequence[Group] | None:
-        """The row groups of a file that was listed, if they are kept in memory: see `KeptFiles.decoded`."""
+        Raises:
+            FileNotFoundError: it is gone.
+            DAMAGED: it cannot be had.
+        """
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
-        """The sentence about a file of a root that raised one of `waybill.exporter.parquet.DAMAGED`."""
+        """The sentence about a file of a root that cannot be read."""
 
 
 class _Folders:
@@ -79,11 +80,8 @@ class _Folders:
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:  # noqa: ARG002
         return HourFiles(root, query.system_name)
 
-    def open_file(self, path: Path) -> Selectable:
-        return open_selectable(path)
-
-    def decoded(self, path: Path, key: Key | None = None) -> None:  # noqa: ARG002
-        return None
+    def place(self, path: Path) -> Path:
+        return path
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         return unreadable(path, error, root=root)

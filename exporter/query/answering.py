@@ -20,7 +20,7 @@ from waybill.transport.root import check_root
 
 from .. import reading
 from ..incomplete import IncompleteError
-from ..parquet import ALWAYS, WINDOW_ROWS
+from ..parquet import ALWAYS
 from .access import FOLDERS
 from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
 from .missing import NONE_BEGUN, Begun, Below, know_no_joins, missing
@@ -45,7 +45,6 @@ def find(
     folder: Path | str,
     query: Query | None = None,
     *,
-    window_rows: int = WINDOW_ROWS,
     access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
 ) -> list[ProvenanceRecord]:
@@ -58,7 +57,6 @@ def find(
     Args:
         folder: a home, or a root that is no home.
         query: the conditions; None: all records.
-        window_rows: about how many rows are looked at together.
         access: finds and opens the files.
         asker: who asks, where a program asks for somebody else.
 
@@ -70,28 +68,24 @@ def find(
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
-    return _records_of(find_tables(folder, query, window_rows=window_rows, access=access, asker=asker))
+    return _records_of(find_tables(folder, query, access=access, asker=asker))
 
 
 def stats(
     folder: Path | str,
     query: Query | None = None,
     *,
-    window_rows: int = WINDOW_ROWS,
     access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
 ) -> Stats:
     """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
-    return stats_of(
-        find_tables(folder, query, window_rows=window_rows, summed_by=STATS_BY, access=access, asker=asker)
-    )
+    return stats_of(find_tables(folder, query, summed_by=STATS_BY, access=access, asker=asker))
 
 
 def find_tables(
     folder: Path | str,
     query: Query | None = None,
     *,
-    window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
@@ -110,7 +104,6 @@ def find_tables(
         yield from scan(
             folder,
             query,
-            window_rows=window_rows,
             columns=columns,
             summed_by=summed_by,
             access=access,
@@ -126,7 +119,6 @@ def find_tables(
             journal,
             settings,
             query,
-            window_rows=window_rows,
             columns=columns,
             summed_by=summed_by,
             derived=[*runs.settled, *runs.open],
@@ -150,7 +142,6 @@ def answer(
     settings: Settings,
     query: Query,
     *,
-    window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     derived: Sequence[ProvenanceRecord] = (),
@@ -169,7 +160,6 @@ def answer(
         journal: the home's journal.
         settings: the home's agreed settings.
         query: the conditions.
-        window_rows: about how many rows are looked at together.
         columns: the columns of the tables.
         summed_by: the tables are sums of the records by these dimensions, as `summed` gives them.
         derived: further records that may not be in files yet: the settled ones of `read_unsettled`.
@@ -190,7 +180,6 @@ def answer(
         _in_spans,
         journal,
         settings,
-        window_rows=window_rows,
         derived=derived,
         backlog_bytes_max=backlog_bytes_max,
         backlogs_max=backlogs_max,
@@ -208,7 +197,6 @@ def _in_spans(
     settings: Settings,
     query: Query,
     *,
-    window_rows: int,
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     derived: Sequence[ProvenanceRecord],
@@ -240,7 +228,6 @@ def _in_spans(
                 settings.root,
                 asked,
                 unfiled=backlog,
-                window_rows=window_rows,
                 columns=columns,
                 summed_by=summed_by,
                 access=access,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from waybill.facets import canonical_did
 from waybill.transport.errors import WaybillError
 
-from ..parquet import ALWAYS, Key, TimeWindow
+from ..parquet import ALWAYS, TimeWindow
 from .conditions import CONDITIONS, check_states
 from .position import read_cursor
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..names import Hour
 
 _WILD: Final = {"*": ".*", "?": "."}
-_LOOKED_UP_MAX: Final = 64
 
 
 class TooManyError(WaybillError):
@@ -202,25 +201,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the name in a field is a pattern, so that it may stand for others."""
         return field not in self.literal and is_pattern(getattr(self, field) or "")
 
-    def texts_of_key(self) -> dict[str, tuple[str, ...]]:
-        """By column with a Bloom filter, the texts one of which `by_key` asks for."""
-        return _looked_up({"did": (self.did, self.dids)})
-
-    def texts(self) -> dict[str, tuple[str, ...]]:
-        """By column with a Bloom filter, the texts one of which `by_key` and `by_rest` ask for."""
-        texts = _looked_up({"did": (self.did, self.dids), "parent_did": (self.parent_did, self.parent_dids)})
-        if self.filename is not None and not self.filename_dids and not self.is_pattern("filename"):
-            texts["filename"] = (self.filename,)
-        return texts
-
-    def key(self) -> Key | None:
-        """A text by which the records can be picked, if there is one: others do not have it."""
-        for column, texts in self.texts().items():
-            return Key(column, texts)
-        for name, value in self.annotations.items():
-            return Key("annotations", (value,), name)
-        return None
-
     def by_rest(self) -> pc.Expression:
         """The conditions on the other fields, which a merge of repeats can change."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
@@ -243,17 +223,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         if self.created_until_ms is not None:
             wanted &= pc.field("created") < _instant(self.created_until_ms)
         return wanted
-
-
-def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) -> dict[str, tuple[str, ...]]:
-    """By column, the dids that are worth looking up in a Bloom filter; of many, one is in most files."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, (one, some) in dids.items():
-        if one is not None:
-            found[name] = (one,)
-        elif some is not None and len(some) <= _LOOKED_UP_MAX:
-            found[name] = tuple(some)
-    return found
 
 
 def _is_any(name: str, texts: tuple[str, ...]) -> pc.Expression:

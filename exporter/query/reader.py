@@ -1,23 +1,18 @@
 """Reading the layout while it is written: each record is returned once at any moment.
 
-A compaction publishes an hour's compacted files first, and removes its raw files then. So raw files are
-listed and read before compacted ones: each row is in one or the other. Rows of a raw file that the compacted
-file of their system covers are left out. The rows of a raw file that vanishes before it is read may be in
-another raw file that is newer than the list, so the hour is listed again.
-
-One file is open at a time. Texts that rows share stay shared until the rows are handed out, in tables of
-bounded size.
+Hours are read in order of the answer, first a few files together and then more, until there is enough. Where
+the rows do not fit into memory, fewer are read at a time, and reading goes on after the last of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import sys
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,40 +25,33 @@ from .. import parquet
 from ..compaction import by_hour
 from ..hour_files import HourFiles
 from ..incomplete import Unread
-from ..names import COMPACTED, RAW, Hour, RawName, hour_of, safe_name
-from ..parquet import (
-    SELECTED_SCHEMA,
-    WINDOW_ROWS,
-    Covers,
-    Room,
-    Rules,
-    Span,
-    in_pieces,
-    in_windows,
-    merge_table,
-    select,
-)
+from ..names import COMPACTED, RAW, Hour, hour_in, hour_of, safe_name
+from ..parquet import CODED_SCHEMA, Rules, in_pieces, merge_table
 from .access import FOLDERS
+from .database import connect
+from .hour_rows import Files, HourRows, MovedError, NoRoomError, Place
 from .missing import Below, know_no_joins, missing
-from .position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
-from .query import Query
+from .position import KEY_COLUMNS, beyond, in_order, read_cursor
+from .query import Query, TooManyError
+from .sql import Conditions
 from .sums import SUMMED_COLUMNS, Dimension, summed
 
 if TYPE_CHECKING:
-    from ..parquet import Key
     from ..quarantine import Quarantined
     from .access import Access, Listing
     from .backlog import Backlog
-    from .position import Position
 
-_FEW_ROWS: Final = 10_000
-"""So many rows are filtered faster in one piece."""
+_FILES_FIRST: Final = 4
+_FILES_MAX: Final = 256
+"""So many files are read together at most: each of them is open."""
 
-_WHOLE_BYTES_MAX: Final = 64 * 2**20
-"""So much is decoded whole for one question: more would push out what others need."""
-
-_ROW_BYTES: Final = 256
-"""Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
+_FILES_BYTES_MAX: Final = 32 * 2**20
+_TOGETHER_ROWS: Final = 16_384
+_CUTS_MAX: Final = 64
+_NO_FILES: Final = Files({}, [], [], is_merged=False)
+_NO_ROWS: Final = SCHEMA.empty_table()
+_PAGE_ROWS: Final = 4_096
+"""So many rows are read at a time once all do not fit into memory."""
 
 
 def _of_records(query: Query) -> Query:
@@ -78,7 +66,6 @@ def scan(
     query: Query | None = None,
     *,
     unfiled: Backlog | None = None,
-    window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
@@ -87,65 +74,39 @@ def scan(
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
     Where not all `columns` are asked for, the tables have only these, and records of one instant come in any
-    order, unless the query goes on after a cursor.
-
-    One table is an hour, or a part of it that fits into memory: at most `PIECE_BYTES`, or one row.
+    order, unless the query has a limit or goes on after a cursor. One table takes at most `PIECE_BYTES`, or
+    is one row.
 
     `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
-    `missing_sink`, only `answer` has them. About `window_rows` rows are looked at together.
-    With `summed_by`, the tables are sums of the records by these dimensions, as `summed` gives them.
-    `access` finds and opens the files; `below` knows of joins, for `missing_sink`.
+    `missing_sink`, only `answer` has them. With `summed_by`, the tables are sums of the records by these
+    dimensions, as `summed` gives them. `access` finds the files; `below` knows of joins, for `missing_sink`.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
             read came before.
-        TooManyError: too many files would have to be compared for `missing_sink`.
+        TooManyError: too many files would have to be compared for `missing_sink`, or the records of one file
+            and instant do not fit into memory.
         OSError: a folder could not be read.
     """
     root = Path(root)
     query = _of_records(query or Query())
-    if summed_by is not None:
-        columns = SUMMED_COLUMNS
     if query.missing_sink is not None:
         # No records that answer one query can take the place of those that answer several.
-        ask = functools.partial(scan, root, window_rows=window_rows, access=access)
-        found = missing(ask, query, columns, below=below)
+        ask = functools.partial(scan, root, access=access)
+        wanted = columns if summed_by is None else SUMMED_COLUMNS
+        found = missing(ask, query, wanted, below=below)
         yield from found if summed_by is None else (summed(table, summed_by) for table in found)
         return
-    waiting = {}
-    if unfiled is not None:
-        waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
+    waiting = {} if unfiled is None else dict(by_hour(unfiled.records))
     files = access.list_files(root, query, waiting.keys())
     if summed_by is not None:
         counted, files = files.counted(query, summed_by)
         if counted is not None:
             yield counted
-    reader = _Reader(root, query, files, access, () if unfiled is None else unfiled.unread)
-    after = None if query.after is None else read_cursor(query.after)
-    read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
-    wanted = pa.schema([SCHEMA.field(name) for name in columns])
-    hours = _hours_asked(files.hours, waiting, query)
-    left, last = query.limit, None
-    for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
-        first = _next_of(found, after, left, oldest_first=query.oldest_first).select(list(columns))
-        for piece in in_pieces(first, PIECE_BYTES):
-            # A table that is as wanted already would be copied column by column.
-            plain = piece if piece.schema.equals(wanted) else piece.cast(wanted)
-            yield plain if summed_by is None else summed(plain, summed_by)
-        left = None if left is None else left - first.num_rows
-        if left is not None and left <= 0:
-            last = hour
-            break
-    reader.check(last)
-
-
-def _next_of(found: pa.Table, after: Position | None, left: int | None, *, oldest_first: bool) -> pa.Table:
-    """The rows that come next in the answer, in its order: those after a place, and at most so many."""
-    if after is not None:
-        found = beyond(found, after, oldest_first=oldest_first)
-    if left is not None and "completed" in found.column_names:
-        found = first_of(found, max(left, 1), oldest_first=oldest_first)
-    return in_order(found, oldest_first=oldest_first).slice(0, left)
+    unread = Unread(() if unfiled is None else unfiled.unread, tell=access.unreadable)
+    with _Reader(root, query, files, access, waiting=waiting, unread=unread) as reader:
+        yield from reader.answer(columns) if summed_by is None else reader.sums(summed_by)
+        reader.check()
 
 
 def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query) -> Sequence[Hour]:
@@ -168,248 +129,203 @@ def _is_in(hours: Sequence[Hour], hour: Hour) -> bool:
     return at < len(hours) and hours[at] == hour
 
 
-def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
-    """The records of several roots side by side, in any order, after the rules that they were written by.
+class _Part(NamedTuple):
+    """Hours that are read together, and their files when they were listed."""
 
-    Each pair is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
-    Raises what `scan` does.
+    hours: Sequence[Hour]
+    files: Files
+
+
+class _Page(NamedTuple):
+    """Rows of some hours.
+
+    Attributes:
+        rows: all that share their `completed` and `did`, in order.
+        is_merged: whether a record may have several of them.
     """
-    readers = [_Reader(root, Query(), HourFiles(root), FOLDERS) for root in roots]
-    for hour in sorted({hour for reader in readers for hour in reader.hours}):
-        spans = [span for reader in readers for span in reader.spans(hour)]
-        reads = [functools.partial(reader.read, hour, None, SCHEMA.names) for reader in readers]
-        rules = tuple(reader.rules for reader in readers)
-        yield from in_windows(
-            spans,
-            WINDOW_ROWS,
-            lambda room: (rules, tuple(read(room) for read in reads)),  # noqa: B023
-        )
-    for reader in readers:
-        reader.check()
 
-
-class _Picked:
-    """Rows that may answer a query, from some files."""
-
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-        self.rows = 0
-        self.size_bytes = 0
-
-    def add_group(self, group: parquet.Group) -> None:
-        """Add rows of one row group."""
-        self.tables.append(group.rows)
-        self.rows += group.rows.num_rows
-        self.size_bytes += group.size_bytes
-
-    def add(self, more: _Picked) -> None:
-        """Add the rows of further files."""
-        self.tables += more.tables
-        self.rows += more.rows
-        self.size_bytes += more.size_bytes
+    rows: pa.Table
+    is_merged: bool
 
 
 class _Reader:
-    """Reads the hours of one root, and keeps what could not be read.
-
-    Attributes:
-        rules: those that the files were written by of which `spans` told last.
-    """
+    """Reads the hours of one root for one question, and keeps what could not be read."""
 
     def __init__(
-        self, root: Path, query: Query, files: Listing, access: Access, unread: Sequence[str] = ()
+        self,
+        root: Path,
+        query: Query,
+        files: Listing,
+        access: Access = FOLDERS,
+        *,
+        waiting: Mapping[Hour, pa.Table] = MappingProxyType({}),
+        unread: Unread | None = None,
     ) -> None:
         self._root = root
         self._query = query
         self._files = files
-        self._access = access
-        self._unread = Unread(unread, tell=access.unreadable)
-        self._whole_bytes = 0
-        self.rules = Rules()
+        self._waiting = waiting
+        self._unread = unread or Unread()
+        self._unreadable: dict[Path, Exception] = {}
+        self._conditions = Conditions(query)
+        self._connection = connect()
+        self._rows = HourRows(self._connection, self._conditions, access, self._unreadable)
+        self._after = None if query.after is None else read_cursor(query.after)
+        self._page_rows = query.limit
+        self._cuts = 0
+        self._last: Hour | None = None
 
     @property
     def hours(self) -> Sequence[Hour]:
         """The hours that may have records in files."""
         return self._files.hours
 
-    def answers(
-        self,
-        hours: Sequence[Hour],
-        waiting: Mapping[Hour, pa.Table],
-        columns: Sequence[str],
-        window_rows: int,
-    ) -> Iterator[tuple[Hour, pa.Table]]:
-        """The records that answer the query, in any order within a table; after each hour, or some of them.
+    def __enter__(self) -> Self:
+        return self
 
-        Whoever has had as many as the query's limit needs no more.
-        """
-        picked, last = _Picked(), None
-        # Where few rows answer, each look is at twice as many.
-        enough = sys.maxsize if self._query.limit is None else max(self._query.limit, 1)
-        for hour in hours:
-            found = None if hour in waiting else self._pick(hour)
-            if found is not None:
-                picked.add(found)
-                last = hour
-                if picked.rows < enough and picked.size_bytes < PIECE_BYTES:
-                    continue
-            if last is not None and picked.tables:
-                yield last, self._those_that_answer(picked.tables, columns)
-                picked, enough = _Picked(), 2 * enough
-            if found is None:
-                for table in self._windows(hour, waiting.get(hour), columns, window_rows):
-                    yield hour, table
-        if last is not None and picked.tables:
-            yield last, self._those_that_answer(picked.tables, columns)
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
-    def _those_that_answer(self, tables: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
-        query = self._query
-        found = pa.concat_tables(tables)
-        if found.num_rows < _FEW_ROWS:
-            found = found.combine_chunks()
-        return parquet.rows_where(found, query.by_key() & query.by_rest()).select(list(columns))
+    def answer(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The records that answer the query, in its order."""
+        wanted = pa.schema([SCHEMA.field(name) for name in columns])
+        for table in self._in_order(columns):
+            for piece in in_pieces(table.select(list(columns)), PIECE_BYTES):
+                # A table that is as wanted already would be copied column by column.
+                yield piece if piece.schema.equals(wanted) else piece.cast(wanted)
 
-    def _pick(self, hour: Hour) -> _Picked | None:
-        """A few rows of an hour's files, all that may answer the query; None if that is no way to find them.
+    def sums(self, by: Collection[Dimension]) -> Iterator[pa.Table]:
+        """The sums of these records."""
+        if self._query.limit is not None or self._after is not None:
+            yield from (summed(table, by) for table in self._in_order(SUMMED_COLUMNS))
+            return
+        for part in self._parts():
+            if part.files.is_merged:
+                yield from (summed(self._merged(page), by) for page in self._pages(part, SUMMED_COLUMNS))
+            else:
+                yield from self._rows.summed(part.files, by)
 
-        It is none where the rows are many, and where repeats have to be merged first.
-        """
-        key, query = self._query.key(), self._query
-        if (key is None and query.limit is None) or self._files.raw(hour):
-            return None
-        paths = self._files.compacted(hour, ())
-        if len({path.parent.parent.name for path in paths}) < len(paths):
-            return None
-        found = _Picked()
-        for path in paths:
-            try:
-                for group in self._whole(path) if key is None else self._rows_with(path, key):
-                    found.add_group(group)
-                    if found.size_bytes > (_WHOLE_BYTES_MAX if key is None else PIECE_BYTES):
-                        return None
-            except FileNotFoundError:
-                continue
-            except parquet.TooManyRowsError:
-                return None
-            except parquet.DAMAGED as error:
-                self._unread.add(path, error, self._root)
-        return found
+    def _in_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        query, left = self._query, self._query.limit
+        if left is not None or self._after is not None:
+            columns = list(dict.fromkeys((*columns, *KEY_COLUMNS)))
+        if left == 0:
+            return
+        for part in self._parts():
+            for page in self._pages(part, columns):
+                found = self._merged(page)
+                if self._after is not None:
+                    found = beyond(found, self._after, oldest_first=query.oldest_first)
+                found = in_order(found, oldest_first=query.oldest_first).slice(0, left)
+                if left is not None:
+                    left -= found.num_rows
+                yield found
+                if left == 0:
+                    self._last = hour_of(found["completed"][-1].value)
+                    return
 
-    def _rows_with(self, path: Path, key: Key) -> Iterator[parquet.Group]:
-        groups = self._access.decoded(path, key)
-        if groups is None:
-            return parquet.pick(self._access.open_file(path), key)
-        return (rows for group in groups if (rows := parquet.pick_from(group, key)) is not None)
+    def _merged(self, page: _Page) -> pa.Table:
+        """Merge the repeats of records first where there may be any: only then the other conditions apply."""
+        if not page.is_merged:
+            return page.rows
+        merged = merge_table(page.rows.cast(CODED_SCHEMA)).cast(SCHEMA)
+        return self._conditions.filter_by_rest(merged)
 
-    def _whole(self, path: Path) -> Iterator[parquet.Group]:
-        """All rows of a file, if they are kept: the answer may begin with any of them."""
-        groups = self._access.decoded(path) if self._whole_bytes < _WHOLE_BYTES_MAX else None
-        if groups is None:
-            raise parquet.TooManyRowsError
-        self._whole_bytes += sum(group.size_bytes for group in groups)
-        return iter(groups)
-
-    def _windows(
-        self, hour: Hour, unfiled: pa.Table | None, columns: Sequence[str], window_rows: int
-    ) -> Iterator[pa.Table]:
-        """The records of an hour that answer the query, a window at a time."""
-        query = self._query
-        # The records of one file are few, so they need no windows.
-        spans = () if query.did is not None else self.spans(hour)
-        return in_windows(
-            spans,
-            window_rows,
-            functools.partial(self.read, hour, unfiled, columns),
-            row_bytes=_ROW_BYTES,
-            within=query.window,
-            newest_first=not query.oldest_first,
-        )
-
-    def spans(self, hour: Hour) -> list[Span]:
-        """The facts about the row groups of an hour's files, from their footers."""
-        raws = self._files.raw(hour)
-        self.rules = Rules()
-        found: list[Span] = []
-        for path in (*raws.values(), *self._files.compacted(hour, raws)):
-            try:
-                footer = self._access.open_file(path).metadata
-                found += parquet.spans(footer)
-                self.rules = self.rules.uniting([Rules.read(footer.metadata)])
-            except FileNotFoundError:
-                continue  # Its rows have moved to another file.
-            except parquet.DAMAGED as error:
-                self._unread.add(path, error, self._root)
-        return found
-
-    def read(
-        self,
-        hour: Hour,
-        unfiled: pa.Table | None,
-        columns: Sequence[str],
-        room: Room,
-    ) -> pa.Table:
-        """The records of an hour's window that answer the query, as `SELECTED_SCHEMA` has these columns."""
-        query = self._query
-        by_key, texts = query.by_key(), query.texts_of_key()
-        raws, listed = self._read_raw(hour, by_key, texts, room)
-        waiting = [] if unfiled is None else [parquet.rows_where(unfiled, by_key & room.condition())]
-        paths = self._files.compacted(hour, listed)
-        systems = [path.parent.parent.name for path in paths]
-        # Repeats are merged before the conditions on what a merge can change apply.
-        is_merged = bool(raws or waiting) or len(set(systems)) < len(systems)
-        wanted = by_key if is_merged else by_key & query.by_rest()
-        read = SCHEMA.names if is_merged else columns
-        found: list[pa.Table] = []
-        covers: defaultdict[str, list[Covers]] = defaultdict(list)
-        for system, path in zip(systems, paths, strict=True):
-            try:
-                file = self._access.open_file(path)
-                covered = Covers.read(file.metadata.metadata)
-                found.append(select(file, wanted, texts if is_merged else query.texts(), room, read))
-                covers[system].append(covered)
-            except FileNotFoundError:
-                continue
-            except parquet.DAMAGED as error:
-                self._unread.add(path, error, self._root)
-        if is_merged:
-            found += [_without_covered(raw, raws.pop(raw), covers) for raw in list(raws)]
-            found += waiting
-            del waiting
-        found[:] = [_join(found)]
-        if not is_merged:
-            return found[0].select(list(columns))
-        # Nothing else holds the rows meanwhile, so they are in memory twice at most.
-        merged = merge_table(found.pop())
-        return parquet.rows_where(merged, query.by_rest()).select(list(columns))
-
-    def _read_raw(
-        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, Sequence[str]], room: Room
-    ) -> tuple[dict[RawName, pa.Table], Collection[RawName]]:
-        """The rows of an hour's raw files, without files that have none, and the names of all."""
+    def _pages(self, part: _Part, columns: Sequence[str]) -> Iterator[_Page]:
+        """The rows of some hours, in order, as many at a time as fit into memory."""
+        after, oldest_first = self._after, self._query.oldest_first
+        place = None if after is None else Place(after.completed_ms, after.did, is_included=True)
+        files, rows_max = part.files, self._page_rows
+        read = list(dict.fromkeys((*columns, "completed", "did")))
         while True:
-            found = {}
-            listed = self._files.raw(hour)
+            groups = _Groups(rows_max)
+            one_more = None if rows_max is None else rows_max + 1
+            tables = self._rows.ordered(
+                files, read, oldest_first=oldest_first, place=place, rows_max=one_more
+            )
             try:
-                for raw, path in listed.items():
-                    try:
-                        rows = select(self._access.open_file(path), wanted, texts, room)
-                    except FileNotFoundError:
-                        raise
-                    except parquet.DAMAGED as error:
-                        self._unread.add(path, error, self._root)
-                    else:
-                        if rows.num_rows:
-                            found[raw] = rows
-            except FileNotFoundError:
-                continue  # It vanished between its listing and its opening.
-            return found, listed.keys()
+                for rows in groups.of(tables):
+                    place = _place_after(rows)
+                    yield _Page(rows, files.is_merged)
+            except MovedError:
+                files = self._files_of(part.hours)
+                continue
+            except NoRoomError as error:
+                rows_max = self._page_rows = self._fewer(rows_max, error)
+                continue
+            if groups.is_whole or rows_max is None:
+                return
+            rows_max *= 4 if groups.is_one else 2
 
-    def check(self, last: Hour | None = None) -> None:
+    def _fewer(self, rows_max: int | None, error: NoRoomError) -> int:
+        """How many rows to read at a time after so many did not fit into memory."""
+        self._cuts += 1
+        if rows_max == 1 or self._cuts > _CUTS_MAX:
+            raise TooManyError("the records of one file take too much memory") from error
+        return _PAGE_ROWS if rows_max is None else max(min(rows_max // 8, _PAGE_ROWS), 1)
+
+    def _parts(self) -> Iterator[_Part]:
+        """The hours asked for, a few together, and more each time; those that need no merge by themselves."""
+        hours: list[Hour] = []
+        held, size_bytes, files_max = _NO_FILES, 0, _FILES_FIRST
+        for hour in _hours_asked(self._files.hours, self._waiting, self._query):
+            files = self._files_of([hour])
+            if hours and not files.number:
+                # A file of it may come back from the quarantine while the others are read.
+                yield _Part(hours, held)
+                hours, held, size_bytes = [], _NO_FILES, 0
+                files = self._files_of([hour])
+            if not files.number:
+                continue
+            more_bytes = sum(map(_size_bytes, (*files.raws, *files.compacted)))
+            is_full = held.number + files.number > files_max or size_bytes + more_bytes > _FILES_BYTES_MAX
+            if hours and (is_full or files.is_merged != held.is_merged):
+                yield _Part(hours, held)
+                hours, held, size_bytes, files_max = [], _NO_FILES, 0, min(2 * files_max, _FILES_MAX)
+            hours.append(hour)
+            held, size_bytes = held.joined(files), size_bytes + more_bytes
+        if hours:
+            yield _Part(hours, held)
+
+    def _files_of(self, hours: Sequence[Hour]) -> Files:
+        """The files of hours as they are now."""
+        found = _NO_FILES
+        for hour in hours:
+            raws = self._files.raw(hour)
+            compacted = self._files.compacted(hour, raws)
+            waiting = [self._waiting[hour]] if hour in self._waiting else []
+            systems = {path.parent.parent.name for path in compacted}
+            is_merged = bool(raws or waiting) or len(systems) < len(compacted)
+            found = found.joined(
+                Files({path: raw for raw, path in raws.items()}, compacted, waiting, is_merged)
+            )
+        return found
+
+    def rules(self, hour: Hour) -> Rules:
+        """The rules that the files of an hour were written by, as far as they can be read."""
+        found = Rules()
+        files = self._files_of([hour])
+        for path in (*files.raws, *files.compacted):
+            with contextlib.suppress(*parquet.DAMAGED):
+                found = found.uniting([Rules.read(parquet.open_file(path).metadata.metadata)])
+        return found
+
+    def of_hour(self, hour: Hour) -> Iterator[pa.Table]:
+        """The records of an hour, in order."""
+        part = _Part([hour], self._files_of([hour]))
+        return (self._merged(page) for page in self._pages(part, SCHEMA.names))
+
+    def check(self) -> None:
         """Raise `IncompleteError` if records of the hours that were read, up to the last one, may lack."""
 
         def is_read(hour: Hour) -> bool:
+            last = self._last
             return last is None or (hour <= last if self._query.oldest_first else hour >= last)
 
+        for path, error in self._unreadable.items():
+            hour = hour_in(path.relative_to(self._root).as_posix())
+            if hour is None or is_read(hour):
+                self._unread.add(path, error, self._root)
         self._unread.add_quarantined(self._root, lambda one: is_read(one.hour) and self._asks_for(one))
         self._unread.raise_any()
 
@@ -420,17 +336,107 @@ class _Reader:
         return self._query.touches(one.hour) and not is_of_another
 
 
-def _join(tables: Sequence[pa.Table]) -> pa.Table:
-    return parquet.join(tables) if tables else SELECTED_SCHEMA.empty_table()
+class _Groups:
+    """Cuts ordered tables so that rows which share their `completed` and `did` stay together.
+
+    Args:
+        rows_max: if more rows come, there are further ones, and the last that belong together may lack some.
+
+    Attributes:
+        is_whole: whether all rows came.
+        is_one: whether all rows that came belong together.
+    """
+
+    def __init__(self, rows_max: int | None) -> None:
+        self.is_whole = True
+        self.is_one = True
+        self._rows_max = rows_max
+
+    def of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The rows of the tables, without the last that belong together if some may lack."""
+        rows, before, rest = 0, _NO_ROWS, _NO_ROWS
+        for table in _together(tables):
+            rows += table.num_rows
+            held = pa.concat_tables([rest, table]) if rest.num_rows else table
+            begin = _begin_of_last(held)
+            if begin:
+                self.is_one = False
+                if before.num_rows:
+                    yield before
+                before = held.slice(0, begin)
+            rest = held.slice(begin)
+        self.is_whole = self._rows_max is None or rows <= self._rows_max
+        last = [table for table in (before, rest if self.is_whole else _NO_ROWS) if table.num_rows]
+        if last:
+            yield pa.concat_tables(last)
 
 
-def _without_covered(raw: RawName, rows: pa.Table, covers: Mapping[str, Sequence[Covers]]) -> pa.Table:
-    """The rows of a raw file that are in none of the compacted files, given by safe name."""
-    covered = [
-        system
-        for system in pc.unique(rows["system_name"].cast(pa.string())).to_pylist()
-        if any(known.has(raw) for known in covers.get(safe_name(system), ()))
-    ]
-    if not covered:
-        return rows
-    return parquet.rows_where(rows, ~pc.field("system_name").cast(pa.string()).isin(covered))
+def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The tables, small ones as one."""
+    some: list[pa.Table] = []
+    for table in tables:
+        some.append(table)
+        is_many = sum(one.num_rows for one in some) >= _TOGETHER_ROWS
+        if is_many or sum(one.nbytes for one in some) >= PIECE_BYTES:
+            yield pa.concat_tables(some)
+            some = []
+    if some:
+        yield pa.concat_tables(some)
+
+
+def _begin_of_last(table: pa.Table) -> int:
+    """Where the rows begin that share their `completed` and `did` with the last one."""
+    same = [pc.equal(table[name], table[name][-1]) for name in ("completed", "did")]
+    return int(pc.index(pc.and_(*same), True).as_py())
+
+
+def _place_after(table: pa.Table) -> Place:
+    return Place(table["completed"][-1].value, table["did"][-1].as_py(), is_included=False)
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # It has gone, or reading it says what is wrong.
+
+
+def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
+    """The records of several roots side by side, after the rules that they were written by.
+
+    Each pair is about an hour that one of the roots has, or the part of it up to a file, oldest first.
+    Raises what `scan` does.
+    """
+    query = Query(oldest_first=True)
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(_Reader(root, query, HourFiles(root))) for root in roots]
+        for hour in sorted({hour for reader in readers for hour in reader.hours}):
+            rules = tuple(reader.rules(hour) for reader in readers)
+            for tables in _side_by_side([reader.of_hour(hour) for reader in readers]):
+                yield rules, tables
+        for reader in readers:
+            reader.check()
+
+
+def _side_by_side(streams: Sequence[Iterator[pa.Table]]) -> Iterator[tuple[pa.Table, ...]]:
+    """Ordered tables, each cut where the first of them ends; no rows of one place are in two cuts."""
+    held = [next(stream, _NO_ROWS) for stream in streams]
+    while any(table.num_rows for table in held):
+        end = min(_end(table) for table in held if table.num_rows)
+        upto = [_rows_upto(table, end) for table in held]
+        yield tuple(table.slice(0, count) for table, count in zip(held, upto, strict=True))
+        held = [
+            next(stream, _NO_ROWS) if count == table.num_rows else table.slice(count)
+            for stream, table, count in zip(streams, held, upto, strict=True)
+        ]
+
+
+def _end(table: pa.Table) -> tuple[int, str]:
+    place = _place_after(table)
+    return place.completed_ms, place.did
+
+
+def _rows_upto(table: pa.Table, end: tuple[int, str]) -> int:
+    completed = table["completed"].cast(pa.int64())
+    same = pc.and_(pc.equal(completed, end[0]), pc.less_equal(table["did"], end[1]))
+    return pc.sum(pc.or_(pc.less(completed, end[0]), same)).as_py() or 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.exporter import Query, reading
-from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.exporter.query import Begun, answer, poison_note, read_unsettled
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.transport.counting import counted
@@ -46,7 +45,6 @@ class HomeAnswers(Counting):
         settings: its agreed settings.
         access: finds and opens its files.
         asker: who asks.
-        window_rows: about how many rows are looked at together.
         backlogs_max: how often the entries that are not in files may be read for one question.
     """
 
@@ -59,7 +57,6 @@ class HomeAnswers(Counting):
         access: Access,
         asker: Asker,
         *,
-        window_rows: int = WINDOW_ROWS,
         backlogs_max: int | None = None,
     ) -> None:
         self.notes: dict[str, None] = {}
@@ -68,7 +65,6 @@ class HomeAnswers(Counting):
         self._settings = settings
         self._access = access
         self._asker = asker
-        self._window_rows = window_rows
         self._backlogs_max = backlogs_max
         self._index: IndexReader | None = None
 
@@ -211,7 +207,6 @@ class HomeAnswers(Counting):
                 access=self._access,
                 below=index.children_of,
                 begun=begun or Begun({}, set()),
-                window_rows=self._window_rows,
                 backlogs_max=self._backlogs_max,
             )
 

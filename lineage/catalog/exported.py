@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from waybill.exporter import Query
-    from waybill.exporter.parquet import Selectable
     from waybill.exporter.query import Dimension, Listing
 
     from .kinds import Kind, Sum
@@ -74,9 +73,9 @@ _READ_FIRST_BYTES: Final = 2**25
 _FRESH_S: Final = 10.0
 """The questions of one journey list the manifests once."""
 _AHEAD: Final = 8
-"""So many files are opened at once, since each takes about as long as a request."""
-_OPEN_MAX: Final = 64
-"""The files of an hour are looked into more than once; each takes 64 kB, and a small one all its bytes."""
+"""So many files are fetched at once, since each takes about as long as a request."""
+_FETCHED_MAX: Final = 512
+"""So many files stay on this machine for further questions: twice as many as one question reads together."""
 
 
 def open_exported(where: str, home: Path) -> ExportedCatalog:
@@ -136,8 +135,9 @@ class ExportedCatalog(Catalog):
         self._raws: list[str] = []
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
-        self._opening: dict[Path, Future[Selectable]] = {}
-        self._opening_lock = threading.Lock()
+        self._fetching: dict[tuple[str, str], Future[Path]] = {}
+        self._fetching_lock = threading.Lock()
+        self._fetched = tempfile.TemporaryDirectory(prefix="waybill-exported-")
         self._ahead = ThreadPoolExecutor(_AHEAD, thread_name_prefix="waybill-exported")
         try:
             self._files_of_cache.make_folder(self.root)
@@ -185,19 +185,24 @@ class ExportedCatalog(Catalog):
             )
         return self._listing(asked.keys() & {*unknown, *found}, query)
 
-    def open_file(self, path: Path) -> Selectable:
-        """Open a file that was listed; raises what `waybill.exporter.exporting.ExportedFiles.open` does."""
+    def place(self, path: Path) -> Path:
+        """Where a file that was listed is on this machine, to which it is fetched.
+
+        Raises:
+            SourceUnreachableError: the store does not answer.
+            DAMAGED: no manifest lists it, or it is gone.
+        """
         at = self._places.get(path, 0)  # 0 too if another question was asked since
         # Many questions need one file only.
         following = self._paths[at + 1 : at + _AHEAD] if at else []
-        with self._opening_lock:
-            for one in (path, *following):
-                if one not in self._opening:
-                    self._opening[one] = self._ahead.submit(self._open, relative(self.root, one))
-            opening = self._opening[path]
-            while len(self._opening) > _OPEN_MAX:
-                self._opening.pop(next(iter(self._opening)))
-        return opening.result()
+        with self._fetching_lock:
+            fetching = self._begin(relative(self.root, path))
+            for one in following:
+                self._begin(relative(self.root, one))
+            while len(self._fetching) > _FETCHED_MAX:
+                oldest = self._fetching.pop(next(iter(self._fetching)))
+                oldest.add_done_callback(_remove)
+        return fetching.result()
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file that could not be read, by its URL."""
@@ -217,11 +222,21 @@ class ExportedCatalog(Catalog):
             self._refresh()
             return self._keep(self._listed, on_progress)
 
-    def _open(self, place: str) -> Selectable:
+    def _begin(self, place: str) -> Future[Path]:
+        """Fetch one version of a file, unless that is done already."""
         listed = self._listed.get(place)
         if listed is None:
             raise parquet.ForeignError("no manifest lists it")
-        return self._exported.open(place, listed)
+        key = (place, listed.sha256)
+        if key not in self._fetching:
+            self._fetching[key] = self._ahead.submit(self._fetch, place)
+        return self._fetching[key]
+
+    def _fetch(self, place: str) -> Path:
+        content = self._exported.read(place)
+        with tempfile.NamedTemporaryFile(dir=self._fetched.name, suffix=".parquet", delete=False) as file:
+            file.write(content)
+        return Path(file.name)
 
     def _listing(self, paths: Collection[str], query: Query, known: _Known | None = None) -> Listing:
         """The listing of a question; what it opens next is what comes next in its order."""
@@ -230,8 +245,11 @@ class ExportedCatalog(Catalog):
             count = functools.partial(self._counted, known, paths)
         found = _ExportedListing(self.root, paths, self._raws, count)
         hours = sorted(found.hours, reverse=not query.oldest_first)
-        with self._opening_lock:
-            self._opening.clear()  # A file may have been replaced since.
+        with self._fetching_lock:
+            # What failed may be there now.
+            failed = [key for key, one in self._fetching.items() if one.done() and one.exception()]
+            for key in failed:
+                del self._fetching[key]
             self._paths = [path for hour in hours for path in found.compacted(hour, ())]
             self._places = {path: at for at, path in enumerate(self._paths)}
         return found
@@ -477,6 +495,11 @@ class _ExportedListing:
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:  # noqa: ARG002 - no rows move
         return self._paths.get(hour, [])
+
+
+def _remove(fetched: Future[Path]) -> None:
+    if fetched.exception() is None:
+        fetched.result().unlink(missing_ok=True)
 
 
 def _is_listed(file: CataloguedFile, listed: Mapping[str, ListedFile]) -> bool:

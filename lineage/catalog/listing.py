@@ -29,7 +29,7 @@ from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_h
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
-from waybill.exporter.parquet import KeptFiles, TimeWindow, open_selectable, unreadable
+from waybill.exporter.parquet import TimeWindow, unreadable
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS
 from waybill.transport.errors import reason_of
@@ -42,7 +42,6 @@ from .sealing import DamagedError, set_aside
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
-    from waybill.exporter.parquet import Group, Key, Selectable
     from waybill.exporter.query import Dimension, Listing
 
 _TRIES: Final = 3
@@ -55,16 +54,12 @@ class Catalog:
 
     Without a catalog, or with one that cannot be used, every file is listed from the folders.
 
-    Args:
-        kept_bytes: how much memory rows may take that are kept for further questions.
-
     Attributes:
         problem: why answers take longer now, in a sentence; None if they do not.
     """
 
-    def __init__(self, *, kept_bytes: int = 0) -> None:
+    def __init__(self) -> None:
         self.problem: str | None = None
-        self._files = KeptFiles(kept_bytes)
         self._lock = threading.Lock()
         self._opened: OpenCatalog | None = None
 
@@ -98,13 +93,9 @@ class Catalog:
             self.problem = _lacking(root)
         return FOLDERS.list_files(root, query, unfiled)
 
-    def open_file(self, path: Path) -> Selectable:
-        """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
-        return open_selectable(path)
-
-    def decoded(self, path: Path, key: Key | None = None) -> Sequence[Group] | None:
-        """The row groups of a file that was listed; raises what `KeptFiles.decoded` does."""
-        return self._files.decoded(path, key)
+    def place(self, path: Path) -> Path:
+        """Where a file that was listed is on this machine: see `waybill.exporter.query.Access`."""
+        return path
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""

@@ -34,10 +34,8 @@ from msgspec import structs
 from waybill.exporter import Compactor, Query, find, parquet
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import compacted_path, hour_of
-from waybill.exporter.parquet import WINDOW_ROWS, KeptFiles
 from waybill.exporter.quarantine import note_restored, quarantine
 from waybill.exporter.query import (
-    FOLDERS,
     CursorError,
     Dimension,
     IncompleteError,
@@ -74,18 +72,6 @@ def meets(one: ProvenanceRecord, query: Query) -> bool:
     )
 
 
-class Keeping:
-    """Lists all files, and keeps them for further questions as a collector does."""
-
-    problem: str | None = None
-
-    def __init__(self) -> None:
-        self.list_files = FOLDERS.list_files
-        self.open_file = FOLDERS.open_file
-        self.decoded = KeptFiles(2**24).decoded
-        self.unreadable = FOLDERS.unreadable
-
-
 def maybe(*values: object) -> st.SearchStrategy[object]:
     return st.none() | st.sampled_from(values)
 
@@ -115,29 +101,25 @@ QUERIES = st.builds(
     st.lists(records_strategy(), max_size=8),
     st.lists(st.lists(records_strategy(), max_size=4), max_size=3),
     QUERIES,
-    st.sampled_from([1, 3, WINDOW_ROWS]),
 )
 def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_parts(
     early: list[ProvenanceRecord],
     late: list[list[ProvenanceRecord]],
     query: Query,
-    window_rows: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        layout, keeping = Layout(Path(folder)), Keeping()
+        layout = Layout(Path(folder))
         layout.write(*early)
         layout.compactor().compact()
-        find(layout.root, query, access=keeping)
         for some in late:
             layout.write(*some)
         wanted = [one for one in merge_all([*early, *chain(*late)]) if meets(one, query)]
-        found = find(layout.root, query, window_rows=window_rows)
+        found = find(layout.root, query)
         assert [one.completed for one in found] == sorted((one.completed for one in found), reverse=True)
         assert merge_all(found) == wanted
         assert len(found) == len(wanted)
         layout.compactor().compact()
-        assert merge_all(find(layout.root, query, window_rows=window_rows)) == wanted
-        assert merge_all(find(layout.root, query, access=keeping)) == wanted
+        assert merge_all(find(layout.root, query)) == wanted
 
 
 @settings(FILES, max_examples=15)
@@ -146,8 +128,7 @@ def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_pa
     early=st.integers(0, 10),
     query=QUERIES,
     oldest_first=st.booleans(),
-    window_rows=st.sampled_from([1, 2, WINDOW_ROWS]),
-    is_keeping=st.booleans(),
+    is_compacted=st.booleans(),
 )
 def test_pages_have_each_record_once_in_order_while_others_arrive(
     records: list[ProvenanceRecord],
@@ -155,20 +136,19 @@ def test_pages_have_each_record_once_in_order_while_others_arrive(
     query: Query,
     *,
     oldest_first: bool,
-    window_rows: int,
-    is_keeping: bool,
+    is_compacted: bool,
 ) -> None:
     query = structs.replace(query, oldest_first=oldest_first, limit=2)
     with tempfile.TemporaryDirectory() as folder:
-        layout, access = Layout(Path(folder)), Keeping() if is_keeping else FOLDERS
+        layout = Layout(Path(folder))
         layout.write(*records[:early])
         layout.compactor().compact()
         layout.write(*records[early:])
-        if is_keeping:
+        if is_compacted:
             layout.compactor().compact()
         wanted = [one for one in merge_all(records) if meets(one, query)]
         found: list[ProvenanceRecord] = []
-        while page := find(layout.root, query, window_rows=window_rows, access=access):
+        while page := find(layout.root, query):
             found += page
             query = structs.replace(query, after=cursor_of(page[-1]))
             # What is before the place that was reached is on no later page.
@@ -221,7 +201,7 @@ def test_sums_count_each_record_once_by_what_it_has(
         layout.write(*records)
         layout.compactor().compact()
         layout.write(*records[:half])
-        tables = list(scan(layout.root, summed_by=by, window_rows=3))
+        tables = list(scan(layout.root, summed_by=by))
     counts: Counter[tuple[object, ...]] = Counter() if by else Counter({(): 0})
     for one in merge_all(records):
         values = structs.asdict(one) | {"completed": one.completed - one.completed % HOUR_MS}
@@ -252,13 +232,6 @@ def test_an_answer_s_file_is_whole_wherever_writing_stops(
     assert survived
     assert at > 3
     assert pq.read_table(path).num_rows == 1
-
-
-def test_a_large_hour_is_read_in_parts_of_about_so_many_rows(layout: Layout) -> None:
-    for at in range(10):
-        layout.write(*(record(f"did-{at}-{more}", at_ms=at * 1_000 + more) for more in range(10)))
-    sizes = [table.num_rows for table in scan(layout.root, window_rows=25)]
-    assert sizes == [20, 20, 20, 20, 20]
 
 
 def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> None:

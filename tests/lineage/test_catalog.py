@@ -96,7 +96,7 @@ def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which
     changes: list[tuple[str, list[ProvenanceRecord]]], queries: list[Query]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        layout, catalog = Layout(Path(folder)), Catalog(kept_bytes=2**24)
+        layout, catalog = Layout(Path(folder)), Catalog()
         for at, (what, records) in enumerate(changes):
             change(layout, what, records)
             # The last time all of them: what a question finds does not hang on those before it.

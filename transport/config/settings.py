@@ -237,15 +237,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
     )
-    query_cache_bytes: Annotated[
-        int,
-        Setting(
-            "SIZE",
-            "Memory for rows that a collector keeps for further questions, such as 1GiB.",
-            "128 MiB",
-            check=check.size_bytes,
-        ),
-    ] = 128 * 2**20
     event_logs: Annotated[
         tuple[str, ...],
         Setting(

@@ -1,0 +1,82 @@
+"""DuckDB, as questions use it: in memory, bounded, in UTC, and without the network.
+
+A process has one database, and each question a connection of its own to it, so all questions together keep
+within one limit of memory. What does not fit is spilled to a folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+FAILED: Final = (duckdb.Error, pa.ArrowException, OSError)
+"""What a query raises; while its rows are read, Arrow's own errors bring what DuckDB says."""
+
+_MEMORY: Final = "512MB"
+_NAMED: Final = re.compile(r"\$(\w+)")
+_THREADS: Final = 2
+_TOO_LITTLE_MEMORY: Final = "Out of Memory Error"
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open a connection for one question; the caller closes it."""
+    return _database(os.getpid()).cursor()
+
+
+@functools.cache
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """The database of a process: a fork has none of the threads of the one that it comes with."""
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "memory_limit": _MEMORY,
+            "temp_directory": _spill_folder(process),
+            "threads": str(_THREADS),
+        },
+    )
+
+
+def _spill_folder(process: int) -> str:
+    """A folder that DuckDB makes when it needs it, and removes; empty if there is no place for one."""
+    try:
+        return str(Path(tempfile.gettempdir(), f"waybill-{process}-{secrets.token_hex(4)}"))
+    except OSError:
+        return ""
+
+
+def run(
+    connection: duckdb.DuckDBPyConnection, query: str, params: Mapping[str, Any]
+) -> duckdb.DuckDBPyRelation:
+    """Run a query with those of the parameters that it names."""
+    return connection.sql(query, params=_named(query, params))
+
+
+def execute(connection: duckdb.DuckDBPyConnection, statement: str, params: Mapping[str, Any]) -> None:
+    """Execute a statement that has no rows as its result, with those of the parameters that it names."""
+    connection.execute(statement, _named(statement, params)).fetchall()
+
+
+def _named(text: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in _NAMED.findall(text)}
+
+
+def escaped(paths: Iterable[Path]) -> list[str]:
+    """Paths as DuckDB reads them, to which ``*``, ``?`` and brackets would be patterns."""
+    return [glob.escape(str(path)) for path in paths]
+
+
+def is_short_of_memory(error: Exception) -> bool:
+    """Whether a query failed since it needed more memory than there is."""
+    return _TOO_LITTLE_MEMORY in str(error)
