@@ -80,7 +80,7 @@ def _of_home(context: typer.Context, look: Callable[[Journal], Iterable[_Found]]
     with contextlib.suppress(Exception):
         settings = _settings(context)
         if Journal.exists(settings.home):
-            with contextlib.closing(Journal(settings.home)) as journal:
+            with contextlib.closing(Journal(settings.home, to_read=True)) as journal:
                 yield from look(journal)
 
 

@@ -154,7 +154,7 @@ def _about(kind: type[Kind[Any]], function: Callable[..., None]) -> Callable[...
 
     def command(settings: Settings, **given: Any) -> None:  # noqa: ANN401 - each is checked by its own option
         chosen = [given.pop(name) for name in kind.key[1:]]
-        with existing_journal(settings) as journal:
+        with existing_journal(settings, to_read=function in {_list, _show}) as journal:
             function(kind(settings, *chosen or [None]), journal, **given)
 
     _, _, *own = signature(function, eval_str=True).parameters.values()

@@ -137,7 +137,7 @@ def sqlite_is_safe(_: Settings) -> Diagnosis:
 def settings_agree(settings: Settings) -> Diagnosis:
     """Whether these settings agree with those of the home's runner."""
     try:
-        with any_journal(settings) as journal:
+        with any_journal(settings, to_read=True) as journal:
             differing = [one.name for one in conflicts(journal, settings)] if journal else []
             if journal is None or not differing:
                 return Diagnosis("settings", Level.OK, "no conflict with the home's")
@@ -162,7 +162,7 @@ def settings_agree(settings: Settings) -> Diagnosis:
 def root_is_right(settings: Settings) -> Diagnosis:
     """Whether the root is the one that the home files into."""
     try:
-        with any_journal(settings) as journal:
+        with any_journal(settings, to_read=True) as journal:
             root = _root_of_home(settings, journal)
             wrong = [one for one in problems_of_root(journal, root) if one.kind is ProblemKind.ROOT]
     except (JournalError, OSError):
@@ -238,7 +238,7 @@ def marquez_answers(settings: Settings) -> Diagnosis:
     held_up: list[Problem] = []
     home: Path | None = None
     # Another check reports a journal that cannot be opened; these settings may name a Marquez themselves.
-    with contextlib.suppress(JournalError, OSError), any_journal(settings) as journal:
+    with contextlib.suppress(JournalError, OSError), any_journal(settings, to_read=True) as journal:
         if journal is not None:
             settings, home = counts(settings, journal), journal.home
             held_up = [one for one in problems_of_projections(journal) if _is_of_marquez(one)]
@@ -259,7 +259,7 @@ def marquez_answers(settings: Settings) -> Diagnosis:
 def home_is_well(settings: Settings) -> Diagnosis:
     """Whether something is wrong with the home, as `waybill status` reports."""
     try:
-        with any_journal(settings) as journal:
+        with any_journal(settings, to_read=True) as journal:
             found = status_problems(journal, as_agreed(settings, journal))
         there = is_home(settings.home)
     except (JournalError, OSError) as error:

@@ -208,7 +208,7 @@ def _findings(settings: Settings) -> Iterator[Diagnosis]:
     yield variables_are_settings(settings)
     yield settings_agree(settings)
     yield root_is_right(settings)
-    with any_journal(settings) as journal:
+    with any_journal(settings, to_read=True) as journal:
         counts = as_worked_by(settings, journal)
     yield from _left_open(settings, counts)
 

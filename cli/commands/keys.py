@@ -72,7 +72,7 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = F
     \b
       waybill keys list
     """
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         keys = Keys(journal).all() if journal else ()
     if as_json:
         for key in keys:

@@ -72,7 +72,7 @@ def settings(
             raise typer.BadParameter(f"give the options after `{context.invoked_subcommand}`")
         return
     check_home(found, needed=False)
-    with any_journal(found) as journal:
+    with any_journal(found, to_read=True) as journal:
         counts = as_worked_by(found, journal)
     if as_json:
         console.json({name: _told(name, counts, found) for name in SETTINGS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import apsw
 import pytest
 
 from waybill.lineage import Lineage
-from waybill.transport import Settings, Tracker, flush
+from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -33,6 +34,13 @@ STOPPED = """if True:
 """
 ASKED = [
     ["status"],
+    ["doctor"],
+    ["settings"],
+    ["where", "RECEIPT"],
+    ["poison", "list"],
+    ["dead-letters", "list"],
+    ["rejects", "list"],
+    ["keys", "list"],
     ["find", "--json"],
     ["find", "--open"],
     ["find", "--count", "--missing-sink", "lake"],
@@ -85,7 +93,9 @@ def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
     called: Run, filed: tuple[Path, str], asked: list[str]
 ) -> None:
     home, did = filed
-    done = called(*(did if word == "DID" else word for word in asked), "--home", home)
+    with contextlib.closing(Journal(home, to_read=True)) as journal:
+        values = {"DID": did, "RECEIPT": f"{journal.node}-{journal.last_seq()}"}
+    done = called(*(values.get(word, word) for word in asked), "--home", home)
     assert done.returncode == 0, done.stderr
 
 
