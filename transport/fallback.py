@@ -123,9 +123,9 @@ def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = fl
 def waiting_in_fallback(settings: Settings) -> int:
     """How many entries wait to be adopted by a home; raises `JournalError` if they cannot be adopted."""
     folder = _existing_fallback(settings)
-    if folder is None:
+    if folder is None or not Journal.exists(folder):
         return 0
-    with contextlib.closing(Journal(folder)) as fallback:
+    with contextlib.closing(Journal(folder, to_read=True)) as fallback:
         return fallback.last_seq() - fallback.cursor(_ADOPTED)
 
 

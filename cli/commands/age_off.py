@@ -70,7 +70,7 @@ def age_off(
     from waybill.exporter.layout import Layout
     from waybill.exporter.retention import AgedOff
 
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         agreed = as_agreed(settings, journal)
         root = checked_root(agreed)
         nodes = [node.name for node in journal.nodes()] if journal else []

@@ -64,7 +64,7 @@ def close_stale(
         raise typer.BadParameter(
             "it is in the future; give an age or a time in the past", param_hint="--older-than"
         )
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=dry_run) as journal:
         runs = [(file, run) for file, run in list_open_runs(journal) if file.last_ms < since_ms]
         silent = [file for file, _ in runs]
         if journal is not None and not dry_run:

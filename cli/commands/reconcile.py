@@ -69,7 +69,7 @@ def reconcile(
     from waybill.marquez import open_reader, reconcile as compare, repair
 
     since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since_ms is None else since_ms
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=not repair_missing) as journal:
         backends_of(settings, journal, backend)
         agreed = as_agreed(settings, journal)
         if backend == MARQUEZ and agreed.marquez_url is None:

@@ -73,7 +73,7 @@ def show(settings: Settings, *, as_json: JsonObject = False) -> None:
       waybill root show --json | jq .problem
     """
     check_given_root(settings, may_become=True)
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=True) as journal:
         found = _status(as_agreed(settings, journal), journal)
     if as_json:
         console.json(as_plain(found))
@@ -104,7 +104,7 @@ def adopt(
       waybill root adopt --dry-run
       waybill root adopt
     """
-    with existing_journal(settings) as journal:
+    with existing_journal(settings, to_read=dry_run) as journal:
         check_own_root(settings)
         root = as_agreed(settings, journal).root
         if journal is None:

@@ -88,7 +88,7 @@ def repair(
     with contextlib.ExitStack() as held:
         journal = None
         if home is not None and Journal.exists(home):
-            journal = held.enter_context(contextlib.closing(Journal(home)))
+            journal = held.enter_context(contextlib.closing(Journal(home, to_read=True)))
         archived, left = _refile(root, journal, found, files, dry_run=dry_run)
         hours = {hour for one in lost if (hour := hour_in(one.was)) is not None}
         brought_back = set() if dry_run else hours_of_archived(root, archived, wanted)

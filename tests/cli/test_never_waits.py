@@ -49,7 +49,33 @@ ASKED = [
     ["explain", "DID"],
     ["sql", "SELECT count(*) FROM provenance"],
     ["verify"],
+    ["root", "show"],
+    ["root", "adopt", "--dry-run"],
+    ["init", "--check"],
+    ["age-off", "--archive-days", "1", "--dry-run"],
+    ["close-stale", "--older-than", "0s", "--as", "ERROR", "--dry-run"],
+    ["repair", "--dry-run"],
+    ["export", ".", "--dry-run"],
 ]
+CANNOT_WRITE = """if True:
+    import contextlib, io, os, sys
+    from waybill.cli import main
+    def code_of(asked):
+        sys.argv = ["waybill", *asked.split("|"), "--home", sys.argv[-1]]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                main()
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    asked, home = sys.argv[1:-1], sys.argv[-1]
+    # Everything is loaded before the program becomes a user who may not read the interpreter's files.
+    for one in asked:
+        code_of(one)
+    os.setgid(65534)
+    os.setuid(65534)
+    for one in asked:
+        print(one, code_of(one))
+"""
 
 
 @pytest.fixture
@@ -93,10 +119,44 @@ def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
     called: Run, filed: tuple[Path, str], asked: list[str]
 ) -> None:
     home, did = filed
+    words, before = filled(asked, home, did), times_in(home)
+    done = called(*words, "--home", home)
+    assert done.returncode == 0, done.stderr
+    assert times_in(home) == before
+
+
+@pytest.mark.usefixtures("stopped")
+def test_so_is_what_marquez_lacks(called: Run, filed: tuple[Path, str]) -> None:
+    done = called("reconcile", "--home", filed[0])
+    assert (done.returncode, "no Marquez is set" in done.stderr) == (2, True)
+
+
+def filled(asked: list[str], home: Path, did: str) -> list[str]:
     with contextlib.closing(Journal(home, to_read=True)) as journal:
         values = {"DID": did, "RECEIPT": f"{journal.node}-{journal.last_seq()}"}
-    done = called(*(values.get(word, word) for word in asked), "--home", home)
-    assert done.returncode == 0, done.stderr
+    return [values.get(word, word) for word in asked]
+
+
+def run_without_own_files(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd="/")
+
+
+def times_in(home: Path) -> dict[Path, int]:
+    """When each file was changed; the index of a WAL is nobody's concern."""
+    return {path: path.stat().st_mtime_ns for path in home.rglob("*.*") if path.suffix != ".db-shm"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_commands_that_only_read_need_no_right_to_write(filed: tuple[Path, str]) -> None:
+    home, did = filed
+    asked = ["|".join(filled(words, home, did)) for words in ASKED]
+    for path in [home, *home.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    done = run_without_own_files(CANNOT_WRITE, *asked, home)
+    # The doctor says that it cannot be written.
+    assert done.stdout.splitlines() == [f"{words} {int(words == 'doctor')}" for words in asked], done.stderr
 
 
 def answers_of(home: Path) -> tuple[list[str], list[str | None]]:
@@ -150,9 +210,6 @@ def test_a_home_that_nobody_may_write_answers_as_before(filed: tuple[Path, str],
         pytest.skip("only root can become another user")
     for path in [home, *home.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    environment = {**os.environ, "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment, cwd="/"
-    )
+    done = run_without_own_files(program)
     assert done.stdout.strip() == f"{WHOLE[0]} {WHOLE[1]}", done.stderr
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
