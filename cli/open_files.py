@@ -26,6 +26,7 @@ def as_plain(run: OpenFile) -> dict[str, Any]:
         "system_name": run.system_name,
         "data_source": run.data_source,
         "filename": run.filename,
+        "transform": run.transform,
         "began": iso(run.began_ms),
         "last_heard": iso(run.last_ms),
     }
@@ -45,13 +46,14 @@ def show(
 def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     console.table(
-        (f"began ({name_of(zone)})", "last heard", "file", "source", "system", "did"),
+        (f"began ({name_of(zone)})", "last heard", "file", "source", "last began", "system", "did"),
         (
             (
                 instant_of(run.began_ms, zone)[:19],
                 f"{ago(now_ms - run.last_ms)} ago",
                 run.filename or "",
                 run.data_source,
+                run.transform or "",
                 run.system_name,
                 run.did,
             )

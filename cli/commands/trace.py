@@ -71,9 +71,9 @@ def trace(
     Shows a tree of all files that it came from and all that came from it, with their paths, states and
     durations. Thirteen files or more that were split from the same file are shown as one line. A joined file
     is below each of the files that it was made of. A file that has not ended is shown with the time at which
-    it began. "no record" means that a file has aged off, or that it is the application of a Spark run. A run
-    that has ended but may still change is left out. Exit code 1 if a file could not be read, so records may
-    be missing; 2 if the file is unknown.
+    it began and the last transform that it began. "no record" means that a file has aged off, or that it is
+    the application of a Spark run. A run that has ended but may still change is left out. Exit code 1 if a
+    file could not be read, so records may be missing; 2 if the file is unknown.
 
     --as-of shows the journey as it was known at an earlier time, from the events received by then. It needs
     these events in the journal or the archive; if some of them are gone, it says so, with exit code 1.
@@ -172,7 +172,7 @@ def show_journey(
 
 
 def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations: bool) -> None:
-    from waybill.lineage.drawing import Fold, said_of, state_of
+    from waybill.lineage.drawing import Fold, last_begun_of, said_of, state_of
 
     *above, is_last = line.is_last or (True,)
     indent = "".join("   " if ended else "│  " for ended in above)
@@ -198,6 +198,7 @@ def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations
         began = records.instant_of(file.open.began_ms, zone)[:19]
         heard = records.instant_of(file.open.last_ms, zone)[:19]
         told = f"begun {began}, not ended, last heard of {heard}  {file.open.data_source}"
+        told += last_begun_of(file.open)
         console.line((under, ""), (console.shown(told), "dim"))
 
 

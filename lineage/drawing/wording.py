@@ -28,9 +28,14 @@ def duration_of(record: ProvenanceRecord) -> str:
 
 
 def begun_of(file: OpenFile) -> str:
-    """When an open file began: ``begun 2026-01-31 12:00:00 UTC, not ended``."""
+    """How far an open file has come: ``begun 2026-01-31 12:00:00 UTC, not ended, last began unpack``."""
     began = datetime.fromtimestamp(file.began_ms / _SECOND_MS, UTC)
-    return f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended"
+    return f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(file)}"
+
+
+def last_begun_of(file: OpenFile) -> str:
+    """The last transform that an open file began, as the end of a phrase; empty if none was noted."""
+    return "" if file.transform is None else f", last began {file.transform}"
 
 
 def words_of(of: JourneyFile | Fold) -> list[str]:

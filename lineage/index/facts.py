@@ -17,7 +17,7 @@ from waybill.facets.overrides import read_sayings
 
 if TYPE_CHECKING:
     from waybill.facets import RunEvent
-    from waybill.transport.journal import Entry
+    from waybill.transport.journal import BegunTransforms, Entry
     from waybill.transport.runner import OpenRun
 
 
@@ -72,6 +72,7 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
         data_source: where the file came in; for a run without the facet, the name of its job.
         filename: None for a run without the facet.
         annotations: those that it began with, whether or not they are allowed in a record.
+        transform: the last transform that it began, which it may be in the middle of; None: none was noted.
         began_ms: when its first entry was received, in epoch milliseconds.
         last_ms: when its last entry was received.
     """
@@ -82,12 +83,13 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
     data_source: str
     filename: str | None
     annotations: dict[str, str]
+    transform: str | None = None
     began_ms: int
     last_ms: int
 
 
 class Told(NamedTuple):
-    """What one entry tells: facts of a file, and whether its run goes on or has ended.
+    """What one entry tells: facts of a file, whether its run goes on or has ended, what it is about to do.
 
     Attributes:
         run: the id of the run.
@@ -95,7 +97,7 @@ class Told(NamedTuple):
         has_ended: whether the event ends the run.
         facts: the facts.
         entry: the entry.
-        event: its event.
+        said: its event, or the transforms that it notes.
     """
 
     run: str
@@ -103,7 +105,7 @@ class Told(NamedTuple):
     has_ended: bool
     facts: list[Fact]
     entry: Entry
-    event: RunEvent
+    said: RunEvent | BegunTransforms
 
 
 def told_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Told]:
@@ -112,6 +114,8 @@ def told_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Told]:
     `system_name` is used for those that carry none and have no stamped one.
     """
     for entry in entries:
+        if (begun := entry.begun_transforms) is not None:
+            yield Told(begun.run_id, 0, False, [], entry, begun)  # noqa: FBT003 - by their order
         event = entry.run_event
         if event is None or (event.run.facets is not None and event.run.facets.summary):
             continue
@@ -171,6 +175,7 @@ def open_file_of(begun: OpenRun, began_ms: int, last_ms: int) -> OpenFile:
         data_source=(file and file.data_source) or begun.name,
         filename=None if file is None else file.filename,
         annotations=(file and file.annotations) or {},
+        transform=begun.transform,
         began_ms=began_ms,
         last_ms=last_ms,
     )

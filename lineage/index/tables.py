@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import msgspec
 
 from waybill.facets import EventType
+from waybill.transport.journal import BegunTransforms
 from waybill.transport.runner import OpenRun
 
 from .facts import Fact
@@ -241,17 +242,22 @@ class _Run:
             if self.open is not None and self.open.at_us <= self.ended_us:
                 self.open = None
             return
-        received_ms = told.entry.received_ms
-        start_us = told.at_us if told.event.eventType is EventType.START else 0
+        received_ms, said = told.entry.received_ms, told.said
+        if isinstance(said, BegunTransforms):
+            if self.open is not None:
+                begun = msgspec.structs.replace(self.open.begun, begun=said)
+                self.open = self.open._replace(last_ms=max(self.open.last_ms, received_ms), begun=begun)
+            return
+        start_us = told.at_us if said.eventType is EventType.START else 0
         if self.open is not None:
             at_us, began_ms, last_ms, begun = self.open
             if received_ms < began_ms:
-                begun = OpenRun.begun_by(told.event, told.entry)
+                begun = OpenRun.begun_by(said, told.entry)
             self.open = _Open(
                 max(at_us, start_us), min(began_ms, received_ms), max(last_ms, received_ms), begun
             )
         elif start_us > self.ended_us or not self.ended_us:
-            self.open = _Open(start_us, received_ms, received_ms, OpenRun.begun_by(told.event, told.entry))
+            self.open = _Open(start_us, received_ms, received_ms, OpenRun.begun_by(said, told.entry))
 
 
 _OPEN_RUN: Final = msgspec.msgpack.Decoder(OpenRun)

@@ -82,7 +82,7 @@ def test_what_began_and_has_not_ended_is_found_with_how_long_ago_that_was(left: 
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", file.pop("began"))
         assert file.pop("last_heard") >= file.get("began", "")
         told = {"did": left.file.did, "system_name": "tests", "data_source": "in", "filename": "left.csv"}
-        assert file == {**told, "parent_did": None}
+        assert file == {**told, "parent_did": None, "transform": None}
         assert (run["did"], run["system_name"], run["data_source"]) == ("run", "ns", "job")
         left.work()
     shown = left.called("find", "--open", "--home", left.home, "--filename", "left*").stdout
@@ -161,7 +161,7 @@ def test_what_is_open_may_be_csv(left: Left) -> None:
     shown = left.called("find", "--open", "--csv", "--home", left.home, "--filename", "left*").stdout
     heading, row = shown.splitlines()
     assert heading.startswith("began (UTC),")
-    assert "left.csv,in,tests" in row
+    assert "left.csv,in,,tests" in row
 
 
 def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Left) -> None:

@@ -200,6 +200,7 @@ def test_each_picture_shows_that_a_file_has_not_ended() -> None:
         data_source="sftp",
         filename="late.csv",
         annotations={},
+        transform="unpack",
         began_ms=START_MS,
         last_ms=START_MS + 1,
     )
@@ -210,9 +211,9 @@ def test_each_picture_shows_that_a_file_has_not_ended() -> None:
     assert isinstance(folded.of, Fold)
     assert said_of(folded.of) == "21 files: 20 COMPLETE > out, 1 not ended"
     lines = list(outline(journey, folded_from=None))
-    assert "sftp: begun 2026-01-01 00:00:00 UTC, not ended" in svg(lines, about="a")
-    assert "begun 2026-01-01 00:00:00 UTC, not ended" in mermaid(lines, about="a")
-    assert "begun 2026-01-01 00:00:00 UTC, not ended" in dot(lines, about="a")
+    for draw in (svg, mermaid, dot):
+        told = draw(lines, about="a")
+        assert "sftp: begun 2026-01-01 00:00:00 UTC, not ended, last began unpack" in told
     assert msgspec.json.encode(begun).decode() in graphml(journey)
 
 

@@ -164,6 +164,31 @@ def test_what_the_journal_no_longer_has_is_read_from_the_archive(settings: Setti
     assert {**again, "place": []} == {**whole, "place": []}
 
 
+def test_an_open_file_tells_what_it_began_last_wherever_that_was_noted(settings: Settings) -> None:
+    def told() -> tuple[str | None, int] | None:
+        with IndexReader.open(settings.home, journal) as reader:
+            return next(((file.transform, file.last_ms) for file in reader.open_files()), None)
+
+    with (
+        contextlib.closing(Journal(settings.home)) as journal,
+        Tracker(settings=settings) as tracker,
+        tracker.file("a.csv", data_source="in") as file,
+    ):
+        for name in ("decrypt", "unpack"):
+            with file.transform(name):
+                assert told() == (name, journal.read(journal.last_seq() - 1)[0].received_ms)
+        noted = told()
+        flush(settings)
+        assert told() == noted
+        assert journal.prune(journal.last_seq(), 2**60)
+        assert told() == noted
+        (settings.home / INDEX_NAME).unlink()
+        flush(settings)
+        assert told() == noted
+        file.egress("lake")
+        assert told() is None
+
+
 def test_what_was_told_long_ago_is_forgotten_if_the_settings_say_so(site: Site) -> None:
     site.append(event("r", "START", inputs=("/a",)), event("s", "COMPLETE"))
     site.catch_up()

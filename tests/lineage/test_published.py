@@ -55,7 +55,8 @@ def test_a_root_and_an_export_know_all_parents_and_inputs_as_their_home_does(
 
 def test_an_open_file_is_published_until_it_has_ended(settings: Settings, tracker: Tracker) -> None:
     file = tracker.file("slow.csv", data_source="in", annotations={"customer": "acme"})
-    flush(settings)
+    with file.transform("unpack"):
+        flush(settings)
     with (
         contextlib.closing(Journal(settings.home)) as journal,
         IndexReader.open(settings.home, journal) as home,
@@ -64,6 +65,7 @@ def test_an_open_file_is_published_until_it_has_ended(settings: Settings, tracke
     [found] = published(settings.root).open_files()
     assert found == known
     assert (found.did, found.filename, found.annotations) == (file.did, "slow.csv", {"customer": "acme"})
+    assert found.transform == "unpack"
     with file:
         file.egress("lake")
     flush(settings)

@@ -67,6 +67,8 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
                 report.egress("warehouse")
             dids[name] = report.did
         lost = tracker.file("lost.csv", data_source="landing")
+        with lost.transform("unpack"):
+            pass
         dids |= {file.filename: file.did for file in (*parts, daily, stuck, lost)}
         inputs = [{"namespace": "file", "name": f"/in/{name}.csv"} for name in ("left", "right")]
         run = event(eventType="COMPLETE", run={"runId": "join"}, inputs=inputs)
@@ -160,7 +162,9 @@ def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline, t
 def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipeline: Pipeline) -> None:
     for name in ("report[1].csv", "lost.csv"):
         assert trace_by_command(pipeline, name) == {pipeline.dids[name]}
-    assert "not ended" in pipeline.run("trace", "lost.csv").stdout
+    told = pipeline.run("trace", "lost.csv").stdout
+    assert "not ended" in told
+    assert "landing, last began unpack" in told
 
 
 @every_find
@@ -274,12 +278,13 @@ def test_open_files_are_asked_for_by_every_door(pipeline: Pipeline) -> None:
     done = pipeline.run("find", "--open", "--json")
     (told,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (told["filename"], told["did"]) == ("lost.csv", pipeline.dids["lost.csv"])
+    assert told["transform"] == "unpack"
     (reply,) = pipeline.get("/api/v1/records/open", filename="lost*").json
-    assert reply["did"] == pipeline.dids["lost.csv"]
+    assert (reply["did"], reply["transform"]) == (pipeline.dids["lost.csv"], "unpack")
     assert pipeline.get("/api/v1/records/open", filename="other").json == []
     for place in (pipeline.home, pipeline.collector.url):
         (file,) = Lineage.open(place).open_files(Query(data_source="landing"))
-        assert file.did == pipeline.dids["lost.csv"]
+        assert (file.did, file.transform) == (pipeline.dids["lost.csv"], "unpack")
 
 
 def test_a_run_is_found_at_once_and_is_marked_while_it_may_change(pipeline: Pipeline) -> None:

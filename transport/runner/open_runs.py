@@ -119,17 +119,22 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
         return read_facet(_DELTA_FILE, msgspec.Raw(self.file))
 
     @property
+    def transform(self) -> str | None:
+        """The last transform that it has begun; None if none was noted."""
+        return self.begun.names[-1] if self.begun is not None and self.begun.names else None
+
+    @property
     def _last_begun(self) -> str:
-        """The last transform that it has begun, as the end of a sentence; empty if that is not known."""
-        if self.begun is None or not self.begun.names:
+        """That as the end of a sentence; empty if there is none."""
+        if self.begun is None or self.transform is None:
             return ""
         noted, count = len(self.begun.names), self.begun.count
         of_more = "" if noted == count else f", of {count:,} of which {noted:,} are kept"
-        return f"; the last transform that it began is {self.begun.names[-1]!r}{of_more}"
+        return f"; the last transform that it began is {self.transform!r}{of_more}"
 
     @property
     def _file_with_begun(self) -> object:
-        if self.begun is None or not self.begun.names or self.delta_file is None:
+        if self.begun is None or self.transform is None or self.delta_file is None:
             return msgspec.Raw(self.file)
         return {**msgspec.json.decode(self.file), "transforms": self.begun.names}
 
