@@ -64,7 +64,7 @@ def open_answers(
 
         destination = open_exported(exported, settings.home)
         published = Published(ExportedFiles(exported), destination.root)
-        answers = FileAnswers(destination.root, destination, published, os_user())
+        answers = FileAnswers(destination.root, destination, published, os_user(), settings)
         yield answers, f"at {destination.name}", None
         return
     with existing_journal(settings, to_read=True) as journal:
@@ -72,7 +72,7 @@ def open_answers(
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
             published = Published(FolderRelations(agreed.root), agreed.root)
-            files = FileAnswers(agreed.root, Catalog(), published, os_user())
+            files = FileAnswers(agreed.root, Catalog(), published, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
             home = HomeAnswers(journal, agreed, Catalog(), os_user())

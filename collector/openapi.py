@@ -13,13 +13,13 @@ from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
-from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
+from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
+from waybill.transport.journal import RECEIPT_PATTERN, FileContent
 
 from .endpoints import BATCH_PATH, LINEAGE_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
-from .intake import RECEIPT_PATTERN
 
 SCHEMA_JSON: Final = "application/schema+json"
 SCHEMA_PATH: Final = "/schemas/{name}"
@@ -84,6 +84,14 @@ def description() -> _Json:
                     _ASKING_REFUSED,
                 )
             },
+            DUPLICATES_PATH: {
+                "get": _asking(
+                    "List the files that have the same content as another one, by content",
+                    {"type": "array", "items": _array("FileContent")},
+                    [],
+                    _ASKING_REFUSED,
+                )
+            },
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
@@ -118,13 +126,22 @@ def _answers() -> _Json:
     """The schemas of bodies, generated from their types."""
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import OpenFile, ToldJourney
+    from waybill.lineage.answers import ReceiptStatus
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
-    from .receipt_status import ReceiptStatus
 
     types = (
         *(BatchResult, Taken, Stats, Sum, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
-        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney, OpenFile, SentRecord, ProblemDetails),
+        *(
+            DeltaFiRecord,
+            DeltaFiStats,
+            DeltaFiSum,
+            ToldJourney,
+            OpenFile,
+            FileContent,
+            SentRecord,
+            ProblemDetails,
+        ),
     )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():

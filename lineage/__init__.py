@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from .answers import CollectorReadError as CollectorReadError
     from .catalog import open_catalog as open_catalog
     from .file_table import JourneyFile as JourneyFile
     from .index import (
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .kin import Kin as Kin
     from .lineage import Lineage as Lineage
     from .records import MissingPackageError as MissingPackageError, Records as Records
-    from .remote import CollectorReadError as CollectorReadError
     from .tracing import trace as trace, trace_as_of as trace_as_of
 
 if not TYPE_CHECKING:

@@ -76,7 +76,7 @@ class Lineage:
         """
         settings = Settings.load({}, origin="Lineage.open")
         if isinstance(place, str) and place.startswith(("http://", "https://")):
-            from .remote import CollectorClient
+            from .answers import CollectorClient
 
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(client.begin)
@@ -121,7 +121,6 @@ class Lineage:
 
         Raises:
             UnknownNameError: no record has the `missing_sink`.
-            NotFoundError: it is no home, which alone knows what is open.
         """
         with self._asked() as answers:
             return answers.open_files(query or Query())
@@ -163,20 +162,13 @@ class Lineage:
 
         With `missing_sink`, it is the number of files that did not get there, with or without a record.
         """
-        number = self.stats(query).total_records
-        if query is None or query.missing_sink is None:
-            return number
-        with self._asked() as answers:
-            return number + (len(answers.open_files(query)) if answers.knows_open else 0)
+        stats = self.stats(query)
+        return stats.total_records + stats.unended_files
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.
 
-        Only files whose fingerprints were recorded, which only a home has.
-
-        Raises:
-            NotFoundError: it is a collector, or a root that is no home.
-            JournalError: the journal cannot be read.
+        Only files whose fingerprints were recorded. Raises what `waybill.find` does.
         """
         with self._asked() as answers:
             return answers.duplicates()

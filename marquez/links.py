@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SUMMARIES_PATH: Final = "/s/"
 RECORDS_PATH: Final = "/api/v1/records"
 OPEN_PATH: Final = f"{RECORDS_PATH}/open"
+DUPLICATES_PATH: Final = f"{RECORDS_PATH}/duplicates"
 
 _LISTENS_AT: Final = "collector_url"
 """The home's note of the address at which its collector listens, or last did."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from waybill.exporter import reading
 from waybill.transport import Settings
 
 from .. import console
 from ..arguments import Csv, JsonLines
-from ..home import existing_journal
+from ..arrow import arrow_alone
+from ..home import open_answers
 from ..options import with_settings
 from ..records import as_plain, instant_of, iso
 
 
-@with_settings("home")
-def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = False) -> None:
+@with_settings("home", "root", or_exported=True)
+@arrow_alone()
+def duplicates(
+    settings: Settings, exported: str | None, *, as_json: JsonLines = False, as_csv: Csv = False
+) -> None:
     """List the files that have the same content as another file.
 
     Only files whose fingerprints were recorded, as the Tracker does if asked. Files with the same fingerprint
@@ -25,9 +28,10 @@ def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = 
     \b
       waybill duplicates
     """
-    reading.allow(reading.os_user(), "duplicates")
-    with existing_journal(settings, to_read=True) as journal:
-        alike = [] if journal is None else list(journal.repeated_contents())
+    with open_answers(settings, exported) as (answers, _, _):
+        alike = answers.duplicates()
+    for note in answers.notes:
+        console.note(note)
     files = [one for several in alike for one in several]
     if as_json:
         for several in alike:

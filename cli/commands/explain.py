@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.exporter import reading
-from waybill.transport import Journal, NotFoundError, Settings
+from waybill.transport import NotFoundError, Settings
 from waybill.transport.config import apply_command
 
 from .. import console, records
 from ..arguments import JsonObject, check_did
-from ..home import agreed_settings, checked_root
+from ..home import as_agreed, open_answers
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -41,23 +40,15 @@ def explain(
       waybill explain 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11
       waybill explain "$(waybill find --filename orders.csv --json | jq -r .did | head -1)" --json | jq .rows
     """
-    from waybill.exporter import Wanted, explain as explain_file
     from waybill.exporter.incomplete import IncompleteError
-    from waybill.exporter.names import EVENTS
-    from waybill.exporter.rebuilding import rule_for
-    from waybill.exporter.sources import EventsSource, JournalSource
 
-    agreed = agreed_settings(settings)
-    root = checked_root(agreed)
-    archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
-    journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
-    wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
-    did = reading.allow(reading.os_user(), did)
-    found = explain_file(did, [*archive, *journal], root, wanted)
+    with open_answers(settings, None) as (answers, _, journal):
+        agreed = as_agreed(settings, journal)
+        found = answers.explain(did)
     if as_json:
         console.json({**records.as_plain(found), "is_proven": found.is_proven})
     else:
-        _show(found, root)
+        _show(found, agreed.root)
     if found.unread:
         raise IncompleteError(found.unread)
     if not (found.steps or found.rows):

@@ -141,8 +141,6 @@ def find(
     kinds = counts.dimensions_of(by)
     shown = None if everything else limit or _SHOWN
     if is_open:
-        if exported is not None:
-            raise typer.BadParameter("only a home knows what is open; leave out --root", param_hint="--open")
         _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
     with _asking(settings, exported) as asking:
         if is_open:
@@ -195,16 +193,14 @@ def _count(asking: _Asking, query: Query, by: list[Dimension], form: _Form) -> C
 
     incomplete: list[WaybillError] = []
     sums = sums_of(_readable(asking.answers.tables(query, summed_by=by), incomplete), by)
-    is_of_files = query.missing_sink is not None
-    has_open = is_of_files and asking.answers.knows_open
-    unended = len(asking.answers.open_files(query)) if has_open else 0
 
     def tell() -> None:
         if by:
             counts.show(sums, by, form.zone, as_json=form.as_json, as_csv=form.as_csv)
         else:
-            unit = "file" if is_of_files else "path"
-            counts.show_total(sums[()] + unended, unit, as_json=form.as_json, as_csv=form.as_csv)
+            unit = "file" if query.missing_sink is not None else "path"
+            total = sums[()] + len(asking.answers.unended)
+            counts.show_total(total, unit, as_json=form.as_json, as_csv=form.as_csv)
         _raise_any(incomplete)
 
     return tell

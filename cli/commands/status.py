@@ -11,14 +11,15 @@ import typer
 
 from waybill.collector.event_logs import EventLogStatus
 from waybill.exporter.health import HOLDS_UP, Problem, problems_of
-from waybill.exporter.layout import OpenCount, count_open, has_plain_spark
+from waybill.exporter.layout import has_plain_spark
 from waybill.exporter.names import DAMAGED
+from waybill.lineage.index import INDEX
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.runner import statuses, unsettled
 
 from .. import console
 from ..arguments import JsonObject
-from ..home import any_journal, as_agreed, check_given_root, check_home
+from ..home import any_journal, as_agreed, check_given_root, check_home, list_open_runs
 from ..options import with_settings
 from ..records import iso
 from ..ways import way
@@ -27,6 +28,9 @@ PLAIN_SPARK: Final = (
     "some final states come only from Spark's listener, which reports some failed writes as COMPLETE; "
     "to correct them, use waybill.spark in the driver, or run `waybill spark catch-up`"
 )
+
+_READ_ENTRIES_MAX: Final = 50_000
+"""Which takes a second or so."""
 
 
 class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +82,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         deliveries: by backend; backends without any deliveries yet are left out.
         poison: by projection, how many entries are set aside because it cannot apply them.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
-        open_runs: the number of files and runs that have begun and not ended.
-        open_runs_is_least: whether there may be more, since too many entries wait to count them all.
+        open_runs: the number of files and runs that have begun and not ended; None: so many entries are not
+            in the index yet that counting them would take long.
         problems: everything that is wrong; what stops the intake comes first.
         notes: facts to know when reading the records.
     """
@@ -95,8 +99,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: int
     poison: dict[str, int] = {}
     damaged: tuple[str, ...] = ()
-    open_runs: int = 0
-    open_runs_is_least: bool = False
+    open_runs: int | None = 0
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -133,7 +136,6 @@ def status_of(settings: Settings) -> Status:
 
     with any_journal(settings, to_read=True) as journal:
         settings = as_agreed(settings, journal)
-        opened = count_open(journal) if journal else OpenCount(0, is_least=False)
         return Status(
             home=str(settings.home),
             root=str(settings.root),
@@ -148,8 +150,7 @@ def status_of(settings: Settings) -> Status:
             else 0,
             poison=journal.poison.counts() if journal else {},
             damaged=_damaged(settings.root),
-            open_runs=opened.runs,
-            open_runs_is_least=opened.is_least,
+            open_runs=_count_open(journal) if journal else 0,
             problems=tuple(status_problems(journal, settings)),
             notes=tuple(_notes(journal)) if journal else (),
         )
@@ -169,6 +170,12 @@ def _notes(journal: Journal) -> Iterator[str]:
         yield f"{since}, because of the previous journal: {node.why}"
     if has_plain_spark(journal):
         yield PLAIN_SPARK
+
+
+def _count_open(journal: Journal) -> int | None:
+    """How many files and runs are open; None if too many entries would have to be read."""
+    is_soon = journal.waiting(journal.cursor(INDEX)).entries <= _READ_ENTRIES_MAX
+    return len(list_open_runs(journal)) if is_soon else None
 
 
 def _damaged(root: Path) -> tuple[str, ...]:
@@ -229,10 +236,8 @@ def _show(found: Status, *, turn_on: str) -> None:
     oldest = f", the oldest of {journal.oldest}" if journal.oldest else ""
     entries = "1 entry" if journal.entries == 1 else f"{journal.entries:,} entries"
     console.line(f"journal   {entries}{oldest}, {journal.size_bytes / 2**20:.1f} MiB")
-    if found.open_runs or found.open_runs_is_least:
-        runs = "1 file or run has" if found.open_runs == 1 else f"{found.open_runs:,} files and runs have"
-        least = "at least " if found.open_runs_is_least else ""
-        console.line(f"open      {least}{runs} not ended (`waybill find --open`)")
+    if found.open_runs != 0:
+        console.line(f"open      {_open_words(found.open_runs)}")
     for problem in found.problems:
         label = problem.name if problem.kind in HOLDS_UP else problem.kind.value
         console.line((f"{label:9} {problem.sentence}", "bold red"))
@@ -269,6 +274,13 @@ def _show(found: Status, *, turn_on: str) -> None:
         )
     for text in found.notes:
         console.note((f"note: {text}", "dim"))
+
+
+def _open_words(count: int | None) -> str:
+    if count is None:
+        return "not counted, since many entries wait (`waybill find --open --count` counts)"
+    runs = "1 file or run has" if count == 1 else f"{count:,} files and runs have"
+    return f"{runs} not ended (`waybill find --open`)"
 
 
 def _runner_words(found: Status) -> str:

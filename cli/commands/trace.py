@@ -133,8 +133,7 @@ def _journey_of(answers: HomeAnswers | FileAnswers, file: str, follow: Callable[
         named = [
             (record.completed, record.did) for table in answers.tables(query) for record in from_table(table)
         ]
-        if answers.knows_open:
-            named += [(begun.last_ms, begun.did) for begun in answers.open_files(query)]
+        named += [(begun.last_ms, begun.did) for begun in answers.open_files(query)]
         dids = list(dict.fromkeys(did for _, did in sorted(named, reverse=True)))
         if not dids and is_did(file):
             raise

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from waybill.transport import NotFoundError, Settings
+from waybill.transport.journal import Receipt
 
 from .. import console
 from ..arguments import JsonObject
-from ..home import as_agreed, check_given_root, existing_journal
+from ..home import open_answers
 from ..options import with_settings
 from ..records import as_plain
 
@@ -31,17 +32,13 @@ def where(
     \b
       waybill where 5f0c6a1b2d3e-4711
     """
-    from waybill.collector.intake import Receipt
-    from waybill.collector.receipt_status import receipt_status as look
-
     parsed = Receipt.parse(receipt)
     if parsed is None:
         raise typer.BadParameter(
             f"{receipt} is not a receipt; give the header's value, such as 5f0c6a1b2d3e-4711"
         )
-    check_given_root(settings)
-    with existing_journal(settings, to_read=True) as journal:
-        found = look(journal, as_agreed(settings, journal).root, parsed) if journal else None
+    with open_answers(settings, None) as (answers, _, _):
+        found = answers.locate(parsed)
     if found is None:
         raise NotFoundError(
             f"{settings.home} never had {receipt}; give the home of the collector that answered"

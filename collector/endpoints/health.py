@@ -18,13 +18,16 @@ from waybill.exporter.health import (
     problems_of_root,
 )
 from waybill.transport.errors import JournalError, RootError
+from waybill.transport.journal import Receipt
 
 from ..event_logs import EventLogStatus
 from ..http import Answer, Problem, Request, json_answer, wrong_root
-from ..intake import STALLED_S, Receipt
+from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, problems_text
+from .reading import Reading
 
 if TYPE_CHECKING:
+    from waybill.lineage.answers import ReceiptStatus
     from waybill.transport import Journal, Settings
 
     from ..metrics import Metrics, Tallies
@@ -111,20 +114,21 @@ class HealthEndpoints:
 
     async def where(self, request: Request) -> Answer:
         """The state of the entry that a receipt names."""
-        from ..receipt_status import receipt_status
-
         receipt = Receipt.parse(request.scope.query_string.removeprefix("receipt="))
         if receipt is None:
             detail = "the parameter receipt is missing or invalid; use ?receipt=NODE-NUMBER"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
         try:
-            found = await asyncio.to_thread(receipt_status, self._journal, self._settings.root, receipt)
+            found = await asyncio.to_thread(self._located, receipt, request.key)
         except RootError as error:
             raise wrong_root(error) from None
         if found is None:
             detail = "this collector never issued that receipt; query the one that did"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
         return json_answer(found)
+
+    def _located(self, receipt: Receipt, key: str) -> ReceiptStatus | None:
+        return Reading(self._journal, self._settings, key).answers.locate(receipt)
 
     def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics

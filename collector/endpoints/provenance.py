@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from waybill.exporter.query import Dimension, Summarized
     from waybill.facets import ProvenanceRecord
+    from waybill.lineage.answers import HomeAnswers
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -56,7 +57,7 @@ _WANTED: Final = "a JSON array of provenance records"
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
 _T = TypeVar("_T")
-_Make = Callable[[Iterable["pa.Table"]], tuple[object, str | None]]
+_Make = Callable[[Iterable["pa.Table"], "HomeAnswers"], tuple[object, str | None]]
 """Makes an answer of records, and the cursor of the next page, if one follows."""
 
 
@@ -136,7 +137,7 @@ class ProvenanceEndpoints:
 
         params = query_params_of(request.scope.query_string, from_deltafi=from_deltafi)
 
-        def page_of(tables: Iterable[pa.Table]) -> tuple[object, str | None]:
+        def page_of(tables: Iterable[pa.Table], _: HomeAnswers) -> tuple[object, str | None]:
             found, cursor = _page_of(tables, params)
             return deltafi_records(found) if from_deltafi else found, cursor
 
@@ -187,11 +188,12 @@ class ProvenanceEndpoints:
         params = filter_of(request.scope.query_string, from_deltafi=from_deltafi)
         by = params.by
 
-        def count(tables: Iterable[pa.Table]) -> tuple[object, None]:
+        def count(tables: Iterable[pa.Table], answers: HomeAnswers) -> tuple[object, None]:
             if by:
                 sums = told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)
                 return deltafi_sums(sums) if from_deltafi else sums, None
             stats = stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
+            stats.unended_files = len(answers.unended)
             return deltafi_stats(stats) if from_deltafi else stats, None
 
         return await self._ask(count, params, request, by or STATS_BY)
@@ -202,12 +204,19 @@ class ProvenanceEndpoints:
 
         params = filter_of(request.scope.query_string)
 
-        def list_open() -> Answer:
+        return await self._list(lambda answers: answers.open_files(params.query), request)
+
+    async def duplicates(self, request: Request) -> Answer:
+        """The files of each content that several files have."""
+        return await self._list(lambda answers: answers.duplicates(), request)
+
+    async def _list(self, ask: Callable[[HomeAnswers], object], request: Request) -> Answer:
+        def look_up() -> Answer:
             read = Reading(self._journal, self._settings, request.key)
-            return json_answer(read.answers.open_files(params.query), headers=read.headers())
+            return json_answer(ask(read.answers), headers=read.headers())
 
         with problems_told():
-            return await asyncio.get_running_loop().run_in_executor(self._queries, list_open)
+            return await asyncio.get_running_loop().run_in_executor(self._queries, look_up)
 
     async def _ask(
         self,
@@ -227,7 +236,7 @@ class ProvenanceEndpoints:
         from .query_params import next_page
 
         read = Reading(self._journal, self._settings, request.key, is_partial=params.is_partial)
-        value, cursor = make(read.tables(params.query, summed_by=summed_by))
+        value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
         headers = read.headers()
         if cursor is not None:
             headers.append(("link", f'<?{next_page(request.scope.query_string, cursor)}>; rel="next"'))

@@ -13,7 +13,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.counting import counted
 from waybill.transport.errors import RootError
 
-from ..http import Problem, busy, wrong_root
+from ..http import Problem, UnknownName, busy, wrong_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,9 @@ def problems_told(to_do: str = "repair them") -> Iterator[None]:
     try:
         yield
     except UnknownNameError as error:
-        raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="a name is unknown") from None
+        unknown = UnknownName(error.what, error.name, error.nearest)
+        reason = "a name is unknown"
+        raise Problem(HTTPStatus.NOT_FOUND, str(error), reason=reason, unknown=unknown) from None
     except InvalidQueryError as error:
         raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except BacklogError as error:

@@ -13,6 +13,7 @@ from .exchange import (
     Problem as Problem,
     ProblemDetails as ProblemDetails,
     Request as Request,
+    UnknownName as UnknownName,
     busy as busy,
     json_answer as json_answer,
     wrong_root as wrong_root,

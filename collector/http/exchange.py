@@ -95,6 +95,14 @@ def json_answer(
     return Answer(status, [("content-type", JSON), *headers], msgspec.json.encode(value))
 
 
+class UnknownName(msgspec.Struct, frozen=True):
+    """A name in a question that no record has: its kind, the name, and names that exist."""
+
+    what: str
+    name: str
+    nearest: tuple[str, ...]
+
+
 class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a problem (RFC 9457)."""
 
@@ -103,6 +111,7 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     detail: str
     errors: tuple[str, ...] = ()
+    unknown: UnknownName | None = None
 
 
 class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
@@ -114,6 +123,7 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         close: whether the connection cannot be reused, because part of the body was not read.
         reason: the reason for the log, which contains no part of a body; by default that of the status.
         key: the name of the key that came with the request, for the log.
+        unknown: the name that no record has, if that is the problem.
     """
 
     def __init__(
@@ -126,6 +136,7 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         close: bool = False,
         reason: str = "",
         key: str = "",
+        unknown: UnknownName | None = None,
     ) -> None:
         super().__init__(status, detail)
         self.status = status
@@ -133,11 +144,14 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         self.errors = tuple(errors)
         self.reason = reason or status.phrase
         self.key = key
+        self.unknown = unknown
         self.headers = tuple(headers) + ((("connection", "close"),) if close else ())
 
     def answer(self) -> Answer:
         """The problem as JSON; its type is ``about:blank``, so its title is that of the status."""
-        told = ProblemDetails("about:blank", self.status.phrase, self.status.value, self.detail, self.errors)
+        told = ProblemDetails(
+            "about:blank", self.status.phrase, self.status.value, self.detail, self.errors, self.unknown
+        )
         return Answer(self.status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(told))
 
 

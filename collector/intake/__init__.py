@@ -1,5 +1,4 @@
 """The intake: a request's contents are committed, acknowledged and found again by their receipt."""
 
 from .acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
-from .receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt
 from .rejects import Reject as Reject, Rejects as Rejects

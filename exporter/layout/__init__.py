@@ -10,11 +10,8 @@ if TYPE_CHECKING:
         DUE as DUE,
         OPEN as OPEN,
         SETTLE_S as SETTLE_S,
-        OpenCount as OpenCount,
         StoredRun as StoredRun,
-        count_open as count_open,
         has_plain_spark as has_plain_spark,
-        is_stored as is_stored,
         key_of as key_of,
         read_run as read_run,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import EVIDENCE, SEVERITY, ProvenanceRecord, RunState, merge_states
+from waybill.facets import EVIDENCE, ProvenanceRecord, RunState, merge_states
 from waybill.facets.folding import ParentSeen
 from waybill.facets.spark_writes import LISTENER_ONLY
 
@@ -38,8 +38,6 @@ _KEY_CHARS_MAX: Final = 512
 """Longer ids are hashed."""
 
 _HASHED: Final = "#"
-_COUNTED_ENTRIES_MAX: Final = 50_000  # which takes a second or so
-_COUNTED_BYTES_AT_ONCE: Final = 8 * 2**20
 _RUN_BYTES_MAX: Final = 160 * 2**20  # a larger run gets no further outputs, because it is folded in memory
 _OUTPUT_BYTES: Final = 200  # the size of an output without its name, which is counted by its bytes
 
@@ -122,48 +120,6 @@ def read_run(key: str, state_get: Callable[[str], bytes | None]) -> StoredRun | 
         return None
     states += [] if run.state is None else [run.state]
     return StoredRun(run.touched_ms, merge_states(*states), run.is_all_written)
-
-
-def is_stored(journal: Journal, key: str) -> bool:
-    """Whether a run is stored, open or not."""
-    return journal.state_get(LAYOUT, RUN + key) is not None
-
-
-class OpenCount(NamedTuple):
-    """How many files and runs are open."""
-
-    runs: int
-    is_least: bool
-    """Whether there may be more, because too many entries were not in files to read them all."""
-
-
-def count_open(journal: Journal, *, max_entries: int = _COUNTED_ENTRIES_MAX) -> OpenCount:
-    """Count the files and runs that have begun and not ended, by what the layout noted and the entries since.
-
-    Of these entries at most the newest `max_entries` are read, and none from the archive, so that the answer
-    comes soon; the layout takes in none while `provenance_enabled` is off.
-
-    Raises:
-        JournalError: the journal cannot be read.
-    """
-    filed, last_seq, oldest = journal.cursor(LAYOUT), journal.last_seq(), journal.first()
-    after = max(filed, last_seq - max_entries, oldest.seq - 1 if oldest else last_seq)
-    is_least = after > filed
-    # Of those that the layout noted, any may have ended in what is not read.
-    found = set() if is_least else {row.removeprefix(OPEN) for row in journal.state(LAYOUT, OPEN)}
-    ended: set[str] = set()
-    while entries := journal.read(after, max_bytes=_COUNTED_BYTES_AT_ONCE):
-        after = entries[-1].seq
-        for entry in entries:
-            if (event := entry.run_event) is None:
-                continue
-            key = key_of(event.run.runId)
-            if event.eventType in SEVERITY:
-                found.discard(key)
-                ended.add(key)
-            elif key not in ended and key not in found and not is_stored(journal, key):
-                found.add(key)
-    return OpenCount(len(found), is_least)
 
 
 def rests_on_listener(record: ProvenanceRecord) -> bool:

@@ -25,8 +25,13 @@ if TYPE_CHECKING:
         check_states as check_states,
     )
     from .locate import Located as Located, locate_entry as locate_entry
-    from .missing import Begun as Begun
-    from .position import CursorError as CursorError, cursor_of as cursor_of
+    from .position import (
+        CursorError as CursorError,
+        beyond as beyond,
+        cursor_of as cursor_of,
+        in_order as in_order,
+        read_cursor as read_cursor,
+    )
     from .query import (
         Query as Query,
         TooManyError as TooManyError,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import time
 from pathlib import Path
@@ -23,10 +22,9 @@ from ..incomplete import IncompleteError
 from ..parquet import ALWAYS
 from .access import FOLDERS
 from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
-from .missing import NONE_BEGUN, Begun, Below, know_no_joins, missing
 from .query import Query
 from .reader import scan
-from .sums import STATS_BY, Dimension, Stats, stats_of, summed
+from .sums import STATS_BY, Dimension, Stats, stats_of
 from .unsettled import read_unsettled
 
 if TYPE_CHECKING:
@@ -63,7 +61,6 @@ def find(
     Raises:
         NotFoundError: there is no such folder.
         IncompleteError: a file or an entry could not be read, or a file is in quarantine.
-        TooManyError: too many files would have to be compared for `missing_sink`.
         RootError: the home's root is not there, or is another folder.
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
@@ -90,12 +87,8 @@ def find_tables(
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
-    below: Below = know_no_joins,
 ) -> Iterator[pa.Table]:
-    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same.
-
-    `below` knows of joins, for `missing_sink`.
-    """
+    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same."""
     folder = Path(folder)
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
@@ -107,7 +100,6 @@ def find_tables(
             columns=columns,
             summed_by=summed_by,
             access=access,
-            below=below,
         )
         return
     with contextlib.closing(Journal(folder, to_read=True)) as journal:
@@ -123,7 +115,6 @@ def find_tables(
             summed_by=summed_by,
             derived=[*runs.settled, *runs.open],
             access=access,
-            below=below,
         )
         if not runs.is_whole:
             log.warning(
@@ -148,8 +139,6 @@ def answer(
     backlog_bytes_max: int = UNFILED_BYTES_MAX,
     backlogs_max: int | None = None,
     access: Access = FOLDERS,
-    below: Below = know_no_joins,
-    begun: Begun = NONE_BEGUN,
 ) -> Iterator[pa.Table]:
     """The records of a home that answer a query, each once, as `scan` gives those of a root.
 
@@ -166,45 +155,13 @@ def answer(
         backlog_bytes_max: how many bytes of unfiled records may be in memory.
         backlogs_max: how often the backlog may be read; None: as often as it takes.
         access: finds and opens the files.
-        below: knows of joins, for `missing_sink`.
-        begun: the files that have begun and not ended, for `missing_sink`.
 
     Raises:
         IncompleteError: something could not be read; all readable records came before.
         BacklogError: there are more unfiled records than the limits allow.
-        TooManyError: too many files would have to be compared for `missing_sink`.
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
-    ask = functools.partial(
-        _in_spans,
-        journal,
-        settings,
-        derived=derived,
-        backlog_bytes_max=backlog_bytes_max,
-        backlogs_max=backlogs_max,
-        access=access,
-    )
-    if query.missing_sink is None:
-        return ask(query, columns=columns, summed_by=summed_by)
-    if summed_by is not None:
-        return (summed(table, summed_by) for table in missing(ask, query, below=below, begun=begun))
-    return missing(ask, query, columns, below=below, begun=begun)
-
-
-def _in_spans(
-    journal: Journal,
-    settings: Settings,
-    query: Query,
-    *,
-    columns: Sequence[str] = SCHEMA.names,
-    summed_by: Collection[Dimension] | None = None,
-    derived: Sequence[ProvenanceRecord],
-    backlog_bytes_max: int,
-    backlogs_max: int | None,
-    access: Access,
-) -> Iterator[pa.Table]:
-    """The records, a span of time at a time for which the unfiled ones fit into memory."""
     unread: dict[str, None] = {}
     left, since_ms, until_ms, backlogs = query.limit, query.since_ms, query.until_ms, 0
     while True:

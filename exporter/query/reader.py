@@ -7,7 +7,6 @@ the rows do not fit into memory, fewer are read at a time, and reading goes on a
 from __future__ import annotations
 
 import contextlib
-import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -30,7 +29,6 @@ from ..parquet import CODED_SCHEMA, Rules, in_pieces, merge_table
 from .access import FOLDERS
 from .database import connect
 from .hour_rows import Files, HourRows, MovedError, NoRoomError, Place
-from .missing import Below, know_no_joins, missing
 from .position import KEY_COLUMNS, beyond, in_order, read_cursor
 from .query import Query, TooManyError
 from .sql import Conditions
@@ -58,6 +56,8 @@ def _of_records(query: Query) -> Query:
     """Refuse conditions that no record can meet."""
     if query.input_dataset is not None or query.producer is not None:
         raise NotFoundError("records name no inputs and no producers; ask the home, by `waybill.Lineage`")
+    if query.missing_sink is not None:
+        raise NotFoundError("one record does not tell what is missing; ask the home, by `waybill.Lineage`")
     return query
 
 
@@ -69,7 +69,6 @@ def scan(
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
-    below: Below = know_no_joins,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
@@ -77,26 +76,18 @@ def scan(
     order, unless the query has a limit or goes on after a cursor. One table takes at most `PIECE_BYTES`, or
     is one row.
 
-    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
-    `missing_sink`, only `answer` has them. With `summed_by`, the tables are sums of the records by these
-    dimensions, as `summed` gives them. `access` finds the files; `below` knows of joins, for `missing_sink`.
+    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. With
+    `summed_by`, the tables are sums of the records by these dimensions, as `summed` gives them. `access`
+    finds the files.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
             read came before.
-        TooManyError: too many files would have to be compared for `missing_sink`, or the records of one file
-            and instant do not fit into memory.
+        TooManyError: the records of one file and instant do not fit into memory.
         OSError: a folder could not be read.
     """
     root = Path(root)
     query = _of_records(query or Query())
-    if query.missing_sink is not None:
-        # No records that answer one query can take the place of those that answer several.
-        ask = functools.partial(scan, root, access=access)
-        wanted = columns if summed_by is None else SUMMED_COLUMNS
-        found = missing(ask, query, wanted, below=below)
-        yield from found if summed_by is None else (summed(table, summed_by) for table in found)
-        return
     waiting = {} if unfiled is None else dict(by_hour(unfiled.records))
     files = access.list_files(root, query, waiting.keys())
     if summed_by is not None:

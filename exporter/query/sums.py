@@ -51,7 +51,12 @@ STATS_BY: Final = (Dimension.STATE, Dimension.SYSTEM, Dimension.SOURCE)
 
 
 class Stats(msgspec.Struct, kw_only=True):
-    """The number of records by kind; instants in epoch milliseconds."""
+    """The number of records by kind; instants in epoch milliseconds.
+
+    Attributes:
+        unended_files: with `missing_sink`, how many further files did not get there that have not ended, and
+            so have no record yet.
+    """
 
     total_records: int = 0
     by_final_state: dict[str, int] = {}
@@ -59,6 +64,7 @@ class Stats(msgspec.Struct, kw_only=True):
     by_data_source: dict[str, int] = {}
     oldest_record: int | None = None
     newest_record: int | None = None
+    unended_files: int = 0
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from .files import FileAnswers as FileAnswers
     from .home import HomeAnswers as HomeAnswers
     from .naming import UnknownNameError as UnknownNameError
+    from .receipts import ReceiptStatus as ReceiptStatus
+    from .remote import CollectorClient as CollectorClient, CollectorReadError as CollectorReadError
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

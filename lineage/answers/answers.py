@@ -24,10 +24,7 @@ class Answers(Protocol):
     Attributes:
         notes: sentences about what the answers so far lack, and what stands beside them.
         unsettled: the keys of the records in the answers so far that may still change.
-        knows_open: whether it knows which files have begun and not ended.
     """
-
-    knows_open: bool
 
     notes: dict[str, None]
     unsettled: set[RecordKey]
@@ -61,11 +58,10 @@ class Answers(Protocol):
 
         Raises:
             UnknownNameError: no record has the `missing_sink`.
-            NotFoundError: only a home knows what is open.
         """
 
     def duplicates(self) -> list[list[FileContent]]:
-        """The files of each content that several files have; raises `NotFoundError` where none is known."""
+        """The files of each content that several files have, by content, in the order in which they began."""
 
     def trace(
         self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None = None

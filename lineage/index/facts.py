@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -154,8 +153,7 @@ def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
     values += [(Kind.OUTPUT, f"{one.namespace}/{one.name}") for one in (event.outputs or ())[1:]]
     if event.job.version is not None:
         values.append((Kind.VERSION, event.job.version))
-    content = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
-    if content is not None:
+    for content in fingerprints_of(event):
         values.append((Kind.FINGERPRINT, content.fingerprint))
         if content.inputBytes is not None:
             values.append((Kind.INPUT_BYTES, str(content.inputBytes)))

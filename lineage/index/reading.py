@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from waybill.transport.errors import JournalError, reason_of
-from waybill.transport.journal import OpenedToRead
+from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
 from .facts import Kind, open_file_of, told_in
@@ -63,6 +63,17 @@ SELECT DISTINCT did FROM facts WHERE kind = 'input' AND value IN (
     SELECT text FROM main.value WHERE rtrim(text, '/') LIKE '%/' || ?1 ESCAPE '\\'
     UNION SELECT text FROM disk.value WHERE rtrim(text, '/') LIKE '%/' || ?1 ESCAPE '\\'
 )
+"""
+_REPEATED: Final = """
+SELECT
+    content.value, content.did, max(content.system), min(content.at_ms),
+    (SELECT max(CAST(value AS INTEGER)) FROM facts WHERE did = content.did AND kind = 'input_bytes'),
+    EXISTS (SELECT 1 FROM facts WHERE did = content.did AND kind = 'forced')
+FROM facts AS content
+WHERE kind = 'fingerprint' AND value IN (
+    SELECT value FROM facts WHERE kind = 'fingerprint' GROUP BY value HAVING min(did) <> max(did)
+)
+GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
 _OPEN_OF: Final = "SELECT began_ms, last_ms, begun FROM open_files WHERE did = ? ORDER BY last_ms"
@@ -177,6 +188,25 @@ class IndexReader:
     def open_file(self, did: str) -> OpenFile | None:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
         return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
+
+    def repeated_contents(self) -> list[FileContent]:
+        """The files of each content that several files have, by content; their names are in the records.
+
+        The instant is when the first event of the file happened that told its content.
+        """
+        rows = cast("list[tuple[str, str, str, int, int | None, int]]", self._ask(_REPEATED, ()))
+        return [
+            FileContent(
+                fingerprint=fingerprint,
+                did=did,
+                system_name=system,
+                filename="",
+                created_ms=at_ms,
+                input_bytes=input_bytes,
+                forced=bool(forced),
+            )
+            for fingerprint, did, system, at_ms, input_bytes, forced in rows
+        ]
 
     def _open(self, query: str, bindings: tuple[str, ...]) -> list[tuple[OpenFile, OpenRun]]:
         rows = cast("list[tuple[int, int, bytes]]", self._ask(query, bindings))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from waybill.exporter.layout import Layout, count_open
+from waybill.cli.commands import status
+from waybill.exporter.layout import Layout
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 from waybill.transport.config import agree, change
 
@@ -93,18 +94,20 @@ def test_what_began_and_has_not_ended_is_found_with_how_long_ago_that_was(left: 
 def test_status_counts_what_is_open_whether_or_not_files_are_written(left: Left) -> None:
     for _ in range(2):
         status = json.loads(left.called("status", "--home", left.home, "--json").stdout)
-        assert (status["open_runs"], status["open_runs_is_least"]) == (2, False)
+        assert status["open_runs"] == 2
         shown = left.called("status", "--home", left.home).stdout
         assert "open      2 files and runs have not ended (`waybill find --open`)" in shown
         left.work()
     left.file.egress("lake")
-    assert count_open(left.journal).runs == 1
+    assert json.loads(left.called("status", "--home", left.home, "--json").stdout)["open_runs"] == 1
 
 
-def test_of_more_entries_than_can_be_counted_at_once_the_newest_count(left: Left) -> None:
-    left.journal.append_many([event("late", "START"), event("over", "START"), event("over", "COMPLETE")])
-    assert count_open(left.journal, max_entries=3) == (1, True)
-    assert count_open(left.journal) == (3, False)
+def test_status_does_not_count_what_is_open_where_that_would_take_long(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "_READ_ENTRIES_MAX", 1)
+    assert json.loads(left.called("status", "--home", left.home, "--json").stdout)["open_runs"] is None
+    assert "open      not counted" in left.called("status", "--home", left.home).stdout
 
 
 @pytest.mark.parametrize("state", ["ERROR", "CANCELLED"])

@@ -387,6 +387,7 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         "by_data_source": {"sftp-in": 3},
         "oldest_record": COMPLETED_MS,
         "newest_record": COMPLETED_MS,
+        "unended_files": 0,
     }
     for door, hour in (("/api/v1/records", COMPLETED_MS), ("/provenance", "2026-01-31T12:00:00Z")):
         assert shared.get(f"{door}/stats?filename=count&by=hour,sink,state").json == [

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from served import DID, event, record
 
-from waybill.collector.intake import Receipt
-from waybill.collector.receipt_status import ReceiptStatus, receipt_status
 from waybill.exporter import export, open_destination
 from waybill.exporter.query import Located
 from waybill.exporter.query.locate import Place
+from waybill.lineage.answers.receipts import receipt_status
 from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.journal import Receipt
 
 if TYPE_CHECKING:
     from conftest import Start
+
+    from waybill.lineage.answers import ReceiptStatus
 
 FILE = "provenance/compacted/edge/20260131/12.parquet"
 

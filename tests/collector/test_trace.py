@@ -23,7 +23,8 @@ from waybill.collector.http import Problem
 from waybill.exporter import Query
 from waybill.exporter.query import Dimension
 from waybill.facets import FinalState
-from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney, remote as client
+from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney
+from waybill.lineage.answers import remote as client
 from waybill.transport import Journal, NotFoundError, Settings, flush
 from waybill.transport.config import agree, obey
 

@@ -53,6 +53,35 @@ def test_a_root_and_an_export_know_all_parents_and_inputs_as_their_home_does(
         assert lineage.count(Query(missing_sink="lake")) == 0
 
 
+def test_a_root_and_an_export_know_what_is_open_and_what_has_the_same_content_as_their_home_does(
+    settings: Settings, tracker: Tracker, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"orders")
+    given = {"data_source": "in", "path": tmp_path / "a.csv", "fingerprint": True, "force": True}
+    for name in ("a.csv", "again.csv"):
+        with tracker.file(name, **given) as file:  # type: ignore[arg-type]
+            file.egress("lake")
+    lost = tracker.file("lost.csv", data_source="in")
+    flush(settings)
+    export(settings.root, open_destination(tmp_path / "export"))
+    home, *others = (
+        Lineage.open(place) for place in (settings.home, settings.root, (tmp_path / "export").as_uri())
+    )
+    [alike] = home.duplicates()
+    assert [(file.filename, file.forced, file.input_bytes) for file in alike] == [
+        ("a.csv", True, 6),
+        ("again.csv", True, 6),
+    ]
+    missing = Query(missing_sink="lake")
+    for place in others:
+        assert place.duplicates() == [alike]
+        assert [file.did for file in place.open_files()] == [lost.did]
+        assert place.open_files(Query(filename="lost*")) == home.open_files()
+        assert place.open_files(missing) == home.open_files(missing)
+        assert (place.find(missing), place.count(missing)) == ([], 1)
+        assert place.find(missing).notes == ("1 more file has not ended",)
+
+
 def test_an_open_file_is_published_until_it_has_ended(settings: Settings, tracker: Tracker) -> None:
     file = tracker.file("slow.csv", data_source="in", annotations={"customer": "acme"})
     with file.transform("unpack"):

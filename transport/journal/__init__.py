@@ -10,6 +10,7 @@ from .fingerprints import FileContent as FileContent
 from .journal import NEARLY_FULL as NEARLY_FULL, Journal as Journal, Waiting as Waiting
 from .nodes import Node as Node
 from .poison import Poison as Poison
+from .receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt
 from .recent import RecentEntries as RecentEntries
 from .rescue import has_traces as has_traces
 from .rows import Item as Item

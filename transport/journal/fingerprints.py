@@ -9,7 +9,7 @@ their entries go; see the setting `lineage_retain_days`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
     import apsw
 
 _KEY: Final = FINGERPRINT_FACET.encode()
-_READ_AT_ONCE: Final = 10_000
 _COLUMNS: Final = "fingerprint, did, system_name, filename, created_ms, input_bytes, forced"
 _PUT: Final = "INSERT INTO fingerprints VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _FIRST: Final = f"SELECT {_COLUMNS} FROM fingerprints WHERE fingerprint = ? ORDER BY seq LIMIT 1"  # noqa: S608 - a text of our own
-_NEXT: Final = f"""
-SELECT {_COLUMNS}, seq FROM fingerprints
-WHERE (fingerprint, seq) > (?, ?) ORDER BY fingerprint, seq LIMIT {_READ_AT_ONCE}
-"""  # noqa: S608 - a text of our own
 
 
 class FileContent(msgspec.Struct, frozen=True):
@@ -91,12 +86,6 @@ def first_with(reader: apsw.Connection, fingerprint: str) -> FileContent | None:
     """The first file with a content."""
     row = reader.execute(_FIRST, (fingerprint,)).fetchone()
     return None if row is None else _content_of(row)
-
-
-def contents_after(reader: apsw.Connection, fingerprint: str, seq: int) -> list[tuple[int, FileContent]]:
-    """Some of the files after one, by fingerprint and then by the entry, which is named with each."""
-    rows = reader.execute(_NEXT, (fingerprint, seq))
-    return [(cast("int", row[-1]), _content_of(row)) for row in rows]
 
 
 def _content_of(row: Sequence[object]) -> FileContent:

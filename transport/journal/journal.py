@@ -15,9 +15,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -30,7 +28,7 @@ from ..permissions import make_private
 from .begun import is_note
 from .database import Database
 from .entry import Entry, Kind
-from .fingerprints import FileContent, contents_after, first_with, note_contents
+from .fingerprints import FileContent, first_with, note_contents
 from .group_commit import GroupCommit, OnDone
 from .nodes import Node, current_node, nodes_of, renew
 from .poison import PoisonBox
@@ -415,30 +413,6 @@ class Journal:
         """The first file with this content, also if the entry that told it is pruned."""
         with self._database.reading() as reader:
             return first_with(reader, fingerprint)
-
-    def contents(self) -> Iterator[FileContent]:
-        """The files whose contents are known, by fingerprint, and then in the order in which they arrived."""
-        after = ("", 0)
-        while True:
-            with self._database.reading() as reader:
-                page = contents_after(reader, *after)
-            yield from (one for _, one in page)
-            if not page:
-                return
-            seq, last = page[-1]
-            after = (last.fingerprint, seq)
-
-    def repeated_contents(self) -> Iterator[list[FileContent]]:
-        """The files of each content that several files have, in the order in which they began.
-
-        Only the files of one content at a time are in memory.
-        """
-        for _, alike in groupby(self.contents(), attrgetter("fingerprint")):
-            files: dict[str, FileContent] = {}
-            for file in alike:
-                files.setdefault(file.did, file)
-            if len(files) > 1:
-                yield sorted(files.values(), key=attrgetter("created_ms"))
 
     def forget_contents(self, before_ms: int) -> None:
         """Forget the contents of files that began before an instant, in epoch milliseconds."""

@@ -18,12 +18,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waybill.exporter import Query
+from waybill.exporter.parquet import in_pieces
+from waybill.exporter.query import TooManyError, beyond, in_order, read_cursor
 from waybill.facets import FinalState
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
-
-from ..parquet import in_pieces
-from .position import beyond, in_order, read_cursor
-from .query import Query, TooManyError
 
 if TYPE_CHECKING:
     from typing import Any
@@ -43,56 +42,51 @@ _BEFORE_MS: Final = 86_400_000
 """What came of a file ended at most this long before the file began: the clocks of hosts differ."""
 
 
-def know_no_joins(dids: Iterable[str]) -> Mapping[str, Collection[str]]:  # noqa: ARG001
-    """The files that came from each file as far as nobody knows of joins."""
-    return {}
-
-
-class Begun(NamedTuple):
-    """Files that have begun and not ended.
+class Known(NamedTuple):
+    """What answers the questions about missing files.
 
     Attributes:
-        began_ms: when each of them began, by did, in epoch milliseconds.
-        missing: those that have no record that meets the query and are missing; `missing` fills it in.
+        ask: answers queries without `missing_sink` for the files themselves.
+        ask_beside: answers those for what came of them.
+        below: knows of joins.
     """
 
-    began_ms: Mapping[str, int]
-    missing: set[str]
+    ask: Ask
+    ask_beside: Ask
+    below: Below
 
 
-NONE_BEGUN: Final = Begun({}, set())
-
-
-def missing(
-    ask: Ask,
+def find_missing(
+    known: Known,
     query: Query,
     columns: Sequence[str] = SCHEMA.names,
     *,
-    below: Below = know_no_joins,
-    begun: Begun = NONE_BEGUN,
+    began_ms: Mapping[str, int],
+    unended: set[str],
 ) -> Iterator[pa.Table]:
     """The last record of each file that meets a query and did not get to its `missing_sink`.
 
     Args:
-        ask: answers queries without `missing_sink`.
+        known: answers the questions that this takes.
         query: the conditions, which choose the files by their records.
         columns: the columns of the tables.
-        below: knows of joins.
-        begun: the files that have begun and not ended, which did not get there either.
+        began_ms: the files that have begun and not ended, which did not get there either: when each of them
+            began, by did, in epoch milliseconds.
+        unended: gets those of them that have no record that meets the query.
 
     Raises:
         TooManyError: more than `FILES_MAX` files meet the conditions or got there.
-        Exception: the errors of `ask`; nothing is answered then, since files would seem to be missing.
+        Exception: the errors of `known`; nothing is answered then, since files would seem to be missing.
     """
     arrived = msgspec.structs.replace(query, missing_sink=None, oldest_first=False, after=None, limit=None)
     waiting: set[str] = set()
-    began_ms = _began(ask, arrived, waiting)
-    if begun.began_ms:
-        began_ms = min([*begun.began_ms.values(), *([began_ms] if waiting else [])])
-        waiting.update(begun.began_ms)
+    first_ms = _began(known.ask, arrived, waiting)
+    if began_ms:
+        first_ms = min([*began_ms.values(), *([first_ms] if waiting else [])])
+        waiting.update(began_ms)
     if not waiting:
         return
-    within = Query(since_ms=max(began_ms - _BEFORE_MS, 0))
+    within = Query(since_ms=max(first_ms - _BEFORE_MS, 0))
     at_sink = msgspec.structs.replace(
         within,
         data_sink=query.missing_sink,
@@ -100,16 +94,16 @@ def missing(
         final_state=FinalState.COMPLETE,
     )
     there: set[str] = set()
-    for dids, parents in _texts(ask(at_sink, columns=("did", "parent_did"))):
+    for dids, parents in _texts(known.ask_beside(at_sink, columns=("did", "parent_did"))):
         there.update(dids)
         _check(len(there))
         waiting.difference_update(dids, parents)
-    waiting -= _above(ask, within, waiting, there, below)
+    waiting -= _above(known, within, waiting, there)
     if not waiting:
         return
-    records = _records(ask, arrived, waiting)
-    begun.missing.update(waiting.intersection(begun.began_ms).difference(records["did"].to_pylist()))
-    told_of = _work_on_others(ask, within, records)
+    records = _records(known.ask, arrived, waiting)
+    unended.update(waiting.intersection(began_ms).difference(records["did"].to_pylist()))
+    told_of = _work_on_others(known.ask_beside, within, records)
     yield from _last(records, told_of, query, columns)
 
 
@@ -133,9 +127,7 @@ def _check(count: int) -> None:
         )
 
 
-def _above(
-    ask: Ask, within: Query, waiting: Collection[str], there: Collection[str], below: Below
-) -> set[str]:
+def _above(known: Known, within: Query, waiting: Collection[str], there: Collection[str]) -> set[str]:
     """Those of the files that a file which got there came from."""
     found: set[str] = set()
     seen: defaultdict[str, set[str]] = defaultdict(set)
@@ -143,7 +135,7 @@ def _above(
     while generation:
         following: defaultdict[str, set[str]] = defaultdict(set)
         for part in _parts(generation):
-            for child, parent in _edges(ask, within, part, below):
+            for child, parent in _edges(known, within, part):
                 above = generation.get(parent, set()) - seen[child]
                 seen[child] |= above
                 (found if child in there else following[child]).update(above)
@@ -151,12 +143,12 @@ def _above(
     return found
 
 
-def _edges(ask: Ask, within: Query, dids: frozenset[str], below: Below) -> Iterator[tuple[str, str]]:
+def _edges(known: Known, within: Query, dids: frozenset[str]) -> Iterator[tuple[str, str]]:
     """The files that came directly from some files, each with the file that it came from."""
     asked = msgspec.structs.replace(within, parent_dids=dids)
-    for children, parents in _texts(ask(asked, columns=("did", "parent_did"))):
+    for children, parents in _texts(known.ask_beside(asked, columns=("did", "parent_did"))):
         yield from zip(children, parents, strict=True)
-    for parent, others in below(dids).items():
+    for parent, others in known.below(dids).items():
         yield from ((child, parent) for child in others)
 
 

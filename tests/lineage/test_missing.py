@@ -12,15 +12,18 @@ from hypothesis import given, settings as such, strategies as st
 from layouts import Layout, record
 from msgspec import structs
 
-from waybill.exporter import Query, find
-from waybill.exporter.query import TooManyError, answer, cursor_of, missing
+from waybill.exporter import Query
+from waybill.exporter.query import TooManyError, cursor_of
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table, to_table
+from waybill.lineage import Lineage
+from waybill.lineage.answers import UnknownNameError, missing
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -39,6 +42,11 @@ RECORDS = st.lists(
     max_size=9,
     unique_by=lambda one: (one.did, one.data_sink, one.final_state, one.completed),
 )
+
+
+@pytest.fixture
+def layout(root: Path) -> Layout:
+    return Layout(root)
 
 
 JOINS = st.dictionaries(st.sampled_from(DIDS), st.sets(st.sampled_from(DIDS), max_size=2), max_size=3)
@@ -89,7 +97,8 @@ def test_what_is_missing_is_what_following_each_file_by_hand_misses(
         return {did: joins[did] for did in dids if did in joins}
 
     def answered(query: Query) -> list[ProvenanceRecord]:
-        tables = missing.missing(ask, query, below=below)
+        known = missing.Known(ask, ask, below)
+        tables = missing.find_missing(known, query, began_ms={}, unended=set())
         return [one for table in tables for one in from_table(table)]
 
     query = Query(missing_sink="lake", data_source=source, oldest_first=oldest_first)
@@ -136,11 +145,9 @@ def test_spark_s_own_rows_of_a_tracked_file_do_not_count_besides_it(
     records = year_of_months()
 
     def found(query: Query) -> list[str]:
-        if is_filed:
-            return [one.did for one in find(layout.root, query)]
-        with contextlib.closing(Journal(settings.home)) as journal:
-            tables = answer(journal, agree(journal, settings), query, columns=("did",))
-            return [did for table in tables for did in table["did"].to_pylist()]
+        place = Lineage.open(layout.root if is_filed else settings.home)
+        assert place.count(query) == len(place.find(query))
+        return [one.did for one in place.find(query)]
 
     if is_filed:
         layout.write(*records)
@@ -152,13 +159,15 @@ def test_spark_s_own_rows_of_a_tracked_file_do_not_count_besides_it(
                 | {"finalState": one.final_state, "created": one.created, "completed": one.completed}
                 for one in records
             ]
+            agree(journal, settings)
             journal.append(Kind.PROVENANCE, json.dumps(sent).encode())
     missing_months = ["month-11", "month-10", "month-9"]
     assert found(Query(missing_sink="lake", data_source="months")) == missing_months
     assert found(Query(missing_sink="lake")) == missing_months, "the year got there in parts"
     assert found(Query(missing_sink="lake", final_state=FinalState.ERROR)) == ["month-9"]
     assert found(Query(missing_sink="lake", data_source="in")) == []
-    assert found(Query(missing_sink="nowhere", data_source="in")) == ["year"]
+    with pytest.raises(UnknownNameError, match="there are lake"):
+        found(Query(missing_sink="laek", data_source="in"))
     assert found(Query(dids=frozenset())) == found(Query(parent_dids=frozenset())) == []
     by_did = {one.did for one in records if one.data_source == "months"}
     by_did -= {one.did for one in records if one.data_sink == "lake"}
@@ -169,5 +178,6 @@ def test_too_many_files_are_refused_with_what_to_do(layout: Layout, monkeypatch:
     layout.write(*year_of_months())
     monkeypatch.setattr(missing, "FILES_MAX", 9)
     with pytest.raises(TooManyError, match="narrow the question"):
-        find(layout.root, Query(missing_sink="lake"))
-    assert find(layout.root, Query(missing_sink="lake", filename="11.csv"))[0].did == "month-11"
+        Lineage.open(layout.root).find(Query(missing_sink="lake"))
+    [found] = Lineage.open(layout.root).find(Query(missing_sink="lake", filename="11.csv"))
+    assert found.did == "month-11"

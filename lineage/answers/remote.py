@@ -16,18 +16,18 @@ from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import Dimension, EntriesGoneError, Kind, Stats, Sum, heard_sums
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.backend import open_session, shown
-from waybill.marquez.links import OPEN_PATH, RECORDS_PATH
-from waybill.transport import NotFoundError, WaybillError
+from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.transport import FileContent, NotFoundError, WaybillError
 
-from .index import OpenFile
-from .journey import Journey, ToldJourney
-from .records import Records
+from ..index import OpenFile
+from ..journey import Journey, ToldJourney
+from ..records import Records
+from .naming import UnknownNameError
 
 if TYPE_CHECKING:
     from requests import Response
 
     from waybill.facets.merge_rule import RecordKey
-    from waybill.transport.journal import FileContent
 
 _PAGE_RECORDS: Final = 1_000
 _TIMEOUTS_S: Final = (5.0, 90.0)
@@ -58,11 +58,18 @@ class CollectorReadError(WaybillError):
         return f"the collector at {self.url} {self.what}"
 
 
+class _UnknownName(msgspec.Struct):
+    what: str
+    name: str
+    nearest: tuple[str, ...]
+
+
 class _Problem(msgspec.Struct):
     """The part of a problem (RFC 9457) that is shown."""
 
     detail: str
     errors: tuple[str, ...] = ()
+    unknown: _UnknownName | None = None
 
 
 class CollectorClient:
@@ -72,8 +79,6 @@ class CollectorClient:
         url: its address.
         api_key: a key with the role read; None: the collector has no keys.
     """
-
-    knows_open = True
 
     def __init__(self, url: str, api_key: str | None) -> None:
         self._url = f"{url.rstrip('/')}/"
@@ -113,8 +118,8 @@ class CollectorClient:
         return self._decoded(self._get(url, self._params_of(query)), list[OpenFile])
 
     def duplicates(self) -> list[list[FileContent]]:
-        """Raise a `NotFoundError`: a collector does not tell fingerprints."""
-        raise NotFoundError("only a home has fingerprints; open the home in which they were recorded")
+        """The files of each content that several files have."""
+        return self._decoded(self._get(urljoin(self._url, DUPLICATES_PATH[1:]), []), list[list[FileContent]])
 
     def stats(self, query: Query) -> Stats:
         """The number of records that answer a query, by kind."""
@@ -167,8 +172,9 @@ class CollectorClient:
             return self._is_none(f"answers {response.status_code}")
         status = response.status_code
         if status == HTTPStatus.NOT_FOUND:
-            is_told = about or problem.detail.startswith("no record has")
-            return NotFoundError(problem.detail) if is_told else self._is_none("answers 404")
+            if problem.unknown is not None:
+                return UnknownNameError(*msgspec.structs.astuple(problem.unknown))
+            return NotFoundError(problem.detail) if about else self._is_none("answers 404")
         if status == HTTPStatus.GONE:
             return EntriesGoneError(problem.detail)
         if problem.errors:

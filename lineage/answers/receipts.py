@@ -10,15 +10,12 @@ import msgspec
 from waybill.exporter.layout import Layout
 from waybill.exporter.query import Located, locate_entry
 from waybill.facets import DELTA_FILE_FACET
-from waybill.transport.journal import Kind
+from waybill.transport.journal import Kind, Receipt
 from waybill.transport.root import check_root
 from waybill.transport.runner import Progress, progress_of, statuses
 
 if TYPE_CHECKING:
     from waybill.transport import Entry, Journal
-
-    from .intake import Receipt
-
 
 _LOST: Final = (
     "the journal was restored to a time before this entry and no longer has it; if the entry was filed "

@@ -1,0 +1,305 @@
+"""What the answers of a home and of files alone have in common: records, and the index beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from waybill.exporter import Query, reading
+from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, stats_of, summed, sums_of
+from waybill.facets import ProvenanceRecord
+from waybill.transport.counting import counted
+from waybill.transport.root import check_root
+
+from ..kin import by_records
+from .contents import find_duplicates
+from .missing import Known, find_missing
+from .naming import check_missing_sink, settle_patterns, unknown_keys, unknown_names
+from .opened import can_be_open, meets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from waybill.exporter.query import Access, Dimension, Kind, Stats
+    from waybill.exporter.reading import Asker
+    from waybill.exporter.verification import Explanation
+    from waybill.facets import AnnotationRule
+    from waybill.facets.merge_rule import RecordKey
+    from waybill.transport import Journal, Settings
+    from waybill.transport.journal import FileContent, Receipt
+
+    from ..index import IndexReader, OpenFile
+    from ..journey import Journey
+    from .receipts import ReceiptStatus
+
+_NAMED_MAX: Final = 3
+
+
+class IndexedAnswers(ABC):
+    """Answers questions from records and an index; see `Answers`.
+
+    Args:
+        root: the root.
+        access: finds and opens its files.
+        asker: who asks.
+        journal: the journal of its home; None: there are only files.
+        settings: those of the home, or the user's.
+        rule: which annotations records have.
+
+    Attributes:
+        unended: the dids of the files in the answers so far about a `missing_sink` that have no record yet.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        access: Access,
+        asker: Asker,
+        *,
+        journal: Journal | None,
+        settings: Settings,
+        rule: AnnotationRule,
+    ) -> None:
+        self.notes: dict[str, None] = {}
+        self.unsettled: set[RecordKey] = set()
+        self.unended: set[str] = set()
+        self._root = root
+        self._journal = journal
+        self._settings = settings
+        self._rule = rule
+        self._access = access
+        self._asker = asker
+        self._index: IndexReader | None = None
+
+    def tables(
+        self,
+        query: Query,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Collection[Dimension] | None = None,
+    ) -> Iterator[Any]:
+        """The records that answer a query; see `Answers`.
+
+        With `summed_by`, sums of them as `waybill.exporter.query.summed` gives them.
+        """
+        query = reading.allow(self._asker, query)
+        self._check()
+        with self._reading() as index:
+            query = self._settled(query, index)
+            is_empty = True
+            for table in self._answered(query, columns, summed_by, index):
+                is_empty = is_empty and not table.num_rows
+                yield table
+            self._note(query, index, is_empty=is_empty)
+
+    def stats(self, query: Query) -> Stats:
+        """The number of records that answer a query, by kind; see `Answers`."""
+        stats = stats_of(self.tables(query, summed_by=STATS_BY))
+        stats.unended_files = len(self.unended)
+        return stats
+
+    def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
+        """The number of records that answer a query, of each kind; see `Answers`."""
+        return sums_of(self.tables(query, summed_by=by), by)
+
+    def open_files(self, query: Query) -> list[OpenFile]:
+        """The files and runs that have begun and not ended and meet a query; see `Answers`."""
+        query = reading.allow(self._asker, query)
+        self._check()
+        with self._reading() as index:
+            query = self._settled(query, index)
+            if query.missing_sink is None:
+                return self._open(query, index)
+            for _ in self._answered(query, ("did",), None, index):
+                pass  # it finds out which are missing
+            return [file for file in index.open_files() if file.did in self.unended]
+
+    def duplicates(self) -> list[list[FileContent]]:
+        """The files of each content that several files have; see `Answers`."""
+        reading.allow(self._asker, "duplicates")
+        self._check()
+        with self._reading() as index:
+            found = find_duplicates(index, self._ask_beside)
+        self._note_lacks()
+        return found
+
+    def trace(
+        self,
+        did: str,
+        *,
+        up: bool,
+        down: bool,
+        depth: int | None,
+        as_of_ms: int | None = None,
+        on_table: Callable[[Any], object] = lambda _: None,
+        on_batch: Callable[[], object] = lambda: None,
+    ) -> Journey:
+        """The journey of a file; see `Answers`.
+
+        `on_table` is called with each table of whole records that is read, and `on_batch` after each batch of
+        entries; both may raise to give up.
+        """
+        from ..tracing import trace, trace_as_of  # which loads what reads the archive
+
+        reading.allow(self._asker, Query(did=did))
+        self._check()
+
+        def ask(query: Query, columns: Sequence[str]) -> Iterator[Any]:
+            for table in self._ask(query, columns):
+                on_table(table)
+                yield table
+
+        follow = {"up": up, "down": down, "depth": depth}
+        with self._reading() as index:
+            journey = trace(ask, did, **follow, kin=index)  # type: ignore[arg-type]  # mypy takes them for one type
+        self._note_lacks()
+        if as_of_ms is None:
+            return journey
+        then = (journey, as_of_ms, self._root, self._journal, self._settings)
+        return trace_as_of(*then, **follow, on_batch=on_batch)  # type: ignore[arg-type]  # as above
+
+    def explain(self, did: str) -> Explanation:
+        """The proof behind a file's records, from the stored events to the rows.
+
+        Raises:
+            SourceError, OSError: as `waybill.exporter.explain` raises.
+        """
+        from waybill.exporter import Wanted, explain
+        from waybill.exporter.names import EVENTS
+        from waybill.exporter.rebuilding import rule_for
+        from waybill.exporter.sources import EventsSource, JournalSource
+
+        did = reading.allow(self._asker, did)
+        self._check()
+        archive = [EventsSource(self._root)] if (self._root / EVENTS).is_dir() else []
+        journal = [JournalSource(self._journal.home)] if self._journal else []
+        wanted = Wanted(system_name=self._settings.system_name, rule=rule_for(self._settings, self._root))
+        return explain(did, [*archive, *journal], self._root, wanted)
+
+    def locate(self, receipt: Receipt) -> ReceiptStatus | None:
+        """Where an acknowledged entry is; None if the journal never had it, or there are only files.
+
+        Raises:
+            JournalError, RootError, OSError: the journal or the root cannot be read.
+        """
+        from .receipts import receipt_status  # which loads what reads files
+
+        return None if self._journal is None else receipt_status(self._journal, self._root, receipt)
+
+    @abstractmethod
+    def _open_index(self) -> AbstractContextManager[IndexReader]:
+        """Open the index."""
+
+    @abstractmethod
+    def _ask(
+        self,
+        query: Query,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Collection[Dimension] | None = None,
+        is_beside: bool = False,
+    ) -> Iterator[Any]:
+        """The records that answer a query which records alone can answer.
+
+        With `is_beside` they only help to answer, so it does not matter whether they may still change.
+        """
+
+    def _check(self) -> None:
+        """Raise a `RootError` if the folder is not the root of the home."""
+        if self._journal is not None:
+            check_root(self._journal, self._root)
+
+    def _note_lacks(self) -> None:
+        """Note what the answer lacks, after all that was read for it."""
+        if self._access.problem is not None:
+            self.notes[self._access.problem] = None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[IndexReader]:
+        """The index, the same for all questions that one answer takes."""
+        if self._index is not None:
+            yield self._index
+            return
+        with self._open_index() as index:
+            if index.lack is not None:
+                self.notes[index.lack] = None
+            self._index = index
+            try:
+                yield index
+            finally:
+                self._index = None
+
+    def _answered(
+        self,
+        query: Query,
+        columns: Sequence[str],
+        summed_by: Collection[Dimension] | None,
+        index: IndexReader,
+    ) -> Iterator[Any]:
+        if query.missing_sink is None:
+            return self._ask(query, columns, summed_by=summed_by)
+        arrived = msgspec.structs.replace(query, missing_sink=None)
+        opened = [file for file in self._open(arrived, index) if file.filename is not None]
+        missing = find_missing(
+            Known(self._ask, self._ask_beside, index.children_of),
+            query,
+            columns if summed_by is None else SUMMED_COLUMNS,
+            began_ms={file.did: file.began_ms for file in opened},
+            unended=self.unended,
+        )
+        return missing if summed_by is None else (summed(table, summed_by) for table in missing)
+
+    def _settled(self, query: Query, index: IndexReader) -> Query:
+        """The query as records and open files can answer it."""
+        check_missing_sink(query, self._ask_beside)
+        named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
+        if named == (None,) * len(named):
+            return query
+
+        def is_other_name(name: str) -> bool:
+            is_open = any(file.filename == name for file in index.open_files())
+            return is_open or bool(index.dids_with_input(name))
+
+        return by_records(settle_patterns(query, self._ask_beside, is_other_name), index)
+
+    def _open(self, query: Query, index: IndexReader) -> list[OpenFile]:
+        if not can_be_open(query):
+            return []
+        return [file for file in index.open_files() if meets(file, query, self._rule)]
+
+    def _ask_beside(
+        self,
+        query: Query,
+        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
+        *,
+        summed_by: Collection[Dimension] | None = None,
+    ) -> Iterator[Any]:
+        return self._ask(query, columns, summed_by=summed_by, is_beside=True)
+
+    def _note(self, query: Query, index: IndexReader, *, is_empty: bool) -> None:
+        """Note what stands beside an answer, and why it may be empty."""
+        if self.unended:
+            self.notes[f"{counted(len(self.unended), 'more file has', 'more files have')} not ended"] = None
+        is_narrow = any((query.did, query.parent_did, query.filename, query.data_source))
+        opened = self._open(query, index) if is_narrow and query.missing_sink is None else []
+        if opened:
+            names = ", ".join(file.filename or file.did for file in opened[:_NAMED_MAX])
+            more = len(opened) - _NAMED_MAX
+            told = f"{names} and {more:,} more" if more > 0 else names
+            self.notes[f"{counted(len(opened), 'file has', 'files have')} begun and not ended: {told}"] = None
+        dropped = {key for key in query.annotations if not self._rule.kept({key: ""})}
+        for key in sorted(dropped):
+            self.notes[
+                f"records have the annotation {key!r} only if provenance_annotations_allowed has it"
+            ] = None
+        if is_empty and not opened:
+            self.notes.update(dict.fromkeys(unknown_names(query, self._ask_beside)))
+            self.notes.update(
+                dict.fromkeys(unknown_keys(query.annotations.keys() - dropped, self._ask_beside))
+            )
+        self._note_lacks()
