@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from typer.testing import CliRunner
 
+from waybill.cli.app import app
 from waybill.lineage import Lineage
 from waybill.transport import Journal, Settings, Tracker, flush
 
@@ -26,9 +28,11 @@ STOPPED = """if True:
     import fcntl, os, signal, sys, apsw
     lock = os.open(sys.argv[1] + "/journal.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    writer = apsw.Connection(sys.argv[1] + "/journal.db")
-    writer.execute("BEGIN IMMEDIATE")
-    writer.execute("UPDATE entries SET received_ms = received_ms + 1")
+    writers = {}
+    for name, table, column in (("journal", "entries", "received_ms"), ("index", "open_run", "last_ms")):
+        writers[name] = apsw.Connection(f"{sys.argv[1]}/{name}.db")
+        writers[name].execute("BEGIN IMMEDIATE")
+        writers[name].execute(f"UPDATE {table} SET {column} = {column} + 1")
     print("inside", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
@@ -129,6 +133,14 @@ def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
 def test_so_is_what_marquez_lacks(called: Run, filed: tuple[Path, str]) -> None:
     done = called("reconcile", "--home", filed[0])
     assert (done.returncode, "no Marquez is set" in done.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_so_is_what_a_shell_asks_for(filed: tuple[Path, str]) -> None:
+    line = f"waybill poison list --home {filed[0]} --projection l"
+    environment = {"_WAYBILL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "6"}
+    offered = CliRunner().invoke(app, [], prog_name="waybill", env=environment).stdout
+    assert offered.split() == ["layout"]
 
 
 def filled(asked: list[str], home: Path, did: str) -> list[str]:
