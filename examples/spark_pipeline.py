@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 import waybill.spark
-from waybill.exporter import find
+from waybill.lineage import find
 from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:

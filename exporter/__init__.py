@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from .incomplete import IncompleteError as IncompleteError
     from .layout import open_layout as open_layout
-    from .query import Query as Query, compare as compare, find as find
+    from .query import Query as Query, compare as compare
     from .rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild
     from .repairing import repair as repair
     from .retention import age_off as age_off, age_off_archive as age_off_archive

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from .journey import Journey as Journey, ToldFile as ToldFile, ToldJourney as ToldJourney
     from .kin import Kin as Kin
-    from .lineage import Lineage as Lineage
+    from .lineage import Lineage as Lineage, find as find
     from .records import MissingPackageError as MissingPackageError, Records as Records
     from .tracing import trace as trace, trace_as_of as trace_as_of
 

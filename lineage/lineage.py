@@ -94,7 +94,17 @@ class Lineage:
         return cls(functools.partial(open_answers, place, access, published, asker))
 
     def find(self, query: Query | None = None) -> Records:
-        """The records that answer a query, newest first; see `waybill.find` for what it raises."""
+        """The records that answer a query, newest first unless it says otherwise.
+
+        Raises:
+            UnknownNameError: no record has the `missing_sink`.
+            IncompleteError: a file or an entry could not be read, or a file is in quarantine.
+            TooManyError: too many files would have to be compared for `missing_sink`.
+            BacklogError: more records are not in files yet than fit into memory.
+            RootError: the home's root is not there, or is another folder.
+            JournalError: the journal cannot be read.
+            OSError: a folder could not be read.
+        """
         with self._asked() as answers:
             tables = answers.tables(query or Query())
             records = Records(record for table in tables for record in from_table(table))
@@ -126,7 +136,7 @@ class Lineage:
             return answers.open_files(query or Query())
 
     def stats(self, query: Query | None = None) -> Stats:
-        """The number of records that answer a query, by kind; raises what `waybill.find` does."""
+        """The number of records that answer a query, by kind; raises what `find` does."""
         with self._asked() as answers:
             return answers.stats(query or Query())
 
@@ -149,7 +159,7 @@ class Lineage:
 
         Raises:
             ValueError: there is no such dimension, or none is given.
-            WaybillError: those of `waybill.find`.
+            WaybillError: those of `find`.
         """
         dimensions = [Dimension(one) for one in dict.fromkeys(by)]
         if not dimensions:
@@ -158,7 +168,7 @@ class Lineage:
             return answers.sums(dimensions, query or Query())
 
     def count(self, query: Query | None = None) -> int:
-        """The number of records that answer a query, each once; raises what `waybill.find` does.
+        """The number of records that answer a query, each once; raises what `find` does.
 
         With `missing_sink`, it is the number of files that did not get there, with or without a record.
         """
@@ -168,7 +178,7 @@ class Lineage:
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.
 
-        Only files whose fingerprints were recorded. Raises what `waybill.find` does.
+        Only files whose fingerprints were recorded. Raises what `find` does.
         """
         with self._asked() as answers:
             return answers.duplicates()
@@ -206,6 +216,11 @@ class Lineage:
     def descendants(self, did: str) -> list[JourneyFile]:
         """The files that came from a file, the nearest first; raises what `trace` does."""
         return self.trace(did, up=False).descendants()
+
+
+def find(place: str | os.PathLike[str] | None = None, query: Query | None = None) -> Records:
+    """The records of a place that answer a query, as `Lineage.open` and `Lineage.find` say."""
+    return Lineage.open(place).find(query)
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ def demo(
       waybill demo
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
-    from waybill.exporter import Query, find
+    from waybill.exporter import Query
+    from waybill.lineage import find
 
     from . import report
 

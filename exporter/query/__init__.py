@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ..incomplete import IncompleteError as IncompleteError
     from .access import FOLDERS as FOLDERS, Access as Access, Listing as Listing
     from .answer_file import write_answer as write_answer
-    from .answering import answer as answer, find as find, find_tables as find_tables, stats as stats
+    from .answering import answer as answer
     from .as_of import EntriesGoneError as EntriesGoneError, read_as_of as read_as_of
     from .backlog import (
         Backlog as Backlog,

@@ -2,130 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
-from waybill.facets.arrow import SCHEMA, from_table, to_table
-from waybill.transport.config import obey
-from waybill.transport.errors import NotFoundError
-from waybill.transport.journal import Journal
-from waybill.transport.root import check_root
+from waybill.facets.arrow import SCHEMA, to_table
 
-from .. import reading
 from ..incomplete import IncompleteError
 from ..parquet import ALWAYS
 from .access import FOLDERS
-from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, poison_note, read_backlog
-from .query import Query
+from .backlog import TOO_FAR_BEHIND, UNFILED_BYTES_MAX, BacklogError, read_backlog
 from .reader import scan
-from .sums import STATS_BY, Dimension, Stats, stats_of
-from .unsettled import read_unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
 
-    from ..reading import Asker
     from .access import Access
+    from .query import Query
+    from .sums import Dimension
 
 log = logging.getLogger("waybill.exporter")
-
-
-def find(
-    folder: Path | str,
-    query: Query | None = None,
-    *,
-    access: Access = FOLDERS,
-    asker: Asker = reading.PYTHON,
-) -> list[ProvenanceRecord]:
-    """Find the records of a home or of a root that answer a query, newest first unless it says otherwise.
-
-    In a home, this finds every record accepted until now, in files or not, as `waybill find` does; it leaves
-    out a run that has ended and may still change. In a root alone, it reads the files. It logs a warning if
-    entries are poison, since no answer has their records.
-
-    Args:
-        folder: a home, or a root that is no home.
-        query: the conditions; None: all records.
-        access: finds and opens the files.
-        asker: who asks, where a program asks for somebody else.
-
-    Raises:
-        NotFoundError: there is no such folder.
-        IncompleteError: a file or an entry could not be read, or a file is in quarantine.
-        RootError: the home's root is not there, or is another folder.
-        JournalError: the journal cannot be read.
-        OSError: a folder could not be read.
-    """
-    return _records_of(find_tables(folder, query, access=access, asker=asker))
-
-
-def stats(
-    folder: Path | str,
-    query: Query | None = None,
-    *,
-    access: Access = FOLDERS,
-    asker: Asker = reading.PYTHON,
-) -> Stats:
-    """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
-    return stats_of(find_tables(folder, query, summed_by=STATS_BY, access=access, asker=asker))
-
-
-def find_tables(
-    folder: Path | str,
-    query: Query | None = None,
-    *,
-    columns: Sequence[str] = SCHEMA.names,
-    summed_by: Collection[Dimension] | None = None,
-    access: Access = FOLDERS,
-    asker: Asker = reading.PYTHON,
-) -> Iterator[pa.Table]:
-    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
-    query = reading.allow(asker, query or Query())
-    if not Journal.exists(folder):
-        yield from scan(
-            folder,
-            query,
-            columns=columns,
-            summed_by=summed_by,
-            access=access,
-        )
-        return
-    with contextlib.closing(Journal(folder, to_read=True)) as journal:
-        settings = obey(journal)
-        check_root(journal, settings.root)
-        # This comes first: records that are filed meanwhile are then found in the files.
-        runs = read_unsettled(journal, settings, query, now_ms=time.time_ns() // 1_000_000)
-        yield from answer(
-            journal,
-            settings,
-            query,
-            columns=columns,
-            summed_by=summed_by,
-            derived=[*runs.settled, *runs.open],
-            access=access,
-        )
-        if not runs.is_whole:
-            log.warning(
-                "more unfiled runs exist than fit into memory; some runs without the facet are missing"
-            )
-        if (poison := poison_note(journal)) is not None:
-            log.warning("%s", poison)
-
-
-def _records_of(tables: Iterator[pa.Table]) -> list[ProvenanceRecord]:
-    return [record for table in tables for record in from_table(table)]
 
 
 def answer(

@@ -55,9 +55,9 @@ _PAGE_ROWS: Final = 4_096
 def _of_records(query: Query) -> Query:
     """Refuse conditions that no record can meet."""
     if query.input_dataset is not None or query.producer is not None:
-        raise NotFoundError("records name no inputs and no producers; ask the home, by `waybill.Lineage`")
+        raise NotFoundError("records name no inputs and no producers; ask by `waybill.Lineage`")
     if query.missing_sink is not None:
-        raise NotFoundError("one record does not tell what is missing; ask the home, by `waybill.Lineage`")
+        raise NotFoundError("no record tells what is missing; ask by `waybill.Lineage`")
     return query
 
 

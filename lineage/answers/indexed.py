@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from waybill.exporter import Query, reading
+from waybill.exporter import IncompleteError, Query, reading
 from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, stats_of, summed, sums_of
 from waybill.facets import ProvenanceRecord
 from waybill.transport.counting import counted
@@ -298,8 +298,9 @@ class IndexedAnswers(ABC):
                 f"records have the annotation {key!r} only if provenance_annotations_allowed has it"
             ] = None
         if is_empty and not opened:
-            self.notes.update(dict.fromkeys(unknown_names(query, self._ask_beside)))
-            self.notes.update(
-                dict.fromkeys(unknown_keys(query.annotations.keys() - dropped, self._ask_beside))
-            )
+            # Where some file cannot be read, nobody can say that no record has a name.
+            with contextlib.suppress(IncompleteError):
+                self.notes.update(dict.fromkeys(unknown_names(query, self._ask_beside)))
+                asked = query.annotations.keys() - dropped
+                self.notes.update(dict.fromkeys(unknown_keys(asked, self._ask_beside)))
         self._note_lacks()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from waybill.exporter import Query
-from waybill.exporter.query import Dimension, is_pattern, sums_of
+from waybill.exporter import IncompleteError, Query
+from waybill.exporter.query import Dimension, is_pattern
 from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
@@ -69,7 +69,12 @@ def check_missing_sink(query: Query, ask: Ask) -> None:
     """Raise an `UnknownNameError` if no record has the sink that files are to be missing at."""
     sink = query.missing_sink
     if sink is not None:
-        known = _known(ask, Dimension.SINK)
+        known: set[str] = set()
+        try:
+            known.update(_known(ask, Dimension.SINK))
+        except IncompleteError:
+            if sink not in known:
+                raise
         if sink not in known:
             raise UnknownNameError("sink", sink, _nearest(sink, known))
 
@@ -79,7 +84,7 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
     for field, (what, dimension) in _WHAT.items():
         name = getattr(query, field)
         if name is not None and not (is_pattern(name) and field in _WITH_PATTERNS):
-            known = _known(ask, dimension)
+            known = set(_known(ask, dimension))
             if name not in known:
                 yield str(UnknownNameError(what, name, _nearest(name, known)))
     name = query.filename
@@ -115,9 +120,10 @@ def _is_there(ask: Ask, query: Query) -> bool:
     return any(table.num_rows for table in ask(query, ("did",)))
 
 
-def _known(ask: Ask, dimension: Dimension) -> set[str]:
-    sums = sums_of(ask(Query(), summed_by=[dimension]), [dimension])
-    return {str(name) for (name,) in sums if name is not None}
+def _known(ask: Ask, dimension: Dimension) -> Iterator[str]:
+    """The names that records have; raises `IncompleteError` after those of the files that could be read."""
+    for table in ask(Query(), summed_by=[dimension]):
+        yield from table[dimension].unique().drop_null().to_pylist()
 
 
 def _nearest(name: str, known: Collection[str]) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ This module has the most common names. The others are in the rooms: `waybill.tra
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waybill.exporter import Query as Query, find as find
+    from waybill.exporter import Query as Query
     from waybill.facets import FinalState as FinalState, ProvenanceRecord as ProvenanceRecord
-    from waybill.lineage import Journey as Journey, Lineage as Lineage
+    from waybill.lineage import Journey as Journey, Lineage as Lineage, find as find
     from waybill.transport import (
         AsyncTrackedFile as AsyncTrackedFile,
         AsyncTracker as AsyncTracker,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     __version__: str
 
 _PACKAGES = {
-    "waybill.exporter": {"Query", "find"},
+    "waybill.exporter": {"Query"},
     "waybill.facets": {"FinalState", "ProvenanceRecord"},
-    "waybill.lineage": {"Journey", "Lineage"},
+    "waybill.lineage": {"Journey", "Lineage", "find"},
     "waybill.transport": {
         "AsyncTrackedFile",
         "AsyncTracker",

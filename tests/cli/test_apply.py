@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.exporter import find
+from waybill.lineage import find
 from waybill.transport import Journal, Settings, WaybillConfig, WaybillTransport, flush, locks
 from waybill.transport.config import agreed
 from waybill.transport.home import Home

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from stores import new_bucket, s3_server
 
-from waybill.exporter import find
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage import find
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -27,8 +27,9 @@ from waybill.cli.demo import report
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME, finish, prepare
 from waybill.cli.demo.pipeline import DAMAGED_MONTH, LAKE, REPORT, data_folder, unpack
 from waybill.cli.demo.report import RebuildCheck, Trail, rebuilds
-from waybill.exporter import Query, find
+from waybill.exporter import Query
 from waybill.facets import FinalState
+from waybill.lineage import find
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind, Settings, Tracker, WaybillError, locks
 from waybill.transport.config import agree

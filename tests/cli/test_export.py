@@ -112,7 +112,6 @@ def test_the_catalog_of_what_was_exported_is_made_beforehand(called: Run, kept: 
 @pytest.mark.parametrize(
     ("question", "says"),
     [
-        ("find --open", "--open: only a home knows what is open; leave out --root"),
         (
             "trace year.csv --as-of now",
             "--as-of: events are not exported, only records; ask the home or the root",

@@ -14,7 +14,6 @@ from waybill.collector.app import routes_of
 from waybill.collector.endpoints import ProvenanceEndpoints, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
-from waybill.exporter.query import stats
 from waybill.transport import Journal, WaybillError
 from waybill.transport.config import obey
 
@@ -36,7 +35,6 @@ COMMANDS = {
 }
 PYTHON: dict[str, Callable[[Kept], object]] = {
     "waybill.find": lambda kept: waybill.find(kept.home),
-    "stats": lambda kept: stats(kept.home),
     "Lineage.find": lambda kept: waybill.Lineage.open(kept.home).find(),
     "Lineage.stats": lambda kept: waybill.Lineage.open(kept.home).stats(),
     "Lineage.count": lambda kept: waybill.Lineage.open(kept.home).count(),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from stores import new_bucket, s3_server
 
-from waybill.exporter import check, find
+from waybill.exporter import check
 from waybill.exporter.verification import accept_findings
+from waybill.lineage import find
 from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.exporter import find
+from waybill.lineage import find
 from waybill.transport import Journal, Settings, SettingsConflictError, Tracker, flush
 from waybill.transport.config import agreed, change
 from waybill.transport.home import Home

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from served import event, record
 
-from waybill.exporter import find
+from waybill.lineage import find
 
 if TYPE_CHECKING:
     from conftest import Start

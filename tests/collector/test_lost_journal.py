@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from served import record
 
-from waybill.exporter import find
+from waybill.lineage import find
 from waybill.transport import flush
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from waybill.exporter import Compactor
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
+from waybill.exporter.query import FOLDERS, STATS_BY, scan, stats_of
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport.files import Files
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from _typeshed import ReadableBuffer
+
+    from waybill.exporter import Query
+    from waybill.exporter.query import Access, Stats
 
 FILES = settings(max_examples=20)
 """For properties that write files."""
@@ -36,6 +40,16 @@ HOUR_MS = 3_600_000
 NODE = "a1b2c3"
 NOBODY = 65_534
 """A user without rights, as Linux knows it."""
+
+
+def find(root: Path, query: Query | None = None, *, access: Access = FOLDERS) -> list[ProvenanceRecord]:
+    """The records of a root that answer a query."""
+    return [record for table in scan(root, query, access=access) for record in from_table(table)]
+
+
+def stats(root: Path, query: Query | None = None, *, access: Access = FOLDERS) -> Stats:
+    """The number of records of a root that answer a query."""
+    return stats_of(scan(root, query, summed_by=STATS_BY, access=access))
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from layouts import HOUR_MS, START_MS, Layout, record
 
-from waybill.exporter import age_off, check, export, find, open_destination
+from waybill.exporter import age_off, check, export, open_destination
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.retention import AgedOff
 from waybill.facets import FinalState, record_key
+from waybill.lineage import find
 
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 NEXT = "provenance/compacted/edge/20260101/01.parquet"

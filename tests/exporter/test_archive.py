@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import StoppedError, StoppingFiles, temporaries
 
-from waybill.exporter import Wanted, check, find, open_archive, rebuild
+from waybill.exporter import Wanted, check, open_archive, rebuild
 from waybill.exporter.archive import EVENTS_SCHEMA, Archive, archived_files, read_entries
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import EventsSource
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.files import Files
 from waybill.transport.runner import Projection as Protocol, Runner

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from layouts import START_MS, Layout, record
 
-from waybill.exporter import Wanted, age_off_archive, check, export, find, open_destination, rebuild
+from waybill.exporter import Wanted, age_off_archive, check, export, open_destination, rebuild
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries, read_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.retention import AgedOff
 from waybill.exporter.sources import EventsSource
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 
 DAY_MS = 86_400_000

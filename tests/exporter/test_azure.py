@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 from layouts import HOUR_MS, Layout, record
 
-from waybill.exporter import check, export, find, open_destination
+from waybill.exporter import check, export, open_destination
 from waybill.exporter.compaction import compact_remote
 from waybill.exporter.exporting import ReplacedError, fetch_root
 from waybill.facets import merge_all
+from waybill.lineage import find
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
-from layouts import Layout, record
+from layouts import Layout, find, record
 
-from waybill.exporter import IncompleteError, Query, find
+from waybill.exporter import IncompleteError, Query
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.parquet import RAW_FILTERS, Encoder
 from waybill.exporter.parquet.bloom import can_hold

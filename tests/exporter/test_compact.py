@@ -26,12 +26,13 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import Compactor, Query, check, find
+from waybill.exporter import Compactor, Query, check
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
+from waybill.lineage import find
 
 if TYPE_CHECKING:
     import pytest

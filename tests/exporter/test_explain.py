@@ -14,13 +14,14 @@ import pytest
 from growth import check_linear
 from layouts import START_MS, event
 
-from waybill.exporter import Compactor, Wanted, explain, find
+from waybill.exporter import Compactor, Wanted, explain
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName
 from waybill.exporter.sources import EventsSource, JournalSource, Source, Stored
 from waybill.facets import FinalState, RunEvent, decode_event, fold
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import NODE, Layout, event, record
 
-from waybill.exporter import IncompleteError, find
+from waybill.exporter import IncompleteError
 from waybill.exporter.archive import read_entries
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.parquet import FORMAT, FormatError, open_file, open_selectable
+from waybill.lineage import find
 from waybill.transport.journal import Entry, Kind
 
 

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order, record
 from openlineage.client.uuid import generate_new_uuid
 
-from waybill.exporter import Query, find, open_layout
+from waybill.exporter import Query, open_layout
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.quarantine import list_quarantined
 from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, decode_event, fold
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
 from waybill.transport.runner import Projection as Protocol, unsettled

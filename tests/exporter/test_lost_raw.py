@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from layouts import event
 
-from waybill.exporter import Compactor, Wanted, age_off, check, find, repair
+from waybill.exporter import Compactor, Wanted, age_off, check, repair
 from waybill.exporter.compaction import squash_hour
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.layout import Layout
 from waybill.exporter.names import RawName
 from waybill.exporter.verification import Finding, accept_findings
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.home import Home
 

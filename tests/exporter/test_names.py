@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 from layouts import Layout, record
 
-from waybill.exporter import find
 from waybill.exporter.names import RawName, hour_of, safe_name
+from waybill.lineage import find
 
 AWKWARD = [
     "../../x",

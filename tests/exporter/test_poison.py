@@ -10,8 +10,9 @@ import apsw
 import pytest
 from layouts import event
 
-from waybill.exporter import Query, find
+from waybill.exporter import Query
 from waybill.exporter.archive import archived_files, read_entries
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.runner import Progress, progress_of
 

@@ -25,7 +25,7 @@ from layouts import (
 )
 from stores import Store
 
-from waybill.exporter import Compactor, Query, check, export, find
+from waybill.exporter import Compactor, Query, check, export
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import Hour
 from waybill.exporter.parquet import fill_in, to_be_sealed
@@ -35,6 +35,7 @@ from waybill.exporter.query.locate import Place
 from waybill.exporter.verification import accept_findings
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import to_table
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 
 FIRST_HOUR = Hour("20260101", "00")

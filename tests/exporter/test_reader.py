@@ -25,13 +25,14 @@ from layouts import (
     Layout,
     StoppedError,
     StoppingFiles,
+    find,
     record,
     records_strategy,
     without_rights,
 )
 from msgspec import structs
 
-from waybill.exporter import Compactor, Query, find, parquet
+from waybill.exporter import Compactor, Query, parquet
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.quarantine import note_restored, quarantine

@@ -15,7 +15,6 @@ import zstandard
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event
 
-from waybill.exporter import find
 from waybill.exporter.archive import Archive
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.rebuilding import WORK, Limits, RebuildError, Wanted, place_below, rebuild
@@ -29,6 +28,7 @@ from waybill.exporter.sources import (
     open_source,
 )
 from waybill.facets import ProvenanceRecord, decode_event, fold, merge_all
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, NotFoundError, Settings
 
 REAL = Path(__file__).parent.parent / "facets/expected"

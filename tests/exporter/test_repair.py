@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from layouts import HOUR_MS, START_MS, StoppedError, StoppingFiles
 
-from waybill.exporter import IncompleteError, Wanted, check, find, repair
+from waybill.exporter import IncompleteError, Wanted, check, repair
 from waybill.exporter.names import RawName
 from waybill.exporter.repairing import RepairReport
 from waybill.exporter.verification import Finding, accept_findings
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:

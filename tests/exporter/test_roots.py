@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from layouts import HOUR_MS, StoppedError, StoppingFiles, event, temporaries
 
-from waybill.exporter import check, find
+from waybill.exporter import check
 from waybill.exporter.archive import Archive, archived_files, read_entries
 from waybill.exporter.layout import Layout, write_again
 from waybill.exporter.names import COMPACTED
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, RootError, Settings
 from waybill.transport.files import Files
 from waybill.transport.home import Home

@@ -17,13 +17,13 @@ from waybill.exporter import (
     compare,
     explain,
     export,
-    find,
     open_destination,
     rebuild,
     repair,
 )
 from waybill.exporter.query import scan
 from waybill.exporter.sources import LinesSource
+from waybill.lineage import find
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,10 +16,11 @@ from waybill.exporter.compaction import RawWriter, squash_hour
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.parquet import Rules, is_apart, open_file
-from waybill.exporter.query import Difference, find
+from waybill.exporter.query import Difference
 from waybill.exporter.rebuilding import rule_for
 from waybill.exporter.sources import EventsSource, Source
 from waybill.facets import AnnotationRule
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 
 EVERY = AnnotationRule(frozenset({"*"}))

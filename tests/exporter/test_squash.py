@@ -18,11 +18,11 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import find
 from waybill.exporter.compaction import Retraction, squash_hour
 from waybill.exporter.directory import raw_files, raw_hours
 from waybill.exporter.names import Hour, RawName, hour_of
 from waybill.facets import ProvenanceRecord, merge_all, record_key
+from waybill.lineage import find
 from waybill.transport.files import Files
 
 

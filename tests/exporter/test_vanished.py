@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from waybill.exporter import Source, Wanted, check, explain, find, rebuild
+from waybill.exporter import Source, Wanted, check, explain, rebuild
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.exporter.verification.collisions import find_collisions
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage import find
 from waybill.transport import Journal, Settings, flush
 from waybill.transport.home import Home
 

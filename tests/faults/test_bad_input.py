@@ -17,9 +17,10 @@ from seam.emissions import emission, instant
 from seam.homes import settings_in
 from seam.oracle import check_visible, read_compacted
 
-from waybill.exporter import Query, find
+from waybill.exporter import Query
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage import find
 from waybill.transport import AdmissionError, Journal, Kind, Settings, WaybillConfig, WaybillTransport, flush
 from waybill.transport.admission import Bounds, Redaction
 from waybill.transport.receiver import Receiver

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record, records_strategy
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, find, record, records_strategy
 
-from waybill.exporter import Query, age_off, find
+from waybill.exporter import Query, age_off
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, scan, stats_of, sums_of
 from waybill.facets import FinalState, ProvenanceRecord, merge_all

@@ -14,11 +14,21 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record, records_strategy
+from layouts import (
+    HOUR_MS,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    find,
+    record,
+    records_strategy,
+    stats,
+)
 from stores import Store, new_bucket, s3_server
 
-from waybill.exporter import IncompleteError, Query, SourceUnreachableError, export, find, open_destination
-from waybill.exporter.query import cursor_of, stats
+from waybill.exporter import IncompleteError, Query, SourceUnreachableError, export, open_destination
+from waybill.exporter.query import cursor_of
 from waybill.facets import FinalState
 from waybill.lineage import Lineage
 from waybill.lineage.catalog import ExportedCatalog, open_exported

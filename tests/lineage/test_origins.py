@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from waybill.exporter import Query, find
+from waybill.exporter import Query
+from waybill.exporter.query import scan
 from waybill.lineage import Lineage
 from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
 from waybill.transport.config import agree
@@ -84,9 +85,10 @@ def test_a_file_is_found_by_the_name_of_a_further_input(told: Settings) -> None:
     assert sorted(record.did for record in lineage.find(Query(filename="orders.csv"))) == ["a", "c", "r"]
 
 
-def test_what_only_a_home_knows_is_no_condition_for_files_alone(told: Settings) -> None:
-    with pytest.raises(NotFoundError, match=r"ask the home, by `waybill\.Lineage`"):
-        find(told.home, Query(producer=DBT))
+@pytest.mark.parametrize("query", [Query(producer=DBT), Query(input_dataset="a"), Query(missing_sink="b")])
+def test_what_records_alone_do_not_tell_is_no_condition_of_theirs(told: Settings, query: Query) -> None:
+    with pytest.raises(NotFoundError, match=r"ask by `waybill\.Lineage`"):
+        list(scan(told.root, query))
 
 
 def test_an_index_that_is_gone_is_not_needed_while_the_journal_has_the_entries(told: Settings) -> None:

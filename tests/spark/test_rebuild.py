@@ -23,7 +23,6 @@ from waybill.exporter import (
     SourceError,
     Wanted,
     check,
-    find,
     open_source,
     rebuild,
 )
@@ -33,6 +32,7 @@ from waybill.exporter.ledger import read_ledger
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import JournalSource, LinesSource, MarquezDatabaseSource, Source
 from waybill.facets import AnnotationRule, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.lineage import find
 from waybill.spark import SparkSetupError, SparkTaskError, compact_on_spark, rebuild_on_spark
 from waybill.spark.runtime import fetch_driver
 from waybill.transport import Journal, Kind, Settings

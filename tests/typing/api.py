@@ -33,7 +33,6 @@ from waybill.exporter import (
     compare,
     explain,
     export,
-    find,
     open_archive,
     open_destination,
     open_layout,
@@ -133,6 +132,7 @@ from waybill.lineage import (
     Records,
     ToldFile,
     ToldJourney,
+    find,
     open_catalog,
     open_index,
     trace,
@@ -592,7 +592,7 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     )
     try:
         found = find(root, query)
-        assert_type(found, list[ProvenanceRecord])
+        assert_type(found, Records)
         Query(oldest_first=True, after=cursor_of(found[-1]))
     except IncompleteError as error:
         assert_type(error.unread, tuple[str, ...])

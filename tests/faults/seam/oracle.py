@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from seam.emissions import did_of, emission, is_plain_run
 
-from waybill.exporter import Query, check, find
+from waybill.exporter import Query, check
 from waybill.exporter.relations import RELATIONS_SCHEMA
 from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
+from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.root import FOLDER_MARK
 

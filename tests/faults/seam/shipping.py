@@ -20,10 +20,11 @@ from seam.oracle import check_journal, check_verified, check_visible, compare
 from seam.plan import Act, Plan
 from seam.program import Program, begin
 
-from waybill.exporter import DestinationError, age_off, age_off_archive, check, export, find, open_destination
+from waybill.exporter import DestinationError, age_off, age_off_archive, check, export, open_destination
 from waybill.exporter.archive import Archive
 from waybill.facets import ProvenanceRecord, merge_all
 from waybill.facets.arrow import SCHEMA, from_table
+from waybill.lineage import find
 from waybill.transport import Journal, Settings, flush
 from waybill.transport.root import CLAIMS, FOLDER_MARK, MARKER
 
