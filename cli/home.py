@@ -53,6 +53,7 @@ def open_answers(
 
     Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
     """
+    from waybill.exporter.query import TailReader
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.catalog import Catalog
     from waybill.lineage.index import FolderRelations, Published
@@ -75,8 +76,9 @@ def open_answers(
             files = FileAnswers(agreed.root, Catalog(), published, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
-            home = HomeAnswers(journal, agreed, Catalog(), os_user())
-            yield home, f"in {journal.path} and below {agreed.root}", journal
+            with contextlib.closing(TailReader(journal.home)) as tails:
+                home = HomeAnswers(journal, agreed, tails, Catalog(), os_user())
+                yield home, f"in {journal.path} and below {agreed.root}", journal
 
 
 def is_home(folder: Path) -> bool:

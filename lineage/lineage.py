@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from waybill.exporter import Query
 from waybill.exporter.exporting import ExportedFiles
 from waybill.exporter.object_stores import is_url
-from waybill.exporter.query import Dimension, Stats
+from waybill.exporter.query import Dimension, Stats, TailReader
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
@@ -233,5 +233,8 @@ def open_answers(folder: Path, access: Access, published: Published, asker: Aske
     if not Journal.exists(folder):
         yield FileAnswers(folder, access, published, asker)
         return
-    with contextlib.closing(Journal(folder, to_read=True)) as journal:
-        yield HomeAnswers(journal, obey(journal), access, asker)
+    with (
+        contextlib.closing(Journal(folder, to_read=True)) as journal,
+        contextlib.closing(TailReader(folder)) as tails,
+    ):
+        yield HomeAnswers(journal, obey(journal), tails, access, asker)

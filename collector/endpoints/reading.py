@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
-    from waybill.exporter.query import Dimension
+    from waybill.exporter.query import Dimension, TailReader
     from waybill.lineage.catalog import Catalog
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-_BACKLOGS_MAX: Final = 8
-"""How often the unfiled entries may be read for one query, one span of time each time."""
+_UNFILED_ENTRIES_MAX: Final = 1_000_000
+"""So many accepted entries may not be in files yet: folding them takes about ten seconds."""
 
 _UNREAD_NAMED_MAX: Final = 100
 
@@ -38,6 +38,14 @@ def _catalog_of(root: Path) -> Catalog:  # noqa: ARG001 - each root has its own
     from waybill.lineage.catalog import Catalog
 
     return Catalog()
+
+
+@functools.cache
+def _tails_of(home: Path) -> TailReader:
+    """The reader that all answers about a home share, since it keeps what it has read."""
+    from waybill.exporter.query import TailReader
+
+    return TailReader(home, entries_max=_UNFILED_ENTRIES_MAX)
 
 
 class Reading:
@@ -53,7 +61,8 @@ class Reading:
 
         catalog = _catalog_of(settings.root)
         asker = reading.Asker(reading.Door.HTTP, key)
-        self.answers = HomeAnswers(journal, settings, catalog, asker, backlogs_max=_BACKLOGS_MAX)
+        tails = _tails_of(journal.home)
+        self.answers = HomeAnswers(journal, settings, tails, catalog, asker)
         self._is_partial = is_partial
 
     def tables(

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from .folding import (
+        FOLDED as FOLDED,
+        fold_entries as fold_entries,
+        folded_without_gap_from as folded_without_gap_from,
+        load_runs as load_runs,
+    )
     from .projection import Layout as Layout, open_layout as open_layout, write_again as write_again
+    from .runs import UnsettledRuns as UnsettledRuns
     from .stored_runs import (
         DUE as DUE,
         OPEN as OPEN,

@@ -8,23 +8,20 @@ reason, the records that a batch retracts are removed from the compacted files b
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_tables
-from waybill.facets.sizes import made_chars
 from waybill.transport import RootError
 from waybill.transport.errors import reason_of
 from waybill.transport.files import Files
 from waybill.transport.root import Filing
 from waybill.transport.runner import Step, left_s, note_published
 
-from ..archive import filed_ranges
 from ..compaction import (
     GATHER_S,
     CompactionReport,
@@ -38,33 +35,26 @@ from ..directory import raw_files, raw_hours
 from ..names import LAYOUT, PROVENANCE, Hour, RawName
 from ..parallel import workers_default
 from ..raw_notes import forget_raws, note_raws
-from ..stored_records import decode_entries
-from .archived_runs import ArchivedRuns
-from .forgotten_runs import ForgottenRuns
-from .runs import UnsettledRuns, unpublish
+from .folding import FOLDED, fold_entries, folded_without_gap_from, load_runs
+from .runs import unpublish
 from .stored_runs import PLAIN_SPARK, RUN, SETTLE_S, rests_on_listener
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
 
+    from .runs import UnsettledRuns
+
 LINGER_S: Final = 1.0
 """After a batch, new entries wait this long for others to be written with them."""
 
-_FOLDED: Final = "folded"
 _ENTRIES_MAX: Final = 50_000
 _FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # a batch is the same batch when it is read again
-_SMALL_BYTES: Final = 2**16  # whose events make no large records
-_MADE_CHARS_MAX: Final = 2**29
-"""The maximum size of the records that one event makes, in characters; admission's default is far lower."""
 _SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
-_DAY_MS: Final = 86_400_000
 
 
 def open_layout(journal: Journal, settings: Settings) -> Layout | None:
@@ -180,34 +170,25 @@ class Layout:
         return self._do_what_is_due(self._runs, linger_s if waiting else None)
 
     def _load_runs(self) -> UnsettledRuns:
-        archived = ArchivedRuns(
-            self._settings.root,
-            self._journal.nodes,
-            self._settings.system_name,
-            filed=lambda: filed_ranges(self._journal),
-            folded_from=lambda: self._folded_from,
-        )
-        return UnsettledRuns(
-            lambda prefix: self._journal.state(LAYOUT, prefix),
-            lambda key: self._journal.state_get(LAYOUT, key),
-            lambda put: self._journal.commit(LAYOUT, put=put, durable=False),
-            rule=self._settings.annotation_rule,
+        return load_runs(
+            self._journal,
+            self._settings,
+            _JournalStore(self._journal),
             settle_ms=self._settle_ms,
-            retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
-            forgotten=ForgottenRuns(lambda keys: self._journal.state_of(LAYOUT, keys), archived.began_ms),
-            archived=archived,
+            folded_from=lambda: self._folded_from,
         )
 
     def _apply(self, runs: UnsettledRuns, entries: list[Entry]) -> Step:
         first, last, count = entries[0], entries[-1], len(entries)
         tables = []
         while entries:
-            tables.append(self._fold(runs, entries[:_FOLD_ENTRIES]))
+            some = entries[:_FOLD_ENTRIES]
+            tables.append(fold_entries(runs, some, self._settings, self._set_aside))
             del entries[:_FOLD_ENTRIES]  # with their decoded events
         # Only a claim shows whether the journal's numbers were used before, and the look-up needs to know
         # that.
         raw = RawName(self._filing.begin(first.seq, last.seq), first.seq, last.seq)
-        self._folded_from = self._folded_without_gap_from(first.seq)
+        self._folded_from = folded_without_gap_from(self._journal.state_get(LAYOUT, FOLDED), first.seq)
         outcome = runs.finish(last.seq, last.received_ms)
         try:
             hours = self._writer.write_tables(raw, chain(tables, to_tables(self._watched(outcome.records))))
@@ -226,7 +207,7 @@ class Layout:
             earlier = frozenset(node.name for node in self._journal.nodes()) - {raw.node}
             retraction = Retraction(raw, frozenset(outcome.retracted), earlier)
             published.update(self._compact([], retraction).published)
-        put = {**outcome.put, _FOLDED: msgspec.msgpack.encode((self._folded_from, last.seq))}
+        put = {**outcome.put, FOLDED: msgspec.msgpack.encode((self._folded_from, last.seq))}
         if self._has_plain_spark:
             put[PLAIN_SPARK] = b""
         delete = outcome.delete
@@ -244,40 +225,6 @@ class Layout:
         for record in records:
             self._has_plain_spark = self._has_plain_spark or rests_on_listener(record)
             yield record
-
-    def _folded_without_gap_from(self, first_seq: int) -> int:
-        """The first of the entries that are all folded, up to the batch that begins with the given entry.
-
-        There is a gap if the projection was off for so long that the journal has removed entries.
-        """
-        stored = self._journal.state_get(LAYOUT, _FOLDED)
-        if stored is None:
-            return first_seq
-        folded_from, upto = _FOLDED_DECODER.decode(stored)
-        return folded_from if first_seq <= upto + 1 else first_seq
-
-    def _fold(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> pa.Table:
-        """Fold the entries' run events, and return the records that entries contain themselves."""
-        system_name = self._settings.system_name
-        found = decode_entries(
-            entries,
-            system_name=system_name,
-            rule=self._settings.annotation_rule,
-            on_error=self._set_aside,
-        )
-        for entry, event in zip(entries, found.events, strict=True):
-            runs.settle_until(entry.received_ms)
-            if entry.is_flush:
-                runs.settle_all(entry.received_ms)
-            elif event is not None:
-                stamped = entry.system_name or system_name
-                try:
-                    if len(entry.body) > _SMALL_BYTES and made_chars(event) > _MADE_CHARS_MAX:
-                        raise ValueError("its records would be too large; send fewer outputs in one event")
-                    runs.add_event(event, system_name=stamped, received_ms=entry.received_ms, seq=entry.seq)
-                except UNREADABLE as error:
-                    self._set_aside(entry, error)
-        return found.records
 
     def _set_aside(self, entry: Entry, error: Exception) -> None:
         # Admission refuses such entries. If there is one nevertheless, it must not stop the others.
@@ -341,7 +288,23 @@ class Layout:
         return next(iter(self._damaged.values()), None)
 
 
-_FOLDED_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
+class _JournalStore:
+    """The state that the layout keeps in the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def with_prefix(self, prefix: str) -> Mapping[str, bytes]:
+        return self._journal.state(LAYOUT, prefix)
+
+    def get(self, key: str) -> bytes | None:
+        return self._journal.state_get(LAYOUT, key)
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, bytes]:
+        return self._journal.state_of(LAYOUT, keys)
+
+    def put(self, put: Mapping[str, bytes]) -> None:
+        self._journal.commit(LAYOUT, put=put, durable=False)
 
 
 def write_again(journal: Journal, cursor: int) -> None:

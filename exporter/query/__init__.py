@@ -8,14 +8,7 @@ if TYPE_CHECKING:
     from ..incomplete import IncompleteError as IncompleteError
     from .access import FOLDERS as FOLDERS, Access as Access, Listing as Listing
     from .answer_file import write_answer as write_answer
-    from .answering import answer as answer
     from .as_of import EntriesGoneError as EntriesGoneError, read_as_of as read_as_of
-    from .backlog import (
-        Backlog as Backlog,
-        BacklogError as BacklogError,
-        poison_note as poison_note,
-        read_backlog as read_backlog,
-    )
     from .comparison import Difference as Difference, compare as compare
     from .conditions import (
         CONDITIONS as CONDITIONS,
@@ -39,6 +32,7 @@ if TYPE_CHECKING:
         is_pattern as is_pattern,
     )
     from .reader import scan as scan
+    from .sql import Conditions as Conditions
     from .summarized import Summarized as Summarized, read_summarized as read_summarized
     from .sums import (
         KIND_COLUMNS as KIND_COLUMNS,
@@ -54,7 +48,13 @@ if TYPE_CHECKING:
         sums_of as sums_of,
         told_sums as told_sums,
     )
-    from .unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
+    from .tail import (
+        NO_TAIL as NO_TAIL,
+        BacklogError as BacklogError,
+        Tail as Tail,
+        TailReader as TailReader,
+        poison_note as poison_note,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

@@ -22,9 +22,10 @@ from waybill.facets.arrow import SCHEMA
 from .. import parquet
 from ..directory import FileStamp
 from ..names import RawName, safe_name
-from ..parquet import Covers
+from ..parquet import Covers, TimeWindow
 from .database import FAILED, escaped, execute, is_short_of_memory, run
 from .sums import Dimension
+from .tail import STEP, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,6 +44,14 @@ _NOTED: Final = (
 )
 _STAGE: Final = f"CREATE OR REPLACE TEMP TABLE staged AS FROM no_rows SELECT *, '' AS {_FILE}"
 _COVERS: Final = b"waybill.covers"
+_WITHIN: Final = "epoch_ms(completed) >= $tail_since_ms AND epoch_ms(completed) < $tail_until_ms"
+_KEY: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
+_RETRACTS: Final = " AND ".join(
+    [
+        f"held.{STEP} < retracted.{STEP}",
+        *(f"held.{name} IS NOT DISTINCT FROM retracted.{name}" for name in _KEY),
+    ]
+)
 _SUMS: Final = "count(*) AS records, min(epoch_ms(completed)) AS first, max(epoch_ms(completed)) AS last"
 
 
@@ -68,26 +77,28 @@ class Files(NamedTuple):
     Attributes:
         raws: the raw files.
         compacted: the compacted and late files.
-        waiting: rows that may not be in files yet.
+        tail: when the rows of the tail ended that belong to these hours; None: it has none of them.
         is_merged: whether a record may have several rows.
     """
 
     raws: Mapping[Path, RawName]
     compacted: Sequence[Path]
-    waiting: Sequence[pa.Table]
+    tail: TimeWindow | None
     is_merged: bool
 
     @property
     def number(self) -> int:
-        """How many there are, and tables."""
-        return len(self.raws) + len(self.compacted) + len(self.waiting)
+        """How many there are, the tail being one."""
+        return len(self.raws) + len(self.compacted) + (self.tail is not None)
 
     def joined(self, more: Files) -> Files:
-        """These and more."""
+        """These and more, of hours that follow or come before."""
+        tails = [files.tail for files in (self, more) if files.tail is not None]
+        tail = TimeWindow(min(tails).since_ms, max(tails).until_ms) if tails else None
         return Files(
             {**self.raws, **more.raws},
             [*self.compacted, *more.compacted],
-            [*self.waiting, *more.waiting],
+            tail,
             self.is_merged or more.is_merged,
         )
 
@@ -103,6 +114,7 @@ class HourRows:
         connection: a connection of its own.
         conditions: those of the question.
         access: finds the files on this machine.
+        tail: what is in no file yet.
         unreadable: the files that cannot be read, with the error; it is added to.
     """
 
@@ -111,11 +123,13 @@ class HourRows:
         connection: duckdb.DuckDBPyConnection,
         conditions: Conditions,
         access: Access,
+        tail: Tail,
         unreadable: dict[Path, Exception],
     ) -> None:
         self._connection = connection
         self._conditions = conditions
         self._access = access
+        self._tail = tail
         self._unreadable = unreadable
 
     def ordered(
@@ -208,12 +222,20 @@ class HourRows:
     def _stream(
         self, files: Files, source: _Source, query: str, params: Mapping[str, Any]
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
-        rows = [] if source.text is None else [f"(FROM {source.text} SELECT {_COLUMNS})"]
-        for at, table in enumerate(files.waiting or ([] if rows else [SCHEMA.empty_table()])):
-            self._connection.register(f"waiting_{at}", table)
-            rows.append(f"(FROM waiting_{at} SELECT *, NULL AS {_FILE})")
-        query = f"FROM ({' UNION ALL '.join(rows)}) {query}"
-        stream = run(self._connection, query, {**params, **source.params}).to_arrow_reader(_BATCH_ROWS)
+        columns = ", ".join(SCHEMA.names)
+        rows = [] if source.text is None else [f"(FROM {source.text} SELECT {columns}, -1 AS {STEP})"]
+        params = {**params, **source.params}
+        if files.tail is not None or not rows:
+            self._connection.register("tail", self._tail.records)
+            since_ms, until_ms = files.tail or (0, 0)
+            params |= {"tail_since_ms": since_ms, "tail_until_ms": until_ms}
+            rows.append(f"(FROM tail SELECT {columns}, {STEP} WHERE {_WITHIN})")
+        every = f"({' UNION ALL '.join(rows)})"
+        if self._tail.retracted.num_rows:
+            self._connection.register("retracted", self._tail.retracted)
+            every = f"(FROM {every} AS held WHERE NOT EXISTS (FROM retracted WHERE {_RETRACTS}))"
+        query = f"FROM {every} {query}"
+        stream = run(self._connection, query, params).to_arrow_reader(_BATCH_ROWS)
         return next(stream, None), stream
 
     def _together(self, files: Files, there: _There) -> _Source:

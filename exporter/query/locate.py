@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from waybill.facets import AnnotationRule
+from waybill.facets.arrow import from_table
+
 from .. import parquet
 from ..directory import FileStamp, raw_files
 from ..exporting import ExportedFile, ExportState, destinations
-from ..names import Hour, RawName, compacted_path, late_path, safe_name
+from ..names import Hour, RawName, compacted_path, hour_of, late_path, safe_name
 from ..parquet import Covers
 from ..quarantine import is_quarantined
+from ..stored_records import decode_entries
 from ..tombstones import tombstones
-from .backlog import hours_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +58,17 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
         OSError: a file or a tombstone cannot be read.
     """
     one = RawName(node, entry.seq, entry.seq)
-    return [found for system, hour in sorted(hours_of(entry)) for found in _placed(root, one, system, hour)]
+    return [found for system, hour in sorted(_hours_of(entry)) for found in _placed(root, one, system, hour)]
+
+
+def _hours_of(entry: Entry) -> set[tuple[str, Hour]]:
+    """The systems and hours of the records that an entry holds by itself."""
+    found = decode_entries([entry], system_name="", rule=AnnotationRule(), on_error=_leave_to_the_layout)
+    return {(record.system_name, hour_of(record.completed)) for record in from_table(found.records)}
+
+
+def _leave_to_the_layout(entry: Entry, error: Exception) -> None:
+    """Ignore the error: the layout logs it when it comes to the entry."""
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -21,11 +20,10 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.errors import NotFoundError
 
 from .. import parquet
-from ..compaction import by_hour
 from ..hour_files import HourFiles
 from ..incomplete import Unread
 from ..names import COMPACTED, RAW, Hour, hour_in, hour_of, safe_name
-from ..parquet import CODED_SCHEMA, Rules, in_pieces, merge_table
+from ..parquet import CODED_SCHEMA, Rules, TimeWindow, in_pieces, merge_table
 from .access import FOLDERS
 from .database import connect
 from .hour_rows import Files, HourRows, MovedError, NoRoomError, Place
@@ -33,11 +31,11 @@ from .position import KEY_COLUMNS, beyond, in_order, read_cursor
 from .query import Query, TooManyError
 from .sql import Conditions
 from .sums import SUMMED_COLUMNS, Dimension, summed
+from .tail import NO_TAIL, Tail
 
 if TYPE_CHECKING:
     from ..quarantine import Quarantined
     from .access import Access, Listing
-    from .backlog import Backlog
 
 _FILES_FIRST: Final = 4
 _FILES_MAX: Final = 256
@@ -46,7 +44,7 @@ _FILES_MAX: Final = 256
 _FILES_BYTES_MAX: Final = 32 * 2**20
 _TOGETHER_ROWS: Final = 16_384
 _CUTS_MAX: Final = 64
-_NO_FILES: Final = Files({}, [], [], is_merged=False)
+_NO_FILES: Final = Files({}, [], None, is_merged=False)
 _NO_ROWS: Final = SCHEMA.empty_table()
 _PAGE_ROWS: Final = 4_096
 """So many rows are read at a time once all do not fit into memory."""
@@ -65,7 +63,7 @@ def scan(
     root: Path | str,
     query: Query | None = None,
     *,
-    unfiled: Backlog | None = None,
+    tail: Tail = NO_TAIL,
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
@@ -76,9 +74,13 @@ def scan(
     order, unless the query has a limit or goes on after a cursor. One table takes at most `PIECE_BYTES`, or
     is one row.
 
-    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. With
-    `summed_by`, the tables are sums of the records by these dimensions, as `summed` gives them. `access`
-    finds the files.
+    Args:
+        root: the folder of the layout.
+        query: the conditions; None: all records.
+        tail: what the journal of the root's home has accepted and the layout has not written.
+        columns: the columns of the tables.
+        summed_by: the tables are sums of the records by these dimensions, as `summed` gives them.
+        access: finds the files.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
@@ -88,19 +90,18 @@ def scan(
     """
     root = Path(root)
     query = _of_records(query or Query())
-    waiting = {} if unfiled is None else dict(by_hour(unfiled.records))
-    files = access.list_files(root, query, waiting.keys())
+    files = access.list_files(root, query, tail.hours)
     if summed_by is not None:
         counted, files = files.counted(query, summed_by)
         if counted is not None:
             yield counted
-    unread = Unread(() if unfiled is None else unfiled.unread, tell=access.unreadable)
-    with _Reader(root, query, files, access, waiting=waiting, unread=unread) as reader:
+    unread = Unread(tail.unread, tell=access.unreadable)
+    with _Reader(root, query, files, access, tail=tail, unread=unread) as reader:
         yield from reader.answer(columns) if summed_by is None else reader.sums(summed_by)
         reader.check()
 
 
-def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query) -> Sequence[Hour]:
+def _hours_asked(hours: Sequence[Hour], others: Collection[Hour], query: Query) -> Sequence[Hour]:
     """The hours that can hold part of an answer, in its order.
 
     A question without bounds is about tens of thousands, of which a first page needs one.
@@ -110,7 +111,7 @@ def _hours_asked(hours: Sequence[Hour], waiting: Collection[Hour], query: Query)
         return ()
     first, last = hour_of(since_ms), hour_of(until_ms - 1)
     asked = hours[bisect_left(hours, first) : bisect_right(hours, last)]
-    if more := {hour for hour in waiting if first <= hour <= last and not _is_in(asked, hour)}:
+    if more := {hour for hour in others if first <= hour <= last and not _is_in(asked, hour)}:
         asked = sorted([*asked, *more])
     return asked if query.oldest_first else asked[::-1]
 
@@ -149,18 +150,18 @@ class _Reader:
         files: Listing,
         access: Access = FOLDERS,
         *,
-        waiting: Mapping[Hour, pa.Table] = MappingProxyType({}),
+        tail: Tail = NO_TAIL,
         unread: Unread | None = None,
     ) -> None:
         self._root = root
         self._query = query
         self._files = files
-        self._waiting = waiting
+        self._tail = tail
         self._unread = unread or Unread()
         self._unreadable: dict[Path, Exception] = {}
         self._conditions = Conditions(query)
         self._connection = connect()
-        self._rows = HourRows(self._connection, self._conditions, access, self._unreadable)
+        self._rows = HourRows(self._connection, self._conditions, access, tail, self._unreadable)
         self._after = None if query.after is None else read_cursor(query.after)
         self._page_rows = query.limit
         self._cuts = 0
@@ -259,7 +260,7 @@ class _Reader:
         """The hours asked for, a few together, and more each time; those that need no merge by themselves."""
         hours: list[Hour] = []
         held, size_bytes, files_max = _NO_FILES, 0, _FILES_FIRST
-        for hour in _hours_asked(self._files.hours, self._waiting, self._query):
+        for hour in _hours_asked(self._files.hours, self._tail.hours, self._query):
             files = self._files_of([hour])
             if hours and not files.number:
                 # A file of it may come back from the quarantine while the others are read.
@@ -284,12 +285,10 @@ class _Reader:
         for hour in hours:
             raws = self._files.raw(hour)
             compacted = self._files.compacted(hour, raws)
-            waiting = [self._waiting[hour]] if hour in self._waiting else []
+            tail = TimeWindow(hour.start_ms, hour.end_ms) if hour in self._tail.hours else None
             systems = {path.parent.parent.name for path in compacted}
-            is_merged = bool(raws or waiting) or len(systems) < len(compacted)
-            found = found.joined(
-                Files({path: raw for raw, path in raws.items()}, compacted, waiting, is_merged)
-            )
+            is_merged = bool(raws or tail) or len(systems) < len(compacted)
+            found = found.joined(Files({path: raw for raw, path in raws.items()}, compacted, tail, is_merged))
         return found
 
     def rules(self, hour: Hour) -> Rules:

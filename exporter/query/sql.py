@@ -39,13 +39,18 @@ class Conditions:
         """All of them."""
         return f"({self.by_key}) AND ({self.by_rest})"
 
+    def filter(self, table: pa.Table) -> pa.Table:
+        """The rows of a table that meet all conditions."""
+        return self._filter(table, self.all)
+
     def filter_by_rest(self, table: pa.Table) -> pa.Table:
         """The rows of a table that meet the conditions on the other fields."""
-        if self.by_rest == "true":
-            return table
+        return table if self.by_rest == "true" else self._filter(table, self.by_rest)
+
+    def _filter(self, table: pa.Table, condition: str) -> pa.Table:
         with connect() as connection:
             connection.register("records", table)
-            found = run(connection, f"FROM records WHERE {self.by_rest}", self.params)
+            found = run(connection, f"FROM records WHERE {condition}", self.params)
             return found.to_arrow_table().cast(table.schema)
 
     def param(self, value: object) -> str:

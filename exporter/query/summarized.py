@@ -10,7 +10,7 @@ from waybill.transport.counting import counted
 
 from ..incomplete import IncompleteError
 from ..stored_records import decode_entries
-from .backlog import archived_entries, damaged
+from .tail import archived_entries, damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ def _entries_from(journal: Journal, root: Path, seq: int, unread: list[str]) -> 
         found = journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES)
         upto = found[0].seq if found else last + 1
         if upto > after + 1:
-            yield from archived_entries(journal, root, [range(after + 1, upto)], unread)
+            yield from archived_entries(journal, root, range(after + 1, upto), unread)
         unread += [damaged(journal, entry, entry.damage) for entry in found if entry.damage is not None]
         yield [entry for entry in found if entry.damage is None]
         after = found[-1].seq if found else last

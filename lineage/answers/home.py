@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from waybill.exporter.query import answer, poison_note, read_unsettled
+from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
 from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets.arrow import from_table
 
 from ..index import IndexReader
 from .indexed import IndexedAnswers
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from waybill.exporter import Query
-    from waybill.exporter.query import Access, Dimension
+    from waybill.exporter.query import Access, Dimension, TailReader
     from waybill.exporter.reading import Asker
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
-
-_TOO_MANY: Final = "incomplete: too many runs are not filed yet"
 
 
 class HomeAnswers(IndexedAnswers):
@@ -30,9 +28,9 @@ class HomeAnswers(IndexedAnswers):
     Args:
         journal: its journal.
         settings: its agreed settings.
+        tails: reads what its journal has accepted and its files do not have.
         access: finds and opens its files.
         asker: who asks.
-        backlogs_max: how often the entries that are not in files may be read for one question.
     """
 
     _journal: Journal
@@ -41,16 +39,18 @@ class HomeAnswers(IndexedAnswers):
         self,
         journal: Journal,
         settings: Settings,
+        tails: TailReader,
         access: Access,
         asker: Asker,
-        *,
-        backlogs_max: int | None = None,
     ) -> None:
         rule = settings.annotation_rule
         super().__init__(settings.root, access, asker, journal=journal, settings=settings, rule=rule)
-        self._backlogs_max = backlogs_max
+        self._tails = tails
+        self._tail = NO_TAIL
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
+        # This comes before the files: records that are filed meanwhile are then found in them.
+        self._tail = self._tails.read(self._settings)
         return IndexReader.open(self._journal.home, self._journal)
 
     def _ask(
@@ -61,23 +61,16 @@ class HomeAnswers(IndexedAnswers):
         summed_by: Collection[Dimension] | None = None,
         is_beside: bool = False,
     ) -> Iterator[Any]:
-        # This comes first: records that are filed meanwhile are then found in the files.
-        runs = read_unsettled(self._journal, self._settings, query, now_ms=time.time_ns() // 1_000_000)
-        if not runs.is_whole:
-            is_on = self._settings.provenance_enabled
-            todo = "try again later" if is_on else "turn provenance_enabled on"
-            self.notes[f"{_TOO_MANY}; {todo}"] = None
-        if not is_beside:
-            self.unsettled.update(map(record_key, runs.open))
-        yield from answer(
-            self._journal,
-            self._settings,
+        if not is_beside and self._tail.unsettled.num_rows:
+            unsettled = Conditions(query).filter(self._tail.unsettled)
+            self.unsettled.update(map(record_key, from_table(unsettled)))
+        yield from scan(
+            self._root,
             query,
+            tail=self._tail,
             columns=columns,
             summed_by=summed_by,
-            derived=[*runs.settled, *runs.open],
             access=self._access,
-            backlogs_max=self._backlogs_max,
         )
 
     def _note_lacks(self) -> None:

@@ -378,15 +378,15 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
     journal = Journal(settings.home)
     agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=True))
     journal.append_many([told("r", "START"), told("r", "COMPLETE")])
-    read: Callable[..., query.Unsettled] = query.read_unsettled
+    read = query.TailReader.read
 
-    def read_and_file(*arguments: object, **more: object) -> query.Unsettled:
-        seen = read(*arguments, **more)
+    def read_and_file(tails: query.TailReader, told: Settings) -> query.Tail:
+        seen = read(tails, told)
         journal.mark(b"settle")
         Layout(journal, agreed, linger_s=0).step()
         return seen
 
-    monkeypatch.setattr(query, "read_unsettled", read_and_file)
+    monkeypatch.setattr(query.TailReader, "read", read_and_file)
     for arguments, count in ((["--count"], "1"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
         assert called("find", "--home", settings.home, *arguments).stdout.strip() == count
     journal.close()

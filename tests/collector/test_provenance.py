@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -13,25 +12,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import apsw
-import msgspec
 import pytest
 from hypothesis import given, settings
 from odd_texts import ODD_TEXTS
 from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of
 
-from waybill.collector.endpoints import ProvenanceEndpoints
 from waybill.collector.intake import Rejects
-from waybill.exporter import query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import SETTLE_S
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.lineage.answers import home
 from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
@@ -695,20 +689,3 @@ def test_questions_about_long_texts_take_no_more_memory_than_is_promised(loaded:
     assert len(some) == 10
     assert "use a smaller limit" in refused["detail"]
     assert sizes_bytes(loaded)["VmHWM"] < MEMORY_BYTES_MAX
-
-
-@pytest.mark.parametrize(
-    ("is_on", "todo"), [(True, "try again later"), (False, "turn provenance_enabled on")]
-)
-def test_an_answer_that_lacks_runs_says_what_can_be_done(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_on: bool, todo: str
-) -> None:
-    unsettled = query.Unsettled([], [], is_whole=False)
-    monkeypatch.setattr(home, "read_unsettled", lambda *_, **__: unsettled)
-    told = msgspec.structs.replace(settings, provenance_enabled=is_on)
-    journal, unused = Journal(settings.home), cast("Any", None)
-    doors = ProvenanceEndpoints(unused, unused, journal, told)
-    request = SimpleNamespace(scope=SimpleNamespace(query_string=""), key="")
-    headers = dict(asyncio.run(doors.records(cast("Any", request))).headers)
-    assert headers["warning"] == f'199 waybill "incomplete: too many runs are not filed yet; {todo}"'
-    journal.close()

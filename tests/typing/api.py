@@ -49,21 +49,18 @@ from waybill.exporter.names import Hour, RawName, hour_of, safe_name
 from waybill.exporter.quarantine import Quarantined, list_quarantined
 from waybill.exporter.query import (
     STATS_BY,
-    Backlog,
     BacklogError,
     CursorError,
     Difference,
     Dimension,
     EntriesGoneError,
     Stats,
+    Tail,
+    TailReader,
     TooManyError,
-    Unsettled,
-    answer,
     cursor_of,
     poison_note,
     read_as_of,
-    read_backlog,
-    read_unsettled,
     scan,
     stats_of,
     sums_of,
@@ -606,14 +603,12 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     assert_type(sums, dict[tuple[str | int | None, ...], int])
     assert_type(write_answer(scan(root, query), root / "found.parquet", replace=True), int)
     try:
-        waiting = read_backlog(journal, settings, query)
+        waiting = TailReader(settings.home).read(settings)
     except BacklogError:
         return
-    assert_type(waiting, Backlog)
+    assert_type(waiting, Tail)
     assert_type(poison_note(journal), str | None)
-    tables = sum(1 for _ in scan(root, query, unfiled=waiting))
-    tables += sum(1 for _ in answer(journal, settings, query))
-    assert_type(read_unsettled(journal, settings, query, now_ms=0), Unsettled)
+    tables = sum(1 for _ in scan(root, query, tail=waiting))
     try:
         rule = settings.annotation_rule
         known = read_as_of(settings.root, journal, [], 1, system_name="edge", rule=rule, on_batch=print)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -249,6 +249,12 @@ class Journal:
         return seqs
 
     # -- reading ---------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read all within as of one moment; only a journal that was opened to be read can."""
+        with cast("ReadOnlyDatabase", self._database).snapshot():
+            yield
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
         """The entries after `after`, in order: as many as the limits allow, but at least one if there is any.

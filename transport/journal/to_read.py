@@ -107,6 +107,18 @@ class ReadOnlyDatabase:
                 what = f"{self._path} cannot be read ({reason_of(error)})"
                 raise JournalError(f"{what}; check the disk and the permissions of the home") from None
 
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read all within as of one moment; one thread does so at a time."""
+        with self._lock:
+            with self.reading() as reader:
+                reader.execute("BEGIN")
+            try:
+                yield
+            finally:
+                with self.reading() as reader:
+                    reader.execute("ROLLBACK")
+
     def prepare(self) -> None:
         """Open it; raises a `JournalError` if it is no journal of this version."""
         with self.reading():

@@ -1,0 +1,347 @@
+"""The tail: the records of accepted entries that the layout has not written yet.
+
+The entries after the layout's cursor are folded by the layout's own code, over its stored state. What it
+would store stays in a temporary database here. Runs that have ended are settled at once, so their records may
+still change. The entries are in the journal, or in the archive if the journal has dropped them before the
+layout read them: the layout's cursor stands still while `provenance_enabled` is off.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import apsw
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.arrow import SCHEMA, to_table, to_tables
+from waybill.transport.counting import counted
+from waybill.transport.errors import WaybillError
+from waybill.transport.journal import Journal
+
+from .. import parquet
+from ..archive import archived_files, filed_ranges, read_entries
+from ..layout import DUE, FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
+from ..names import LAYOUT, Hour, hour_of
+
+if TYPE_CHECKING:
+    from waybill.facets.merge_rule import RecordKey
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Entry
+
+    from ..layout import UnsettledRuns
+
+_CHUNK_BYTES: Final = 16 * 2**20
+_CHUNK_ENTRIES: Final = 5_000
+_HELD_BYTES_MAX: Final = 64 * 2**20
+"""Records that take more go into a temporary file."""
+_HOUR_MS: Final = 3_600_000
+_SETTLE_MS: Final = int(SETTLE_S * 1_000)
+
+STEP: Final = "step"
+"""The column with the step of the fold that gave a row; see `Tail.retracted`."""
+
+_SCHEMA: Final = SCHEMA.append(pa.field(STEP, pa.int32(), nullable=False))
+
+_CHANGED: Final = "CREATE TABLE changed (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
+_CHANGE: Final = "INSERT OR REPLACE INTO changed VALUES (?, ?)"
+_CHANGED_ONE: Final = "SELECT value FROM changed WHERE key = ?"
+_CHANGED_SOME: Final = "SELECT key, value FROM changed WHERE key >= ? AND key < ?"
+
+
+class BacklogError(WaybillError):
+    """Too much is not in files yet to answer now."""
+
+
+class Tail(NamedTuple):
+    """What the layout has not written yet.
+
+    Attributes:
+        records: tables of `waybill.facets.arrow.SCHEMA` and the column `STEP`, in any order. A record may be
+            in a file already, and several times here.
+        retracted: rows by whose natural key records are no more: those in files, and those in `records` of an
+            earlier step.
+        unsettled: the records that may still change.
+        hours: the hours of all these rows.
+        unread: a sentence about each entry or archived file that cannot be read.
+    """
+
+    records: pa.Table
+    retracted: pa.Table
+    unsettled: pa.Table
+    hours: frozenset[Hour]
+    unread: tuple[str, ...]
+
+
+_NOTHING: Final = _SCHEMA.empty_table()
+NO_TAIL: Final = Tail(_NOTHING, _NOTHING, SCHEMA.empty_table(), frozenset(), ())
+
+
+class TailReader:
+    """Reads the tail of a home's journal; one object serves many questions, from any thread.
+
+    Args:
+        home: the home.
+        entries_max: more entries are too many to answer; None: however many there are.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        entries_max: int | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._journal = Journal(home, to_read=True)
+        self._entries_max = entries_max
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._read: tuple[tuple[int, int, Settings], int, Tail] | None = None
+
+    def read(self, settings: Settings) -> Tail:
+        """The tail as it is now, by the home's agreed settings.
+
+        Records that are filed from now on are in it and in the files.
+
+        Raises:
+            BacklogError: there are too many entries.
+            JournalError: the journal cannot be read.
+        """
+        with self._lock, self._journal.snapshot():
+            place = self._journal.cursor(LAYOUT), self._journal.last_seq(), settings
+            now_ms = self._now_ms()
+            if self._read is None or self._read[0] != place or self._read[1] <= now_ms:
+                self._read = place, *self._fold(*place, now_ms)
+            return self._read[2]
+
+    def close(self) -> None:
+        """Release the journal."""
+        self._journal.close()
+
+    def _fold(self, cursor: int, last_seq: int, settings: Settings, now_ms: int) -> tuple[int, Tail]:
+        """The tail, and until when it stays the same if nothing comes."""
+        if self._entries_max is not None and last_seq - cursor > self._entries_max:
+            raise BacklogError(
+                f"{last_seq - cursor:,} accepted entries are not in files yet, too many to answer now; try "
+                "again later, or see `waybill status`"
+            )
+        store = _Overlay(self._journal)
+        if cursor == last_seq and not store.with_prefix(DUE):
+            return 2**63, NO_TAIL
+        return _Fold(self._journal, settings, store, cursor).run(now_ms)
+
+
+class _Fold:
+    """One fold of the entries after the layout's cursor."""
+
+    def __init__(self, journal: Journal, settings: Settings, store: _Overlay, cursor: int) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._store = store
+        self._cursor = cursor
+        self._rows = _Rows()
+        self._retracted: list[pa.Table] = []
+        self._unread: list[str] = []
+
+    def run(self, now_ms: int) -> tuple[int, Tail]:
+        """Fold them all: the tail at an instant, and until when it stays the same if nothing comes."""
+        runs, seq = self._load(), self._cursor
+        for entries in entries_after(self._journal, self._settings.root, self._cursor, self._unread):
+            self._rows.add(fold_entries(runs, self._readable(entries), self._settings, self._note))
+            seq = entries[-1].seq
+            self._finish(runs, seq, entries[-1].received_ms)
+        runs.settle_until(now_ms)
+        self._finish(runs, seq)
+        settles_ms = runs.settles_ms
+        runs.settle_all(now_ms)
+        unsettled = self._finish(runs, seq)
+        records = self._rows.whole()
+        retracted = pa.concat_tables([_NOTHING, *self._retracted])
+        hours = _hours_in(records) | _hours_in(retracted)
+        until_ms = 2**63 if settles_ms is None else settles_ms
+        return until_ms, Tail(records, retracted, unsettled, hours, tuple(self._unread))
+
+    def _load(self) -> UnsettledRuns:
+        folded_from = functools.partial(folded_without_gap_from, self._store.get(FOLDED), self._cursor + 1)
+        return load_runs(
+            self._journal, self._settings, self._store, settle_ms=_SETTLE_MS, folded_from=folded_from
+        )
+
+    def _finish(self, runs: UnsettledRuns, seq: int, received_ms: int = 0) -> pa.Table:
+        """End a step, and return the records that runs have given."""
+        batch = runs.finish(seq, received_ms)
+        derived = [SCHEMA.empty_table(), *to_tables(batch.records)]
+        self._store.put(batch.put)
+        self._store.delete(batch.delete)
+        for table in derived:
+            self._rows.add(table)
+        if batch.retracted:
+            gone = to_table([_record_of(key) for key in batch.retracted])
+            self._retracted.append(self._rows.with_step(gone))
+        self._rows.step += 1
+        return pa.concat_tables(derived)
+
+    def _readable(self, entries: Iterable[Entry]) -> list[Entry]:
+        entries = list(entries)
+        for entry in entries:
+            if entry.damage is not None:
+                self._note(entry, entry.damage)
+        return [entry for entry in entries if entry.damage is None]
+
+    def _note(self, entry: Entry, error: Exception | str) -> None:
+        self._unread.append(damaged(self._journal, entry, error))
+
+
+class _Rows:
+    """Rows, in memory or, if they take too much of it, in a temporary file."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
+        self._file: Path | None = None
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows of this step."""
+        if not table.num_rows:
+            return
+        self._held.append(self.with_step(table))
+        self._held_bytes += table.nbytes
+        if self._held_bytes > _HELD_BYTES_MAX:
+            self._spill()
+
+    def with_step(self, table: pa.Table) -> pa.Table:
+        """Rows of this step, with its number."""
+        steps = pa.repeat(pa.scalar(self.step, pa.int32()), table.num_rows)
+        return table.append_column(_SCHEMA.field(STEP), steps)
+
+    def whole(self) -> pa.Table:
+        """All rows; nothing can be added any more."""
+        if self._writer is None or self._file is None:
+            return pa.concat_tables([_NOTHING, *self._held])
+        self._spill()
+        self._writer.close()
+        with pa.memory_map(str(self._file)) as mapped:
+            table = pa.ipc.open_file(mapped).read_all()
+        self._file.unlink()  # its content stays for as long as the table does
+        return table
+
+    def _spill(self) -> None:
+        if self._writer is None:
+            with tempfile.NamedTemporaryFile(prefix="waybill-", suffix=".arrow", delete=False) as file:
+                self._file = Path(file.name)
+            self._writer = pa.ipc.new_file(str(self._file), _SCHEMA)
+        for table in self._held:
+            self._writer.write_table(table)
+        self._held, self._held_bytes = [], 0
+
+
+class _Overlay:
+    """The layout's state, and what would be changed of it, which is in a temporary database."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._changed = apsw.Connection("")
+        self._changed.execute(_CHANGED)
+
+    def with_prefix(self, prefix: str) -> Mapping[str, bytes]:
+        bounds = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        every: dict[str, bytes | None] = dict(self._journal.state(LAYOUT, prefix))
+        every.update(cast("Iterable[tuple[str, bytes | None]]", self._changed.execute(_CHANGED_SOME, bounds)))
+        return {key: value for key, value in every.items() if value is not None}
+
+    def get(self, key: str) -> bytes | None:
+        row = self._changed.execute(_CHANGED_ONE, (key,)).fetchone()
+        return self._journal.state_get(LAYOUT, key) if row is None else cast("bytes | None", row[0])
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, bytes]:
+        return {key: value for key in keys if (value := self.get(key)) is not None}
+
+    def put(self, put: Mapping[str, bytes]) -> None:
+        with self._changed:
+            self._changed.executemany(_CHANGE, list(put.items()))
+
+    def delete(self, keys: Collection[str]) -> None:
+        """Forget the state of some keys."""
+        with self._changed:
+            self._changed.executemany(_CHANGE, [(key, None) for key in keys])
+
+
+def entries_after(journal: Journal, root: Path, cursor: int, unread: list[str]) -> Iterator[list[Entry]]:
+    """The entries after a number, in order, a few at a time: from the archive what the journal has dropped.
+
+    A sentence about each archived file that cannot be read is added to `unread`.
+    """
+    first = journal.first()
+    if first is not None and first.seq > cursor + 1:
+        for entries in archived_entries(journal, root, range(cursor + 1, first.seq), unread):
+            yield entries
+            cursor = max(cursor, entries[-1].seq)
+    while entries := journal.read(cursor, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
+        cursor = entries[-1].seq
+        yield entries
+
+
+def archived_entries(journal: Journal, root: Path, wanted: range, unread: list[str]) -> Iterator[list[Entry]]:
+    """The archived entries of these numbers that the journal itself has filed."""
+    filed = filed_ranges(journal)
+    for name, path in archived_files(root):
+        if not filed.has(name) or name.first >= wanted.stop or wanted.start > name.last:
+            continue
+        try:
+            for entries in read_entries(path):
+                if some := [entry for entry in entries if entry.seq in wanted]:
+                    yield some
+        except FileNotFoundError:
+            continue  # It has been aged off meanwhile.
+        except parquet.DAMAGED as error:
+            unread.append(parquet.unreadable(path, error, root=root))
+
+
+def damaged(journal: Journal, entry: Entry, error: Exception | str) -> str:
+    """A sentence about an entry that cannot be read."""
+    return f"entry {entry.seq} of {journal.path} cannot be read ({error})"
+
+
+def poison_note(journal: Journal) -> str | None:
+    """A sentence about the entries that the layout has set aside, since no answer has their records.
+
+    Nobody knows which query they belong to, so every answer comes with this sentence. None: there are none.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    count = journal.poison.counts().get(LAYOUT, 0)
+    if not count:
+        return None
+    return f"{counted(count, 'entry is', 'entries are')} poison and in no answer; see `waybill poison list`"
+
+
+def _record_of(key: RecordKey) -> ProvenanceRecord:
+    """A record with a natural key, and nothing else."""
+    system, did, sink, transforms, state, completed = key
+    return ProvenanceRecord(
+        did=did,
+        system_name=system,
+        data_source="",
+        filename="",
+        transforms=transforms,
+        data_sink=sink,
+        final_state=FinalState(state),
+        created=completed,
+        completed=completed,
+    )
+
+
+def _hours_in(table: pa.Table) -> frozenset[Hour]:
+    hours = pc.unique(pc.divide(table["completed"].cast(pa.int64()), _HOUR_MS)).to_pylist()
+    return frozenset(hour_of(hour * _HOUR_MS) for hour in hours)
