@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension, TailReader
     from waybill.lineage.catalog import Catalog
+    from waybill.lineage.index import KeptIndex
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
@@ -48,6 +49,14 @@ def _tails_of(home: Path) -> TailReader:
     return TailReader(home, entries_max=_UNFILED_ENTRIES_MAX)
 
 
+@functools.lru_cache(maxsize=1)
+def _index_of(journal: Journal) -> KeptIndex:
+    """The index that all answers of the collector's home share, since it stays open."""
+    from waybill.lineage.index import KeptIndex
+
+    return KeptIndex(journal)
+
+
 class Reading:
     """The answers of the collector's home for one request, which may take several questions.
 
@@ -61,8 +70,8 @@ class Reading:
 
         catalog = _catalog_of(settings.root)
         asker = reading.Asker(reading.Door.HTTP, key)
-        tails = _tails_of(journal.home)
-        self.answers = HomeAnswers(journal, settings, tails, catalog, asker)
+        tails, kept = _tails_of(journal.home), _index_of(journal)
+        self.answers = HomeAnswers(journal, settings, tails, catalog, asker, kept=kept)
         self._is_partial = is_partial
 
     def tables(

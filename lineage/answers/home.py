@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
+    from ..index import KeptIndex
+
 
 class HomeAnswers(IndexedAnswers):
     """Answers questions about the files of a home; see `Answers`.
@@ -31,6 +33,7 @@ class HomeAnswers(IndexedAnswers):
         tails: reads what its journal has accepted and its files do not have.
         access: finds and opens its files.
         asker: who asks.
+        kept: the index, where it stays open between questions; None: it is opened for each.
     """
 
     _journal: Journal
@@ -42,15 +45,20 @@ class HomeAnswers(IndexedAnswers):
         tails: TailReader,
         access: Access,
         asker: Asker,
+        *,
+        kept: KeptIndex | None = None,
     ) -> None:
         rule = settings.annotation_rule
         super().__init__(settings.root, access, asker, journal=journal, settings=settings, rule=rule)
         self._tails = tails
         self._tail = NO_TAIL
+        self._kept = kept
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)
+        if self._kept is not None:
+            return self._kept.open()
         return IndexReader.open(self._journal.home, self._journal)
 
     def _ask(

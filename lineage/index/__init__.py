@@ -7,6 +7,7 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .closure import Closure as Closure
     from .facts import Fact as Fact, Kind as Kind, OpenFile as OpenFile
+    from .kept import KeptIndex as KeptIndex
     from .projection import Index as Index, open_index as open_index
     from .published import FolderRelations as FolderRelations, Published as Published
     from .reading import IndexReader as IndexReader

@@ -1,7 +1,7 @@
 """Asking the index, with what its journal has accepted since, which is added in memory by the same code.
 
 It is opened to read only: it waits for no writer and makes no file. All answers of one reader are as of the
-moment at which it was opened.
+moment at which it was opened, or renewed.
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ WHERE kind = 'fingerprint' AND value IN (
 )
 GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
+_FORGET_TAIL: Final = """
+DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
+DELETE FROM main.open_run; DELETE FROM main.ended_run;
+"""
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
 _OPEN_OF: Final = "SELECT began_ms, last_ms, begun FROM open_files WHERE did = ? ORDER BY last_ms"
 
@@ -86,15 +90,20 @@ class IndexReader:
 
     Attributes:
         lack: a sentence about what its answers lack; None if they are whole.
+        tail_entries: how many entries it has in memory since the index does not have them.
     """
 
-    def __init__(
-        self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None, lack: str | None = None
-    ) -> None:
-        self.lack = lack
+    def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None) -> None:
+        self.lack: str | None = None
+        self.tail_entries = 0
         self._connection = connection
         self._opened = opened
         self._path = path
+        self._file = _file_at(path)
+        self._place: tuple[str, int] | None = None
+        self._node = ""
+        self._after = 0
+        self._tail = Tables(connection, below="disk")
 
     @classmethod
     def open(cls, home: Path, journal: Journal) -> Self:
@@ -106,21 +115,51 @@ class IndexReader:
         path = home / INDEX_NAME
         connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
         try:
-            opened = _make_tables(connection, path)
-            connection.execute("BEGIN")
-            after = place_in_journal(journal, *place_in(connection, "disk"))
-            lack = _lack_of(path, journal, after)
-            tables = Tables(connection, below="disk")
-            while entries := journal.read(after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
-                after = entries[-1].seq
-                tables.add(told_in(entries, system_name=""))
+            reader = cls(connection, path, _make_tables(connection, path))
+            reader._begin(journal)
         except apsw.Error as error:
             connection.close()
             raise _explained(path, error) from None
         except BaseException:
             connection.close()
             raise
-        return cls(connection, path, opened, lack)
+        return reader
+
+    def rest(self) -> None:
+        """End the question: until `renew` this has no answers, and holds up nobody."""
+        try:
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise _explained(self._path, error) from None
+
+    def renew(self, journal: Journal) -> bool:
+        """Answer as of now again; False if that takes a new reader, since the index is another file.
+
+        Only what the journal has accepted since is read, unless the index on the disk has gone on.
+        """
+        is_live = self._opened is None or self._opened.is_live
+        if not is_live or self._file != _file_at(self._path) or self._node != journal.node:
+            return False
+        try:
+            self._begin(journal)
+        except apsw.Error as error:
+            raise _explained(self._path, error) from None
+        return True
+
+    def _begin(self, journal: Journal) -> None:
+        self._connection.execute("BEGIN")
+        place = place_in(self._connection, "disk")
+        if place != self._place:
+            self._connection.execute(_FORGET_TAIL)
+            self._tail = Tables(self._connection, below="disk")
+            self._node, self._place = journal.node, place
+            self._after = place_in_journal(journal, *place)
+            self.lack, self.tail_entries = None, 0
+        self.lack = self.lack or _lack_of(self._path, journal, self._after)
+        while entries := journal.read(self._after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
+            self._after = entries[-1].seq
+            self.tail_entries += len(entries)
+            self._tail.add(told_in(entries, system_name=""))
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
@@ -229,6 +268,15 @@ class IndexReader:
             return cast("list[tuple[object, ...]]", self._connection.execute(query, bindings).fetchall())
         except apsw.Error as error:
             raise _explained(self._path, error) from None
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path. As long as it is open, no other one has its number."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _lack_of(path: Path, journal: Journal, after: int) -> str | None:

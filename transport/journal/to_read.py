@@ -34,6 +34,7 @@ class OpenedToRead:
 
     Attributes:
         uri: its address for `ATTACH`.
+        is_live: whether it shows what is written later.
 
     Raises:
         apsw.Error: it cannot be read.
@@ -43,7 +44,8 @@ class OpenedToRead:
     def __init__(self, path: Path) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.uri = f"{path.absolute().as_uri()}?mode=ro"
-        if not _can_open(self.uri):
+        self.is_live = _can_open(self.uri)
+        if not self.is_live:
             log = log_of(path)
             if not log.exists() or not log.stat().st_size:
                 self.uri = f"{path.absolute().as_uri()}?immutable=1"
