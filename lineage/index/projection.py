@@ -145,7 +145,8 @@ class Index:
             connection.close()
             raise
         self._connection = connection
-        self._publisher = Publisher(connection, self._settings.root, self._journal.nodes()[0].name, Files())
+        node, rule = self._journal.nodes()[0].name, self._settings.annotation_rule
+        self._publisher = Publisher(connection, self._settings.root, node, Files(), rule)
         return connection
 
     def _fit_closure(self, closure: Closure) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from waybill.exporter.relations import Relation
+    from waybill.facets import AnnotationRule
     from waybill.transport.files import Files
 
 _AFTER_S: Final = 60.0
@@ -52,13 +53,17 @@ class Publisher:
         root: the folder of the layout.
         node: the first node of the journal, since several may file below one root.
         files: how the files are written.
+        rule: which annotations may leave the journal.
     """
 
-    def __init__(self, connection: apsw.Connection, root: Path, node: str, files: Files) -> None:
+    def __init__(
+        self, connection: apsw.Connection, root: Path, node: str, files: Files, rule: AnnotationRule
+    ) -> None:
         self._connection = connection
         self._root = root
         self._node = node
         self._files = files
+        self._rule = rule
         self._due_s: dict[_Day, float] = {}
 
     def publish(self, *, all_now: bool = False) -> float | None:
@@ -100,8 +105,16 @@ class Publisher:
         for did, began_ms, last_ms, begun in self._connection.execute(_OPEN, span):
             run = _BEGUN.decode(cast("bytes", begun))
             if run.of_system == system:
-                value = msgspec.json.encode((last_ms, run)).decode()
+                value = msgspec.json.encode((last_ms, self._with_kept_annotations(run))).decode()
                 yield cast("str", did), Kind.OPEN, value, cast("int", began_ms)
+
+    def _with_kept_annotations(self, run: OpenRun) -> OpenRun:
+        """The run with those of the annotations that its record will have."""
+        file = run.delta_file
+        if file is None or not file.annotations:
+            return run
+        kept = msgspec.json.decode(run.file) | {"annotations": self._rule.kept(file.annotations) or {}}
+        return msgspec.structs.replace(run, file=msgspec.json.encode(kept))
 
 
 _BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

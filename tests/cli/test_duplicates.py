@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.transport import Settings, Tracker
+from waybill.transport import Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +57,15 @@ def test_a_home_without_duplicates_says_so(called: Run, home: Path, settings: Se
     done = called("duplicates", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "no two files with a fingerprint have the same content\n"
+
+
+def test_a_root_alone_lists_them_as_the_home_does(
+    called: Run, home: Path, settings: Settings, dids: list[str]
+) -> None:
+    flush(settings)
+    told = called("duplicates", "--home", home, "--json").stdout
+    assert told.count(dids[2]) == 1
+    assert called("duplicates", "--root", settings.root, "--json").stdout == told
+    (settings.root / "provenance/relations").rename(home.parent / "gone")
+    done = called("duplicates", "--root", settings.root)
+    assert (done.returncode, done.stdout) == (0, "")

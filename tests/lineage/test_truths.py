@@ -66,6 +66,12 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
             with tracker.file(name, data_source="landing") as report:
                 report.egress("warehouse")
             dids[name] = report.did
+        (home.parent / "content").write_bytes(b"orders")
+        content: dict[str, Any] = {"path": home.parent / "content", "fingerprint": True, "force": True}
+        for name in ("same.csv", "again.csv"):
+            with tracker.file(name, data_source="daily", **content) as same:
+                same.egress("warehouse")
+            dids[name] = same.did
         lost = tracker.file("lost.csv", data_source="landing")
         with lost.transform("unpack"):
             pass
@@ -285,6 +291,16 @@ def test_open_files_are_asked_for_by_every_door(pipeline: Pipeline) -> None:
     for place in (pipeline.home, pipeline.collector.url):
         (file,) = Lineage.open(place).open_files(Query(data_source="landing"))
         assert (file.did, file.transform) == (pipeline.dids["lost.csv"], "unpack")
+
+
+def test_files_of_one_content_are_told_by_every_door(pipeline: Pipeline) -> None:
+    (told,) = pipeline.get("/api/v1/records/duplicates").json
+    assert [(one["did"], one["filename"]) for one in told] == [
+        (pipeline.dids[name], name) for name in ("same.csv", "again.csv")
+    ]
+    here, there = (Lineage.open(place) for place in (pipeline.home, pipeline.collector.url))
+    assert here.duplicates() == there.duplicates()
+    assert [one.did for (alike,) in (here.duplicates(),) for one in alike] == [one["did"] for one in told]
 
 
 def test_a_run_is_found_at_once_and_is_marked_while_it_may_change(pipeline: Pipeline) -> None:
