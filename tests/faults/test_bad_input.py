@@ -212,7 +212,7 @@ def test_any_system_name_is_kept_whole_and_leaves_no_folder_of_its_own(site: Sit
         dids = {record.did for record in find(root, Query(system_name=name))}
         assert dids == {f"did-{number}", f"derived-{number}"}, name
     folders = {path.name for path in (root / "provenance" / "compacted").iterdir()}
-    depths = {"compacted": 5, "relations": 4, "keys": 3}
+    depths = {"compacted": 5, "relations": 4}
     for kind, depth in depths.items():
         paths = list((root / "provenance" / kind).rglob("*.parquet"))
         assert {len(path.relative_to(root).parts) for path in paths} == {depth}

@@ -146,7 +146,7 @@ class Work(NamedTuple):
 
 def histories(family: dict[str, list[str]]) -> st.SearchStrategy[list[tuple[Kind, bytes] | Flush | Work]]:
     """What is sent, and what is done with it in between."""
-    worked = st.builds(Work, st.sampled_from(["layout", "index", "keys", "archive"]), st.integers(1, 3))
+    worked = st.builds(Work, st.sampled_from(["layout", "index", "catalog", "archive"]), st.integers(1, 3))
     return st.lists(st.one_of(*[sendings(family)] * 4, st.just(Flush()), worked), min_size=3, max_size=16)
 
 
