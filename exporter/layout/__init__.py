@@ -17,10 +17,8 @@ if TYPE_CHECKING:
         DUE as DUE,
         OPEN as OPEN,
         SETTLE_S as SETTLE_S,
-        StoredRun as StoredRun,
         has_plain_spark as has_plain_spark,
         key_of as key_of,
-        read_run as read_run,
     )
 
 if not TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import EVIDENCE, ProvenanceRecord, RunState, merge_states
+from waybill.facets import EVIDENCE, ProvenanceRecord, RunState
 from waybill.facets.folding import ParentSeen
 from waybill.facets.spark_writes import LISTENER_ONLY
 
@@ -90,36 +90,6 @@ class RunProgress(msgspec.Struct, array_like=True):
     def is_all_written(self) -> bool:
         """Whether its written records follow from all of its row and pieces."""
         return self.written == len(self.pieces) + (self.state is not None)
-
-
-class StoredRun(NamedTuple):
-    """The stored state of a run, read as a whole.
-
-    Attributes:
-        touched_ms: when its last entry was received.
-        state: the folded state of its events; None: an event carried the facet, and nothing else counts.
-        is_written: whether the records for all of this state are written.
-    """
-
-    touched_ms: int
-    state: RunState | None
-    is_written: bool
-
-
-def read_run(key: str, state_get: Callable[[str], bytes | None]) -> StoredRun | None:
-    """Read a run by its key from the stored state; None if it is not stored, or changes during the read."""
-    stored = state_get(RUN + key)
-    if stored is None:
-        return None
-    run = RUN_DECODER.decode(stored)
-    if run.is_faceted:
-        return StoredRun(run.touched_ms, None, is_written=True)
-    try:
-        states = [read_piece(key, piece, {}, state_get) for piece in run.pieces]
-    except msgspec.DecodeError:
-        return None
-    states += [] if run.state is None else [run.state]
-    return StoredRun(run.touched_ms, merge_states(*states), run.is_all_written)
 
 
 def rests_on_listener(record: ProvenanceRecord) -> bool:
