@@ -143,25 +143,6 @@ def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing
     end_runner(home)
 
 
-def test_another_root_is_taken_over_while_events_flow_with_all_that_the_journal_holds(
-    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
-) -> None:
-    given = {"home": home, "system_name": "s", "root": tmp_path / "a", "provenance_enabled": True}
-    program = start(given, stop)
-    wait_until(lambda: any((tmp_path / "a" / "provenance").rglob("*.parquet")))
-    done = waybill("settings", "apply", "--home", home, "--root", tmp_path / "b")
-    assert done.returncode == 0, done.stderr
-    assert f"root\t{tmp_path / 'a'}\t{tmp_path / 'b'}" in done.stdout
-    assert locks.is_held(home)
-    seen = Journal(home).last_seq()
-    wait_until(lambda: Journal(home).last_seq() > seen + 20)
-    stop.touch()
-    kept, _ = end(program)
-    assert flush(Settings.load({"home": home}, env={}, cwd=tmp_path)).problems == {}
-    assert filed(tmp_path / "b") == {"s": kept}
-    end_runner(home)
-
-
 def test_of_two_programs_that_redact_other_things_the_second_redacts_both(
     home: Path, stop: Path, end_runner: Callable[[Path], None]
 ) -> None:
@@ -174,19 +155,6 @@ def test_of_two_programs_that_redact_other_things_the_second_redacts_both(
     (warning,) = warnings
     assert "--redact job.facets.secret,job.facets.sql" in warning
     assert agreed(Journal(home))["redact"] == ["job.facets.secret"]
-    end_runner(home)
-
-
-def test_only_strict_settings_are_refused(
-    home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
-) -> None:
-    stop.touch()
-    end(start({"home": home, "system_name": "first", "root": tmp_path / "a"}, stop))
-    refused = start({"home": home, "system_name": "second", "root": tmp_path / "b", "strict": True}, stop)
-    _, errors = refused.communicate(timeout=180)
-    assert refused.returncode == 1
-    assert "SettingsConflictError: setting root" in errors
-    assert f"waybill settings apply --home {home} --root {tmp_path / 'b'}" in errors
     end_runner(home)
 
 

@@ -129,21 +129,6 @@ def test_what_is_stale_is_ended_with_a_reason_only_when_somebody_asks(left: Left
     assert {one["filename"] for one in found} == {"left.csv", "job"}
 
 
-def test_the_runs_own_end_takes_the_place_of_the_one_that_was_inferred(left: Left) -> None:
-    left.work()
-    assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
-    assert (
-        "nothing was heard from it since" in left.ask("find", "--did", "run")[0]["annotations"]["errorCause"]
-    )
-    left.work()
-    left.file.egress("lake")
-    left.journal.append_many([event("run", "COMPLETE")])
-    assert flush(left.settings).problems == {}
-    found = {one["did"]: one["final_state"] for one in left.ask("find")}
-    assert (found["run"], found[left.file.did]) == ("COMPLETE", "COMPLETE")
-    assert left.open() == set()
-
-
 def test_the_runner_ends_what_is_stale_once_the_home_agrees_on_when(left: Left) -> None:
     left.work()
     for days, open_then in (("2", {left.file.did, "run"}), ("1", set[str]())):

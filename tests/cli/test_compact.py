@@ -92,12 +92,6 @@ def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
     assert f"damaged {tmp_path / kept}: " in verified.stdout
 
 
-def test_a_missing_root_is_exit_code_2(called: Run, tmp_path: Path) -> None:
-    done = called("compact", "--root", tmp_path / "nowhere")
-    assert done.returncode == 2
-    assert "nowhere" in done.stderr
-
-
 def test_with_nothing_to_compact_it_says_so(called: Run, tmp_path: Path) -> None:
     written(tmp_path)
     assert called("compact", tmp_path).stdout

@@ -96,12 +96,3 @@ def test_what_is_refused_again_or_cannot_be_sent_is_named_and_exit_code_1(
     assert "2 of marquez: not tried yet; " in done.stderr
     assert "does not answer" in done.stderr
     assert left(refused) == [1, 2, 3]
-
-
-def test_dropping_forgets_the_named_ones_only(called: Run, refused: Settings) -> None:
-    assert called("dead-letters", "drop", "2", "--yes", "--home", refused.home).stdout == "1 dropped\n"
-    assert left(refused) == [1, 3]
-    assert called("dead-letters", "drop", "--all", "--yes", "--home", refused.home).returncode == 0
-    assert left(refused) == []
-    done = called("dead-letters", "list", "--home", refused.home)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "there are no dead letters\n")

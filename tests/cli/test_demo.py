@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -31,7 +30,7 @@ from waybill.exporter import Query
 from waybill.facets import FinalState
 from waybill.lineage import find
 from waybill.marquez import Backend, Delivery
-from waybill.transport import Journal, Kind, Settings, Tracker, WaybillError, locks
+from waybill.transport import Journal, Kind, Settings, Tracker, locks
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
@@ -297,33 +296,6 @@ def test_each_place_where_its_events_are_stored_rebuilds_to_the_same_files(
         assert one["events"] > records
 
 
-def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
-    demo: tuple[Path, dict[str, Any]], marquez: ContractServer
-) -> None:
-    home, _ = demo
-    since_ms, settings = Trail(find(home, Query())).since_ms, own_settings(home, marquez)
-    journal = Journal(home)
-    bodies = [entry.body for entry in journal.read(0, limit=10_000) if entry.kind is Kind.OPENLINEAGE]
-    journal.close()
-    foreign = {
-        **json.loads(bodies[-1]),
-        "run": {"runId": "other"},
-        "job": {"namespace": "other", "name": "j"},
-    }
-    connection = http.client.HTTPConnection(urlsplit(settings.marquez_url or "").netloc)
-    for body in [*bodies, json.dumps(foreign).encode()]:
-        connection.request("POST", "/api/v1/lineage", body, {"Content-Type": "application/json"})
-        with connection.getresponse() as answer:
-            assert answer.status == 201
-            answer.read()
-    connection.close()
-    (again,) = rebuilds(settings, ["marquez"], since_ms)
-    assert (again.events, again.verdict) == (len(bodies) + 1, "identical")
-    marquez.refuse()
-    (again,) = rebuilds(settings, ["marquez"], since_ms)
-    assert "does not answer" in again.verdict
-
-
 def test_a_row_that_the_events_do_not_give_is_reported(
     demo: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -388,12 +360,6 @@ def test_a_second_demo_ends_the_first_one_s_runner(tmp_path: Path) -> None:
             assert runner.poll() is None
         prepare(home, keep=False)
         assert runner.wait(timeout=30) == 0
-
-
-def test_a_file_at_the_path_of_the_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "demo").touch()
-    with pytest.raises(WaybillError, match="is not the folder of an earlier demo"):
-        prepare(tmp_path / "demo", keep=False)
 
 
 @pytest.mark.timeout(120)

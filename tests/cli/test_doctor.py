@@ -101,12 +101,6 @@ def test_a_home_that_others_can_open_is_a_note(waybill: Run, home: Path) -> None
     assert (found["home"]["level"], found["home"]["says"]) == ("note", says)
 
 
-def test_a_marquez_that_does_not_answer_is_broken(waybill: Run, home: Path) -> None:
-    code, found = findings(waybill, "--home", home, "--marquez-url", "http://127.0.0.1:1")
-    assert (code, found["Marquez"]["level"]) == (1, "broken")
-    assert found["Marquez"]["fix"]
-
-
 def test_the_marquez_that_the_home_delivers_to_is_asked(
     called: Run, settings: Settings, marquez: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,14 +40,6 @@ def test_a_file_is_explained_in_any_spelling_of_its_did(called: Run, kept: Kept)
         assert called("explain", spelled, "--home", kept.home, "--json").stdout == done.stdout
 
 
-def test_a_key_that_is_allowed_later_makes_no_row_altered(called: Run, kept: Kept) -> None:
-    allowed = ["--provenance-annotations-allowed", "later", "--no-provenance-reasons"]
-    for did in (kept.year, kept.second):
-        done = called("explain", did, "--home", kept.home, *allowed, "--json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["is_proven"] is True
-
-
 def test_an_unknown_file_is_exit_code_2(called: Run, home: Path) -> None:
     did = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
     for given, says in ((did, f"have nothing about {did}"), ("none", "no file has the did 'none'")):

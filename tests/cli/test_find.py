@@ -12,12 +12,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
-from odd_texts import ODD_TEXTS
 
 import waybill
 from waybill.exporter import query
@@ -390,30 +388,6 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
     for arguments, count in ((["--count"], "1"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
         assert called("find", "--home", settings.home, *arguments).stdout.strip() == count
     journal.close()
-
-
-@hypothesis.settings(max_examples=8, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-@hypothesis.given(odd=ODD_TEXTS)
-def test_any_text_is_only_data_in_every_filter(called: Run, settings: Settings, odd: str) -> None:
-    def sent(text: str) -> dict[str, object]:
-        names = ("did", "parentDid", "systemName", "dataSource", "dataSink", "filename")
-        facts = {"finalState": "COMPLETE", "created": 1, "completed": 2, "annotations": {"k": text}}
-        return dict.fromkeys(names, text) | facts
-
-    agreed = settings.with_values({"provenance_annotations_allowed": "k"}, "test")
-    with contextlib.closing(Journal(settings.home)) as journal:
-        agree(journal, agreed)
-        journal.append(Kind.PROVENANCE, json.dumps([sent(odd), sent(f"{odd}'")]).encode())
-
-    def dids(**options: str) -> list[str]:
-        words = [f"--{name.replace('_', '-')}={text}" for name, text in options.items()]
-        done = called("find", "--home", settings.home, "--json", *words)
-        return [json.loads(line)["did"] for line in done.stdout.splitlines()]
-
-    names = dict.fromkeys(("did", "parent", "system", "data_source", "data_sink"), odd)
-    assert dids(**names, filename=odd, annotation=f"k={odd}", not_data_sink=f"{odd}'") == [odd]
-    assert dids(did=f"{odd}'", missing_sink=odd) == [f"{odd}'"]
-    assert dids(did=odd, missing_sink=odd) == []
 
 
 def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(

@@ -7,9 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,17 +61,6 @@ def test_a_backend_that_is_down_is_exit_code_1_and_holds_no_file_back(
     assert "127.0.0.1:1" in sentence
 
 
-def test_a_home_without_a_journal_stays_as_it_is(called: Run, home: Path) -> None:
-    Journal(home).close()
-    for path in home.glob("journal.*"):
-        path.unlink()
-    (home / "agreement.lock").touch()
-    done = called("flush", "--home", home)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "nothing to flush, and no new files\n" in done.stderr
-    assert [path.name for path in home.iterdir()] == ["agreement.lock"]
-
-
 @pytest.mark.parametrize("command", ["flush", "drain"])
 def test_with_nothing_to_do_it_says_so(called: Run, settings: Settings, command: str) -> None:
     track(settings)
@@ -82,29 +68,6 @@ def test_with_nothing_to_do_it_says_so(called: Run, settings: Settings, command:
     done = called(command, "--home", settings.home)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "nothing to flush, and no new files\n"
-
-
-@pytest.fixture
-def own() -> Iterator[Path]:
-    """A folder that nobody else could exchange: those of tests are below one that everybody can write."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=".waybill-tests-", dir=Path.home()))
-    except (OSError, RuntimeError):
-        pytest.skip("this user has no home folder")
-    yield folder
-    shutil.rmtree(folder)
-
-
-def test_what_waits_in_the_fallback_is_flushed_into_a_home_that_was_not_there(
-    called: Run, settings: Settings, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings.home.touch()  # so that no home can be made there
-    track(settings.with_values({"fallback_home": own / "fallback"}, "tests"))
-    settings.home.unlink()
-    monkeypatch.setenv("WAYBILL_FALLBACK_HOME", str(own / "fallback"))
-    done = called("flush", "--home", settings.home, "--root", settings.root, "--provenance-enabled")
-    assert done.returncode == 0, done.stderr
-    assert "orders.csv" in called("find", "--home", settings.home).stdout
 
 
 def test_a_full_disk_is_told_with_its_folder_and_that_nothing_is_lost(

@@ -20,7 +20,6 @@ EVENT = (
     b'{"eventTime":"2026-01-31T12:00:00Z","eventType":"COMPLETE","producer":"a:","run":{"runId":"run-%d"},'
     b'"job":{"namespace":"edge","name":"job"},"note":"\xc2\x9b31m"}'
 )
-REASON = "its bytes are not those that were accepted; check the disk"
 
 
 @pytest.fixture
@@ -77,26 +76,8 @@ def test_a_collector_tells_of_it_in_its_metrics_and_of_the_entry_that_it_is(
             serving.terminate()
 
 
-def test_it_is_listed_and_shown_with_the_reason(called: Run, poisoned: Settings) -> None:
-    listed = called("poison", "list", "--home", poisoned.home)
-    rows = [line.split("\t") for line in listed.stdout.splitlines()[1:]]
-    told = [(seq, projection, tries, reason) for seq, projection, _, tries, reason in rows]
-    assert told == [("2", "index", "0", REASON), ("2", "layout", "0", REASON)]
-    shown = called("poison", "show", "2", "--home", poisoned.home)
-    assert shown.stdout.encode() == (EVENT % 2).replace(b"run-2", b"run-9") + b"\n"
-    assert f"2 of layout: {REASON}" in shown.stderr.splitlines()
-    unknown = called("poison", "show", "3", "--home", poisoned.home)
-    assert (unknown.returncode, "no such poison entry" in unknown.stderr) == (2, True)
-
-
 def test_it_is_applied_as_it_is_when_it_is_tried_again(called: Run, poisoned: Settings) -> None:
     done = called("poison", "retry", "2", "--home", poisoned.home)
     assert (done.returncode, done.stdout) == (0, "2 of 2 succeeded\n")
     assert "run-9" in called("find", "--json", "--home", poisoned.home).stdout
     assert called("poison", "list", "--home", poisoned.home).stderr.strip() == "there are no poison entries"
-
-
-def test_a_dropped_one_is_reported_no_more(called: Run, poisoned: Settings) -> None:
-    done = called("poison", "drop", "2", "--yes", "--home", poisoned.home)
-    assert (done.returncode, done.stdout) == (0, "2 dropped\n")
-    assert called("flush", "--home", poisoned.home).returncode == 0

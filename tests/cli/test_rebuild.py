@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stores import new_bucket, s3_server
 
 from waybill.exporter import check
 from waybill.exporter.verification import accept_findings
@@ -120,20 +119,3 @@ def test_a_source_that_cannot_be_read_leaves_nothing_behind(
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert not (tmp_path / "new").exists()
-
-
-def test_a_bucket_is_read_and_written_by_its_url(
-    called: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with s3_server() as address:
-        bucket = new_bucket(address, monkeypatch)
-        bucket.put("logs/all.jsonl", lines_of(kept.home, tmp_path / "lines").read_bytes())
-        there = ["--to", f"{bucket.url}/again", "--staging", tmp_path / "staging"]
-        done = called(
-            "rebuild", "--from", "jsonl", f"{bucket.url}/logs", *there, "--home", kept.home, "--json"
-        )
-        assert done.returncode == 0, done.stderr
-        found = {path.removeprefix("again/") for path in bucket.files() if path.endswith(".parquet")}
-        assert found == set(json.loads(done.stdout)["files"]) != set()
-        assert {row.did for row in bucket.rows()} == {kept.year, kept.first, kept.second}
-    assert list((tmp_path / "staging").iterdir()) == []

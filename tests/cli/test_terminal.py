@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import time
@@ -174,28 +173,3 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     journal.close()
     (home / report.files[0]).with_name(f"{HOSTILE}.parquet").touch()
     return home
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (["find"], 0),
-        (["find", "--json"], 0),
-        (["sql", "SELECT filename FROM provenance"], 0),
-        (["explain", HOSTILE], 0),
-        (["status"], 1),
-        (["verify"], 1),
-        (["rejects", "list"], 0),
-        (["poison", "list"], 0),
-    ],
-    ids=lambda value: "-".join(value[:2]).replace(HOSTILE, "ID") if isinstance(value, list) else str(value),
-)
-def test_a_terminal_is_not_steered_by_a_name(
-    script: Path, hostile: Path, command: list[str], code: int
-) -> None:
-    got, shown = on_terminal([str(script), *command, "--home", str(hostile)])
-    assert got == code, ascii(shown)
-    # Colours and a progress bar are the command's own.
-    text = re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", shown.replace("\r\n", "\n"))
-    assert "owned" in text
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), ascii(text)

@@ -126,18 +126,6 @@ def test_what_cannot_be_read_of_a_source_is_a_finding(called: Run, kept: Kept, t
     assert "4 records differ" in done.stderr
 
 
-def test_a_damaged_file_is_named_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
-    path.write_bytes(path.read_bytes()[:100])
-    done = called("verify", copy, "--json")
-    finding, summary = lines(done.stdout)
-    assert (done.returncode, summary["findings"]) == (1, 1)
-    assert (finding["kind"], finding["finding"]) == ("finding", "unreadable")
-    assert finding["path"] == str(path.relative_to(copy))
-    assert called("verify", copy).stdout.count(str(path)) == 1
-
-
 def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
@@ -181,12 +169,6 @@ def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
     finding, summary = lines(called("verify", copy, "--json").stdout)
     assert (finding["id"], finding["accepted"], finding["why"]) == (found, True, "on purpose")
     assert (summary["findings"], summary["accepted"]) == (0, 1)
-
-
-def test_a_missing_root_is_exit_code_2(called: Run, tmp_path: Path) -> None:
-    done = called("verify", tmp_path / "nowhere")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert str(tmp_path / "nowhere") in done.stderr.replace("\n", "").replace("│", "").replace(" ", "")
 
 
 def test_what_was_exported_to_a_bucket_is_verified_there(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from served import DID, JSON, Collector, event, reply_of
+from served import JSON, Collector, event, reply_of
 
 from waybill.collector import Rejects
 from waybill.transport import Journal, locks
@@ -94,44 +94,9 @@ def test_every_reason_is_told_and_not_only_the_first(shared: Collector) -> None:
     assert failed == {"index": 1, "reason": " | ".join(alone), "retriable": False}
 
 
-NAMELESS = {"_producer": "https://example.org", "_schemaURL": "https://example.org"}
-AS_MARQUEZ_HAS_IT = [
-    ("an unknown eventType", {"eventType": "BANANA"}, 201),
-    ("a run id that is no UUID", {"run": {"runId": "my run"}}, 201),
-    ("inputs that are null", {"inputs": None}, 201),
-    ("an unknown facet", {"run": {"runId": DID, "facets": {"mine": {"a": [1, {}]}}}}, 201),
-    ("25 MB", {"producer": "https://example.org/" + "x" * 25_000_000}, 201),
-    ("no eventTime", {"eventTime": None}, 422),
-    ("no run", {"run": None}, 422),
-    ("no run id", {"run": {}}, 422),
-    ("no job", {"job": None}, 422),
-    ("no job name", {"job": {"namespace": "n"}}, 422),
-    ("no producer", {"producer": None}, 422),
-    ("a dataset without a namespace", {"inputs": [{"name": "a"}]}, 422),
-    ("a malformed parent", {"run": {"runId": DID, "facets": {"parent": {"run": 7}}}}, 422),
-    ("a malformed errorMessage", {"run": {"runId": DID, "facets": {"errorMessage": NAMELESS}}}, 422),
-]
 """What Marquez keeps, and what it refuses for good."""
 
-ERRORS_OF_MARQUEZ = [
-    ("a date that is none", {"eventTime": "2026-13-31T12:00:00Z"}, 422),
-    ("a run event without eventType", {"eventType": None}, 422),
-    ("a NUL character", {"job": {"namespace": "n", "name": "a\0"}}, 422),
-    ("a NUL character deep in a facet", {"run": {"runId": DID, "facets": {"x": {"a": ["\0"]}}}}, 422),
-]
 """What Marquez answers with 500, as if it could be sent again."""
-
-
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [pytest.param(*row[1:], id=row[0]) for row in (*AS_MARQUEZ_HAS_IT, *ERRORS_OF_MARQUEZ)],
-)
-def test_an_odd_event_is_kept_or_refused_for_good(
-    shared: Collector, changes: dict[str, object], status: int
-) -> None:
-    body = event(**changes)
-    reply = shared.post(PATH, body)
-    assert (reply.status, body in shared.bodies()) == (status, status == 201)
 
 
 def test_a_batch_keeps_the_good_and_names_the_bad(shared: Collector) -> None:
@@ -323,8 +288,3 @@ def runner_of(home: Path) -> int:
         assert time.monotonic() < deadline_s, "no runner came"
         time.sleep(0.05)
     return runner
-
-
-def test_it_starts_a_runner(start: Start, home: Path) -> None:
-    start()
-    os.kill(runner_of(home), signal.SIGTERM)

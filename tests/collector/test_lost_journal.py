@@ -6,14 +6,12 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-import pytest
 from served import record
 
 from waybill.lineage import find
 from waybill.transport import flush
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Start
@@ -46,28 +44,5 @@ def test_a_deleted_journal_is_refused_and_all_that_was_acknowledged_comes_into_t
     assert f"{home / 'journal.db'} was deleted while it was open" in errors[0]
 
 
-def replace(path: Path) -> None:
-    path.with_name("other").write_bytes(b"another file")
-    path.with_name("other").rename(path)
-
-
 def truncate(path: Path) -> None:
     os.truncate(path, 100)
-
-
-@pytest.mark.parametrize(
-    ("lose", "trouble"), [(replace, "was replaced by another file"), (truncate, "was truncated")]
-)
-def test_a_journal_that_is_replaced_or_truncated_is_refused_and_told(
-    start: Start, home: Path, lose: Callable[[Path], None], trouble: str
-) -> None:
-    collector = start("--runner", "none")
-    assert collector.post("/provenance", batch(0)).status == 202
-    lose(home / "journal.db")
-    assert collector.post("/provenance", batch(1)).status == 503
-    ready = collector.get("/health/ready")
-    assert (ready.status, ready.json["ready"]) == (503, False)
-    told = f"{home / 'journal.db'} {trouble} while it was open"
-    assert told in ready.json["problems"]["journal"]
-    errors = [line for line in collector.stop()[1].splitlines() if " error " in line]
-    assert told in errors[0]

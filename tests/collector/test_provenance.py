@@ -104,15 +104,6 @@ def test_a_record_is_acknowledged_and_seen_at_once(shared: Collector) -> None:
     assert ask(shared, did=DID) == [SHOWN]
 
 
-def test_annotations_and_transforms_come_back_intact(shared: Collector) -> None:
-    notes = {"note": "a,b=c;\"d\" {'e'}", "k": "ü", "other": "not allowed"}
-    send(shared, record(did="odd", transforms=["a,b", "c'd", ""], annotations=notes))
-    (found,) = ask(shared, did="odd")
-    assert found["annotations"] == {"note": notes["note"], "k": "ü"}
-    assert found["transforms"] == ["a,b", "c'd", ""]
-    assert [one["did"] for one in ask(shared, annotation_key="k", annotation_value="%C3%BC")] == ["odd"]
-
-
 def test_a_record_is_found_however_its_texts_are_written(shared: Collector) -> None:
     did, sink = 'a"b/\u00fc\u4e2d', "out\\\u00fc"
     for raw in (True, False):  # as UTF-8 and with escapes
@@ -329,18 +320,6 @@ def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(sha
     assert len(shared.get("/api/v1/records/stats?data_sink=many").json["by_system_name"]) == 60
 
 
-def test_keys_in_another_case_are_taken_as_deltafi_takes_them(shared: Collector) -> None:
-    plain = record(did="cased", dataSource="cased", annotations={"Note": "x", "note": "y"})
-    odd = {key.upper(): value for key, value in plain.items()}
-    bad = {"DID": "cased-bad", "FinalState": "BANANA"}
-    assert send(shared, odd).json["accepted"] == 1
-    assert send(shared, plain, bad, odd | {"DID": "cased-2"}).json["accepted"] == 2
-    found = ask(shared, data_source="cased")
-    assert {one.pop("did") for one in found} == {"cased", "cased-2"}
-    assert found[0] == found[1]
-    assert found[0]["annotations"] == {"note": "y"}
-
-
 def test_the_first_answer_waits_for_neither_numpy_nor_pandas(start: Start) -> None:
     pytest.importorskip("pandas")
     collector = start("--runner", "none")
@@ -350,12 +329,6 @@ def test_the_first_answer_waits_for_neither_numpy_nor_pandas(start: Start) -> No
     assert "/pyarrow/" in mapped
     assert "/numpy/" not in mapped
     assert "/pandas/" not in mapped
-
-
-def test_nothing_found_is_an_empty_array(shared: Collector) -> None:
-    assert shared.get("/api/v1/records?did=nobody").body == b"[]"
-    stats = shared.get("/api/v1/records/stats?did=nobody").json
-    assert (stats["total_records"], stats["by_final_state"], stats["oldest_record"]) == (0, {}, None)
 
 
 def test_an_answer_has_a_bound_and_each_record_can_be_had(start: Start) -> None:
@@ -440,26 +413,6 @@ def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Collect
     assert json.dumps([*bad, good]).encode() in rejects(shared).values()
     taken = send(shared, *bad[1:], good)
     assert (taken.status, taken.json["accepted"], len(taken.json["failed"])) == (202, 1, 1_000)
-
-
-ODD = [
-    ("a quote", {"filename": "a'b"}, {"filename": "a'b"}),
-    ("a path as system name", {"systemName": "../../x"}, {"system_name": "../../x"}),
-    ("a system name of 300 characters", {"systemName": "n" * 300}, {"system_name": "n" * 300}),
-    ("an empty system name", {"systemName": ""}, {"system_name": "tests"}),
-    ("no annotations", {}, {"annotations": None}),
-    ("a time long past the retention", {"completed": 86_400_000}, {"completed": 86_400_000}),
-]
-
-
-@pytest.mark.parametrize(("name", "changes", "shown"), ODD, ids=[row[0] for row in ODD])
-def test_what_is_odd_is_kept_as_it_is(
-    shared: Collector, name: str, changes: dict[str, object], shown: dict[str, object]
-) -> None:
-    sent = record(did=name, **changes)
-    assert [send(shared, sent).status for _ in range(2)] == [202, 202]
-    (found,) = ask(shared, did=quote(name))
-    assert {key: found[key] for key in shown} == shown
 
 
 @pytest.mark.parametrize(

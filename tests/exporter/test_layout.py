@@ -184,12 +184,6 @@ def test_a_run_settles_when_its_application_ends(site: Site) -> None:
     assert [row.did for row in site.found()] == ["child"]
 
 
-def test_a_run_that_has_not_ended_is_not_recorded_by_a_flush(site: Site) -> None:
-    site.emit(event("r", "START", 0), event("r", "RUNNING", 5))
-    assert site.flush() == []
-    assert site.found() == []
-
-
 def test_a_run_that_was_unsettled_at_a_restart_settles_after_it(site: Site) -> None:
     site.emit(event("r", "COMPLETE", 5))
     site.work()
@@ -219,14 +213,6 @@ def test_an_event_after_the_end_that_changes_nothing_writes_nothing(site: Site) 
     site.flush()
     site.emit(event("r", "RUNNING", 5))
     assert site.flush() == []
-
-
-def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> None:
-    site.emit(event("r", "COMPLETE", 5))
-    site.flush()
-    site.emit(event("r", "COMPLETE", 5, facets=facet(did="d", dataSource="in", filename="f")))
-    site.flush()
-    assert [(row.did, row.filename) for row in site.rows()] == [("d", "f")]
 
 
 INFERRED = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
@@ -302,14 +288,6 @@ def test_records_say_why_a_file_failed_unless_that_is_turned_off(
     site.journal.close()
 
 
-def test_an_entry_that_cannot_be_read_holds_up_no_other_and_is_poison(site: Site) -> None:
-    site.emit(b"no JSON", event("r", "COMPLETE", 5))
-    site.journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
-    site.flush()
-    assert [row.did for row in site.rows()] == ["r"]
-    assert [poison.seq for poison in site.journal.poison.all("layout")] == [1, 3]
-
-
 # -- flush, upkeep -----------------------------------------------------------------------------------------
 
 
@@ -320,12 +298,6 @@ def test_a_flush_compacts_the_current_hour_and_lists_its_files(site: Site) -> No
     assert [site.settings.root / file for file in files] == Layout(site.settings.root).compacted()
     assert len(files) == 1
     assert Layout(site.settings.root).raw() == []
-
-
-def test_only_the_last_flushes_are_remembered(site: Site) -> None:
-    for _ in range(20):
-        site.flush()
-    assert len(site.journal.state("layout", "flush:")) == 16
 
 
 def test_an_hour_that_has_ended_is_compacted_without_being_asked(site: Site) -> None:

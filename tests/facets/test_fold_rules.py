@@ -90,10 +90,6 @@ def test_a_plain_run_gives_a_derived_record() -> None:
     )
 
 
-def test_a_run_without_an_end_gives_no_record() -> None:
-    assert records(event("START"), event("RUNNING", 1, facets=delta_file(finalState="COMPLETE"))) == []
-
-
 def test_each_output_has_its_own_record() -> None:
     outputs = [{"namespace": "o", "name": name} for name in ("b", "a")]
     made = records(event("START", outputs=outputs[:1]), event("COMPLETE", 1, outputs=outputs))
@@ -449,21 +445,6 @@ def inferred(reason: str = "the program that ran it is gone") -> dict[str, Any]:
     return {"waybill_inferred": {"reason": reason}}
 
 
-def test_an_inferred_end_gives_a_record_that_says_so() -> None:
-    gone = record(event("START", 0), event("ABORT", 5, facets=inferred()))
-    assert (gone.final_state, gone.completed) == (FinalState.CANCELLED, NOON_MS + 5 * MINUTE_MS)
-    assert gone.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
-
-
-@pytest.mark.parametrize("own", ["COMPLETE", "ABORT", "FAIL"])
-@pytest.mark.parametrize("type_inferred", ["COMPLETE", "ABORT", "FAIL"])
-def test_a_late_end_of_the_runs_own_replaces_an_inferred_one_whatever_their_types(
-    own: str, type_inferred: str
-) -> None:
-    late = record(event(own, 50), event(type_inferred, 5, facets=inferred()))
-    assert late == record(event("START", 5), event(own, 50))
-
-
 def test_of_two_inferred_ends_the_present_rule_decides() -> None:
     stale = record(event("ABORT", 5, facets=inferred("stale")), event("ABORT", 4, facets=inferred("first")))
     assert stale.annotations == {"waybill.evidence": "inferred: first"}
@@ -481,12 +462,6 @@ def test_a_file_whose_end_was_inferred_is_recorded_with_what_is_known_of_it() ->
     )
     assert (gone.did, gone.filename, gone.data_source, gone.data_sink) == ("d", "a.csv", "in", None)
     assert gone.annotations == {"customer": "acme", "waybill.evidence": "inferred: stale"}
-
-
-def test_the_files_own_end_replaces_an_inferred_one() -> None:
-    facet = delta_file(filename="a.csv")
-    own = event("COMPLETE", 50, facets=facet)
-    assert records(event("ABORT", 5, facets={**facet, **inferred()}), own) == records(own)
 
 
 def test_a_long_reason_is_cut_and_an_absent_one_is_named() -> None:

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import requests
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from contract_server import ContractServer
 
 Keep = Callable[..., int]
-Numbers = Callable[[list[dict[str, Any]], str], list[int]]
 
 
 def test_every_event_arrives_once_with_the_bytes_that_were_accepted(
@@ -34,16 +33,6 @@ def test_every_event_arrives_once_with_the_bytes_that_were_accepted(
     assert journal.cursor("marquez") == journal.last_seq()
     kept = {key.partition(":")[0] for key in journal.state("marquez")}
     assert kept == {"end", "figures", "held"}, "what is known of runs, and no more of any event"
-
-
-def test_the_connection_is_kept_open_between_events(
-    marquez: ContractServer, worker: Worker, keep: Keep
-) -> None:
-    for number in range(10):
-        keep("run", number)
-    worker.run()
-    assert len(marquez.received) == 10
-    assert marquez.connections == 1
 
 
 def test_marks_and_records_are_passed_over(
@@ -92,31 +81,6 @@ def test_an_entry_that_names_nothing_is_sent_all_the_same(
     worker.run(at_most_s=5)
     assert len({received.body for received in marquez.received}) == 7
     assert len(marquez.stored) == 1
-
-
-def test_a_failing_run_keeps_its_order_and_holds_up_no_other(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    for number in range(5):
-        keep("ill", number, eventType="START" if number == 0 else "RUNNING")
-        keep("well", number)
-    failures = iter(["500"] * 4)
-    marquez.fault_of = lambda body: next(failures, None) if b'"ill"' in body else None
-    worker.run()
-    assert numbers_of(marquez.stored, "ill") == numbers_of(marquez.stored, "well") == [0, 1, 2, 3, 4]
-    runs = [event["run"]["runId"] for event in marquez.stored]
-    assert runs[:5] == ["well"] * 5
-
-
-def test_a_run_ends_in_the_state_of_its_last_event_even_if_its_start_had_to_be_repeated(
-    marquez: ContractServer, worker: Worker, keep: Keep
-) -> None:
-    keep("run", 0, eventType="START")
-    keep("run", 1, eventType="COMPLETE")
-    marquez.faults.extend(["500-stored", "close-stored", None])
-    worker.run()
-    assert [event["eventType"] for event in marquez.stored] == ["START", "START", "START", "COMPLETE"]
-    assert marquez.runs == {"run": "COMPLETED"}
 
 
 def test_a_larger_body_travels_compressed(marquez: ContractServer, worker: Worker, keep: Keep) -> None:

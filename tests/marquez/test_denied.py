@@ -51,20 +51,6 @@ def test_a_key_that_is_refused_is_said_and_stops_the_delivery(
     assert [worker.problem, worker.delivery.pending()] == [None, 0]
 
 
-def test_a_new_runner_has_a_new_try(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
-) -> None:
-    keep("run")
-    marquez.api_key = "right"
-    worker = new_worker(journal, marquez.url, "wrong")
-    worker.run(at_most_s=100)
-    assert worker.problem is not None
-    assert "401 (" in worker.problem
-    assert "wrong" not in worker.problem
-    new_worker(journal, marquez.url, "right").run(at_most_s=10)
-    assert len(marquez.stored) == 1
-
-
 def test_one_namespace_that_is_closed_to_us_stops_nothing(
     marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:

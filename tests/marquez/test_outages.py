@@ -12,7 +12,6 @@ import subprocess
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -42,20 +41,6 @@ def fill(keep: Keep, runs: int = 4, events: int = 5) -> None:
             keep(f"run-{run}", number)
 
 
-@pytest.mark.parametrize("fault", UNSTORED)
-def test_after_an_outage_everything_arrives_exactly_once(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
-) -> None:
-    fill(keep)
-    marquez.fault = fault
-    worker.run(at_most_s=200)
-    assert marquez.stored == []
-    assert worker.delivery.pending() == 20
-    marquez.fault = None
-    worker.run()
-    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
-
-
 @pytest.mark.parametrize("fault", HANGING)
 def test_a_backend_that_lets_one_wait_gets_everything_in_order_when_it_is_well(
     marquez: ContractServer, hasty_worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
@@ -70,21 +55,6 @@ def test_a_backend_that_lets_one_wait_gets_everything_in_order_when_it_is_well(
     for run in range(4):
         # One that a busy machine was too slow to answer comes again, and may be stored late as well.
         assert list(dict.fromkeys(numbers_of(marquez.stored, f"run-{run}"))) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("fault", STORED)
-def test_what_was_stored_without_an_answer_is_repeated_in_order(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
-) -> None:
-    fill(keep)
-    marquez.fault = fault
-    worker.run(at_most_s=200)
-    marquez.fault = None
-    worker.run()
-    for run in range(4):
-        arrived = numbers_of(marquez.stored, f"run-{run}")
-        assert arrived == sorted(arrived)
-        assert set(arrived) == set(range(5))
 
 
 def test_while_nobody_listens_events_wait_and_then_arrive_once(
@@ -103,23 +73,6 @@ def test_while_nobody_listens_events_wait_and_then_arrive_once(
     assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
 
 
-def test_a_backend_that_restarts_in_the_middle_loses_nothing(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    fill(keep)
-    for stored in (3, 9, 15):
-        worker.run(until=lambda stored=stored: len(marquez.stored) >= stored)  # type: ignore[misc]
-        worker.delivery.finish()  # an event whose answer is not seen comes again
-        marquez.refuse()
-        worker.run(at_most_s=30)
-        marquez.start()
-    worker.run()
-    got = [numbers_of(marquez.stored, f"run-{run}") for run in range(4)]
-    # One that was on its way may have been stored without an answer, and comes again.
-    assert [list(dict.fromkeys(numbers)) for numbers in got] == [[0, 1, 2, 3, 4]] * 4
-    assert [sorted(numbers) for numbers in got] == got
-
-
 def test_a_name_that_does_not_resolve_is_an_outage(
     journal: Journal, new_worker: type[Worker], keep: Keep
 ) -> None:
@@ -129,15 +82,6 @@ def test_a_name_that_does_not_resolve_is_an_outage(
     assert worker.problem is not None
     assert worker.problem.startswith("http://nowhere.invalid:5000 does not answer: ")
     assert worker.delivery.pending() == 1
-
-
-def test_a_backend_that_is_down_is_asked_rarely(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
-    fill(keep, runs=100, events=2)
-    marquez.fault = "503"
-    worker.run(at_most_s=600)
-    assert 200 < len(marquez.received) < 800
-    asked = Counter(received.event["run"]["runId"] for received in marquez.received)
-    assert max(asked.values()) < 20  # it is probed with one event after the other
 
 
 def test_a_backend_that_asks_for_quiet_is_left_alone_for_that_long(
@@ -297,15 +241,6 @@ def test_one_hiccup_is_no_problem_worth_a_word(marquez: ContractServer, worker: 
         worker.now_s += step.retry_s or 0.0
     assert set(problems) == {None}
     assert len(marquez.stored) == 20
-
-
-def test_a_backend_that_fails_every_other_time_gets_everything_once(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    fill(keep, runs=10, events=10)
-    marquez.faults.extend(["500", None, "503", "429", None, "502", "close", None] * 20)
-    worker.run()
-    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(10)] == [list(range(10))] * 10
 
 
 def test_after_outages_no_run_is_running_whose_end_is_known(

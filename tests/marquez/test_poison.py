@@ -55,14 +55,6 @@ def test_what_is_refused_for_good_is_parked_with_the_backends_words_and_its_run_
     assert journal.cursor("marquez") == journal.last_seq()
 
 
-def test_a_missing_producer_is_parked_with_what_marquez_says_of_it(
-    journal: Journal, worker: Worker, keep: Keep
-) -> None:
-    keep("run", producer=...)
-    worker.run()
-    assert dead_letters(journal)[0].reason == '{"errors":["producer must not be null"]}'
-
-
 @pytest.mark.parametrize(
     ("what", "members", "words"),
     [
@@ -140,35 +132,6 @@ def test_an_event_that_marquez_never_answers_keeps_no_other_waiting_for_long(
     assert set(numbers_of(marquez.stored, "ill")) == {1}
 
 
-def test_many_poisons_at_the_head_are_passed_by(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    for run in range(30):
-        keep(f"ill-{run}")
-    for number in range(200):
-        keep("well", number)
-    marquez.fault_of = lambda body: "500" if is_ill(body) else None
-    worker.run(at_most_s=90)
-    assert numbers_of(marquez.stored, "well") == list(range(200))
-    stream(worker, keep, for_s=600)
-    assert len(dead_letters(journal)) == 30
-    assert journal.cursor("marquez") == journal.last_seq()
-
-
-def test_nothing_is_parked_while_nothing_passes(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
-) -> None:
-    for run in range(20):
-        keep(f"run-{run}")
-    marquez.fault = "500"
-    stream(worker, keep, for_s=1200)
-    assert dead_letters(journal) == []
-    marquez.fault = None
-    worker.run()
-    assert dead_letters(journal) == []
-    assert journal.cursor("marquez") == journal.last_seq()
-
-
 def test_a_lone_event_that_fails_is_kept_until_others_pass(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
 ) -> None:
@@ -224,8 +187,3 @@ def test_dead_letters_survive_a_restart_and_the_journals_retention(
     journal.prune(journal.last_seq(), 2**62)
     assert [letter.seq for letter in dead_letters(journal)] == [first, second]
     assert dead_letter_body(journal, first) is not None
-
-
-def test_there_are_no_dead_letters_at_first(journal: Journal) -> None:
-    assert dead_letters(journal) == []
-    assert dead_letter_body(journal, 1) is None

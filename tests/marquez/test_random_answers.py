@@ -19,23 +19,8 @@ if TYPE_CHECKING:
     from conftest import Worker
     from contract_server import ContractServer
 
-SCRIPTED = st.sampled_from(
-    [
-        None,
-        None,
-        None,
-        "500",
-        "500-stored",
-        "502",
-        "503",
-        "429:3",
-        "close",
-        "close-stored",
-        "cut",
-        "401",
-        "404",
-    ]
-)
+STATUSES = ["401", "404", "408", "429:3", "500", "502", "503:7", "504", "507"]
+SCRIPTED = st.sampled_from([None, None, None, *STATUSES, "500-stored", "close", "close-stored", "cut"])
 REPEATS = {"500-stored", "close-stored"}
 
 

@@ -49,14 +49,6 @@ def forget(marquez: ContractServer, *numbers: int, run: str = "run-1") -> None:
         marquez.runs.pop(run, None)
 
 
-def test_nothing_is_missing_after_a_delivery(
-    journal: Journal, marquez: ContractServer, delivered: Worker
-) -> None:
-    assert delivered.delivery.pending() == 0
-    found = reconcile(journal, EventReader(marquez.url))
-    assert (found.compared, found.missing) == (12, ())
-
-
 def test_what_the_backend_lost_is_named(journal: Journal, marquez: ContractServer, delivered: Worker) -> None:
     assert delivered.delivery.pending() == 0
     forget(marquez, 1, 3)
@@ -130,18 +122,6 @@ def test_what_is_new_is_compared_once_and_sent_again_where_it_is_missing(
     marquez.refuse()
     keep("run-9")
     assert list(reconcile_new(journal, reader)) == [], "what waits is not asked for"
-
-
-def test_a_second_repair_finds_nothing_to_do(
-    journal: Journal, marquez: ContractServer, delivered: Worker
-) -> None:
-    forget(marquez, 2)
-    repair(journal, reconcile(journal, EventReader(marquez.url)).missing)
-    delivered.run()
-    sent = len(marquez.received)
-    repair(journal, reconcile(journal, EventReader(marquez.url)).missing)
-    delivered.run()
-    assert len(marquez.received) == sent
 
 
 def test_dead_letters_and_what_still_waits_are_not_missing(

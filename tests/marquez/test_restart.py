@@ -40,23 +40,6 @@ while delivery.pending():
 """
 
 
-def test_a_new_delivery_goes_on_where_the_old_one_stood(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
-) -> None:
-    for number in range(30):
-        keep(f"run-{number % 3}", number)
-    while worker_has_work(worker := new_worker(journal, marquez.url)):
-        for _ in range(4):
-            worker.delivery.step()
-        worker.delivery.finish()
-        worker.delivery.close()
-    assert [event["number"] for event in marquez.stored] == list(range(30))
-
-
-def worker_has_work(worker: Worker) -> bool:
-    return worker.delivery.pending() > 0
-
-
 def test_what_passed_beside_a_blocked_run_is_not_repeated_after_a_restart(
     journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
 ) -> None:
@@ -74,19 +57,6 @@ def test_what_passed_beside_a_blocked_run_is_not_repeated_after_a_restart(
     assert len(marquez.stored) == 20
     assert journal.cursor("marquez") == journal.last_seq()
     assert journal.state("marquez", "done:") == {}
-
-
-def test_an_outage_outlasts_a_restart(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
-) -> None:
-    for number in range(5):
-        keep("run", number)
-    marquez.refuse()
-    new_worker(journal, marquez.url).run(at_most_s=100)
-    new_worker(journal, marquez.url).run(at_most_s=100)
-    marquez.start()
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4]
 
 
 def test_an_answer_that_could_not_be_stored_is_stored_later_and_its_event_not_sent_again(

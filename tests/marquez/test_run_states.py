@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import requests
 
 from waybill.marquez import dead_letters, retry_dead_letters
 
@@ -139,19 +138,6 @@ def test_what_is_known_of_runs_goes_with_the_journal(journal: Journal, worker: W
     keep("ended", 1)
     worker.run()
     assert len(journal.state("marquez", "end:")) == 2, "what is delivered from now on is known"
-
-
-def test_marquez_takes_the_last_event_for_the_state_of_a_run(
-    marquez: ContractServer, event_of: Callable[..., bytes]
-) -> None:
-    for number, kind in enumerate(("COMPLETE", "START")):
-        requests.post(
-            f"{marquez.url}/api/v1/lineage",
-            data=event_of("run", number, eventType=kind),
-            headers={"Content-Type": "application/json"},
-            timeout=10,
-        )
-    assert marquez.runs == {"run": "RUNNING"}
 
 
 INFERRED = {"runId": "run", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}}

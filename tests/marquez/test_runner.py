@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,6 @@ import pytest
 
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.config import agree
-from waybill.transport.runner import unended
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
@@ -30,20 +27,6 @@ def settings_for(home: Path) -> Callable[[ContractServer], Settings]:
         return Settings.load(given, env={})
 
     return settings_for
-
-
-def test_a_flush_delivers_what_waits(
-    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
-) -> None:
-    journal = Journal(home)
-    journal.append_many((Kind.OPENLINEAGE, event_of(f"run-{n % 3}", n), "") for n in range(100))
-    report = flush(settings_for(marquez), timeout_s=60)
-    assert report.left.get("marquez") is None
-    assert report.problems == {}
-    for run in range(3):
-        assert [e["number"] for e in marquez.stored if e["run"]["runId"] == f"run-{run}"] == [
-            *range(run, 100, 3)
-        ]
 
 
 def test_a_flush_says_that_marquez_is_down_and_a_later_one_delivers(
@@ -92,38 +75,3 @@ def test_of_two_processes_with_one_home_one_delivers_and_nothing_is_repeated(
             assert runner.wait(30) == 0
     assert sorted(event["number"] for event in marquez.stored) == list(range(60))
     journal.close()
-
-
-def test_no_run_of_an_ended_spark_application_stays_open_in_marquez(
-    home: Path,
-    marquez: ContractServer,
-    settings_for: Callable[..., Settings],
-    event_of: EventOf,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(unended, "SETTLE_MS", 0)
-    settings = settings_for(marquez)
-    app, rdd = str(uuid.uuid4()), str(uuid.uuid4())
-
-    def spark(run: str, number: int, kind: str, job: str, *, parent: str | None = None) -> bytes:
-        origin = {"_producer": "https://example.com/tests", "_schemaURL": "https://example.com/tests.json"}
-        of = {"run": {"runId": parent}, "job": {"namespace": "tests", "name": "app"}, **origin}
-        job_type = {"integration": "SPARK", "processingType": "BATCH", "jobType": job, **origin}
-        made = {"runId": run, "facets": {"parent": of} if parent else {}}
-        named = {"namespace": "tests", "name": "app.rdd" if parent else "app"}
-        return event_of(run, number, eventType=kind, run=made, job={**named, "facets": {"jobType": job_type}})
-
-    def keep(*bodies: bytes) -> None:
-        with contextlib.closing(Journal(home)) as journal:
-            journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-        for _ in range(3):
-            assert flush(settings, timeout_s=60).problems == {}
-
-    keep(
-        spark(app, 0, "START", "APPLICATION"),
-        spark(rdd, 1, "START", "RDD_JOB", parent=app),
-        spark(app, 2, "COMPLETE", "APPLICATION"),
-    )
-    assert marquez.runs == {app: "COMPLETED", rdd: "ABORTED"}
-    keep(spark(rdd, 3, "COMPLETE", "RDD_JOB", parent=app))
-    assert marquez.runs == {app: "COMPLETED", rdd: "COMPLETED"}

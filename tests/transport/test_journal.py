@@ -296,16 +296,6 @@ def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(tmp_
     journal.close()
 
 
-def test_entries_and_repeats_of_them_are_numbered_in_one_commit(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    bodies = [b"%d" % (at % 90) for at in range(200)]
-    assert journal.append_many([(Kind.PROVENANCE, body, "") for body in bodies]) == [
-        at % 90 + 1 for at in range(200)
-    ]
-    assert [entry.body for entry in journal.read(0)] == bodies[:90]
-    journal.close()
-
-
 def test_marks_are_never_repeats(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.mark(b"flush") < journal.mark(b"flush")
@@ -495,14 +485,6 @@ found = [entry.body for entry in journal.read(0)]
 assert len(found) == len(set(found)) == 310
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
-
-
-def test_an_entry_that_no_database_takes_costs_the_later_ones_nothing(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    with pytest.raises(UnicodeEncodeError):
-        journal.append(EVENT, b"a", "\udcff")
-    assert journal.append(EVENT, b"b") == 1
-    assert bodies(journal) == [b"b"]
 
 
 def test_interruptions_of_a_group_commit_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:

@@ -115,13 +115,6 @@ def test_an_event_in_chunks_is_kept_whole(connection: http.client.HTTPConnection
     assert len(bodies(journal)) == 2
 
 
-def test_a_repeated_event_is_answered_alike_and_kept_once(
-    connection: http.client.HTTPConnection, journal: Journal
-) -> None:
-    assert [answer(connection, event())[0] for _ in range(3)] == [201] * 3
-    assert bodies(journal) == [event()]
-
-
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import signal
 import subprocess
 import sys
 import textwrap
@@ -288,12 +287,6 @@ def test_sinks_are_a_list_of_names(trail: Trail, sinks: Any, wrong: str) -> None
     assert trail.events() == []
 
 
-def test_a_block_left_with_nothing_said_is_complete_without_a_sink(trail: Trail, f: TrackedFile) -> None:
-    with f, f.transform("count"):
-        pass
-    assert trail.ends() == [("COMPLETE", ("count",), None)]
-
-
 def test_a_filtered_file_says_why(trail: Trail, f: TrackedFile) -> None:
     with f:
         f.filter("no rows since yesterday")
@@ -329,22 +322,6 @@ def test_an_end_is_kept_before_its_call_returns(trail: Trail, f: TrackedFile) ->
 # -- several paths -------------------------------------------------------------------------------------------
 
 
-def test_each_sink_of_a_fan_out_has_a_record(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        with f.transform("validate"):
-            pass
-        f.egress("lake")
-        f.egress("warehouse")
-    assert trail.ends() == [("COMPLETE", ("validate",), "lake"), ("COMPLETE", ("validate",), "warehouse")]
-
-
-def test_two_deliveries_to_one_sink_are_two_records(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        for _ in range(5):
-            f.egress("lake")
-    assert len({record.completed for record in trail.records()}) == 5
-
-
 def test_ends_keep_their_order_when_the_clock_goes_back(
     trail: Trail, f: TrackedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,42 +334,6 @@ def test_ends_keep_their_order_when_the_clock_goes_back(
     first, second = trail.records()
     assert (first.data_sink, second.data_sink) == ("first", "second")
     assert second.completed == first.completed + 1
-
-
-def test_a_branch_has_its_own_transforms_and_annotations(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        f.annotate(rows=3)
-        with f.transform("validate"):
-            pass
-        with f.branch() as b:
-            b.annotate(format="parquet")
-            with b.transform("convert"):
-                pass
-            b.egress("lake")
-        f.egress("archive")
-    lake, archive = trail.records()
-    assert (lake.did, lake.transforms, lake.data_sink) == (f.did, ("validate", "convert"), "lake")
-    assert (archive.did, archive.transforms, archive.data_sink) == (f.did, ("validate",), "archive")
-    assert (lake.annotations, archive.annotations) == ({"rows": "3", "format": "parquet"}, {"rows": "3"})
-
-
-def test_a_file_that_went_on_in_branches_has_no_path_of_its_own(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        with f.branch() as kept, kept.branch() as inner:
-            inner.egress("lake")
-        with f.branch() as dropped:
-            dropped.filter("too old")
-    assert trail.ends() == [("COMPLETE", (), "lake"), ("FILTERED", (), None)]
-
-
-def test_a_branch_may_be_opened_after_an_egress(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        f.egress("archive")
-        with f.branch() as b:
-            with b.transform("enrich"):
-                pass
-            b.egress("warehouse")
-    assert trail.ends() == [("COMPLETE", (), "archive"), ("COMPLETE", ("enrich",), "warehouse")]
 
 
 # -- splitting -----------------------------------------------------------------------------------------------
@@ -447,36 +388,6 @@ def test_children_inherit_source_and_annotations_unless_told_otherwise(trail: Tr
     ]
 
 
-def test_a_child_may_be_split_again(trail: Trail, f: TrackedFile) -> None:
-    with f, f.split(["month.zip"])[0] as month, month.split(["day.csv"])[0] as day:
-        day.egress("lake")
-    chain = {record.did: record.parent_did for record in trail.records()}
-    assert chain == {f.did: None, month.did: f.did, day.did: month.did}
-
-
-def test_a_child_that_nobody_takes_further_has_begun_and_gives_no_record(
-    trail: Trail, f: TrackedFile
-) -> None:
-    with f:
-        left, taken = f.split(["a.csv", "b.csv"])
-        taken.cancel()
-    assert {record.did for record in trail.records()} == {f.did, taken.did}
-    assert left.did in {event["run"]["runId"] for event in trail.events()}
-
-
-def test_a_branch_may_be_split(trail: Trail, f: TrackedFile) -> None:
-    with f:
-        f.egress("archive")
-        with f.branch() as b, b.transform("unpack"):
-            (child,) = b.split(["a.csv"])
-        child.egress("lake")
-    assert trail.ends() == [
-        ("COMPLETE", (), "archive"),
-        ("SPLIT", ("unpack",), None),
-        ("COMPLETE", (), "lake"),
-    ]
-
-
 # -- exceptions ----------------------------------------------------------------------------------------------
 
 
@@ -505,20 +416,6 @@ def test_a_transform_that_failed_and_was_caught_stays_on_the_path(trail: Trail, 
                 pass
         f.egress("lake")
     assert trail.ends() == [("COMPLETE", ("parse-json", "parse-csv"), "lake")]
-
-
-def test_what_fails_after_an_egress_is_an_error_beside_it(trail: Trail, f: TrackedFile) -> None:
-    with pytest.raises(ConnectionError), f:
-        f.egress("lake")
-        raise ConnectionError("warehouse is away")
-    assert trail.ends() == [("COMPLETE", (), "lake"), ("ERROR", (), None)]
-
-
-def test_an_exception_after_the_end_changes_nothing(trail: Trail, f: TrackedFile) -> None:
-    with pytest.raises(ValueError, match="later"), f:
-        f.filter("empty")
-        raise ValueError("later")
-    assert trail.ends() == [("FILTERED", (), None)]
 
 
 def test_an_exception_that_was_given_and_raised_again_is_recorded_once(trail: Trail, f: TrackedFile) -> None:
@@ -559,19 +456,6 @@ def test_an_exception_of_a_child_is_the_childs(trail: Trail, f: TrackedFile) -> 
         raise ValueError("bad")
     assert trail.ends() == [("SPLIT", (), None), ("ERROR", (), None)]
     assert {record.filename for record in trail.records()} == {"orders.csv.gz", "a.csv"}
-
-
-@pytest.mark.parametrize(
-    ("raised", "state"),
-    [(KeyboardInterrupt(), "CANCELLED"), (SystemExit(3), "ERROR"), (MemoryError(), "ERROR")],
-    ids=repr,
-)
-def test_what_only_stops_the_work_cancels_and_all_else_is_an_error(
-    trail: Trail, f: TrackedFile, raised: BaseException, state: str
-) -> None:
-    with pytest.raises(type(raised)), f:
-        raise raised
-    assert trail.ends() == [(state, (), None)]
 
 
 def test_a_generator_that_is_closed_half_way_cancels_its_file(trail: Trail) -> None:
@@ -790,29 +674,6 @@ def test_the_callers_exception_is_raised_also_when_its_error_cannot_be_kept(tmp_
     assert note.startswith(f"Waybill could not record the end of <file 'a.csv' {f.did}>: Failed to write")
 
 
-def test_a_kill_right_after_an_end_loses_nothing(settings: Settings) -> None:
-    program = """
-        import os, signal, sys
-        from waybill.transport import Settings, Tracker
-        given = {"home": sys.argv[1], "system_name": "tests", "runner": "none"}
-        tracker = Tracker(settings=Settings.load(given))
-        with tracker.file("a.csv", data_source="in") as f:
-            f.egress("lake")
-            (child,) = f.branch().split(["b.csv"])
-            child.filter("empty")
-            os.kill(os.getpid(), signal.SIGKILL)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), str(settings.home)], check=False, timeout=60
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert [(r.filename, r.final_state) for r in records_in(settings)] == [
-        ("a.csv", "COMPLETE"),
-        ("a.csv", "SPLIT"),
-        ("b.csv", "FILTERED"),
-    ]
-
-
 def test_threads_share_a_tracker(trail: Trail) -> None:
     def work(name: str) -> None:
         for number in range(10):
@@ -977,45 +838,6 @@ def test_a_file_that_was_begun_elsewhere_is_adopted_with_what_the_caller_knows(t
     record = trail.record()
     assert (record.did, record.filename, record.parent_did) == (did, "a.csv", parent)
     assert record.annotations == {"k": "1"}
-
-
-def test_a_file_that_has_its_record_gets_no_other_when_it_is_joined(trail: Trail) -> None:
-    with trail.tracker.file("left.csv", data_source="in") as left:
-        pass
-    with trail.tracker.file("sent.csv", data_source="in") as sent:
-        sent.egress("lake")
-        trail.tracker.join([left, sent], "day.csv", data_source="day").cancel()
-        with pytest.raises(TrackerStateError, match=r"join\(\)"):
-            sent.egress("lake")
-    trail.tracker.join([sent, left], "month.csv", data_source="month").cancel()
-    assert trail.ends() == [
-        ("COMPLETE", (), None),
-        ("COMPLETE", (), "lake"),
-        ("CANCELLED", (), None),
-        ("CANCELLED", (), None),
-    ]
-
-
-@pytest.mark.parametrize("end", ["filter", "error", "cancel", "split"])
-def test_a_file_that_did_not_come_through_cannot_be_joined(trail: Trail, f: TrackedFile, end: str) -> None:
-    good = trail.tracker.file("good.csv", data_source="in")
-    arguments: dict[str, tuple[Any, ...]] = {"filter": ("empty",), "error": ("torn",), "split": (["part"],)}
-    getattr(f, end)(*arguments.get(end, ()))
-    before = len(trail.events())
-    with pytest.raises(TrackerStateError, match=end):
-        trail.tracker.join([good, f], "day.csv", data_source="day")
-    assert len(trail.events()) == before
-    good.egress("lake")
-
-
-def test_an_exception_after_a_join_fails_only_the_joined_file(trail: Trail) -> None:
-    with (
-        pytest.raises(ValueError, match="torn"),
-        trail.tracker.file("a", data_source="in") as parent,
-        trail.tracker.join([parent], "day.csv", data_source="day"),
-    ):
-        raise ValueError("torn")
-    assert [end[0] for end in trail.ends()] == ["COMPLETE", "ERROR"]
 
 
 def test_a_join_of_no_files_too_many_or_one_twice_records_nothing(trail: Trail, f: TrackedFile) -> None:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,14 +114,6 @@ def test_every_kind_of_event_is_kept_as_the_client_has_it(tmp_path: Path) -> Non
     assert Dataset("ns", "d").namespace == "ns"
 
 
-def test_an_event_emitted_twice_is_kept_once(tmp_path: Path) -> None:
-    waybill = transport(tmp_path)
-    same = event()
-    waybill.emit(same)
-    waybill.emit(same)
-    assert len(entries(tmp_path)) == 1
-
-
 def test_an_event_that_breaks_the_specification_is_refused_with_what_to_do(tmp_path: Path) -> None:
     waybill = transport(tmp_path)
     with pytest.raises(AdmissionError) as raised:
@@ -149,24 +140,6 @@ def test_closing_while_the_journal_is_full_keeps_the_events_and_raises_nothing(t
 
 
 @pytest.mark.parametrize("durability", ["power", "process"])
-def test_a_kill_right_after_the_last_emit_loses_nothing(tmp_path: Path, durability: str) -> None:
-    script = f"""
-import os, signal, sys, uuid
-from openlineage.client import OpenLineageClient
-from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none", "durability": "{durability}"}}
-client = OpenLineageClient(config={{"transport": config}})
-for number in range(50):
-    run, job = Run(str(uuid.UUID(int=number))), Job("n", "j")
-    at = "2026-11-21T10:00:00Z"
-    client.emit(RunEvent(eventTime=at, producer="https://p", run=run, job=job, eventType=RunState.COMPLETE))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", script, tmp_path / "home"], check=False)
-    assert run_ids(tmp_path / "home") == [str(uuid.UUID(int=number)) for number in range(50)]
-
-
-@pytest.mark.parametrize("durability", ["power", "process"])
 @pytest.mark.parametrize("timeout", [-1, 0, 2.5])
 def test_close_says_that_nothing_is_left_undone(tmp_path: Path, durability: str, timeout: float) -> None:
     waybill = transport(tmp_path, durability=durability)
@@ -176,35 +149,6 @@ def test_close_says_that_nothing_is_left_undone(tmp_path: Path, durability: str,
     waybill.emit(event())
     assert waybill.close(-1)
     assert len(entries(tmp_path)) == 2
-
-
-def test_it_emits_from_threads_and_from_both_sides_of_a_fork(tmp_path: Path) -> None:
-    script = f"""
-import os, sys, threading, uuid
-from waybill.transport import WaybillConfig, WaybillTransport
-sys.path.insert(0, sys.argv[2])
-from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-def event(number):
-    run, at = Run(str(uuid.UUID(int=number))), "2026-11-21T10:00:00Z"
-    return RunEvent(eventTime=at, producer="https://p", run=run, job=Job("n", "j"), eventType=RunState.START)
-def emit(first):
-    for number in range(first, first + 20): transport.emit(event(number))
-config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none"}}
-transport = WaybillTransport(WaybillConfig.from_dict(config))
-threads = [threading.Thread(target=emit, args=(first,)) for first in range(0, 80, 20)]
-for thread in threads: thread.start()
-if os.fork() == 0:
-    transport.emit(event(80)); os._exit(0)
-os.wait()
-for thread in threads: thread.join()
-transport.emit(event(81))
-"""
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, tmp_path / "home", Path(__file__).parent],
-        check=True,
-        timeout=60,
-    )
-    assert sorted(run_ids(tmp_path / "home")) == [str(uuid.UUID(int=number)) for number in range(82)]
 
 
 @pytest.mark.parametrize("durability", ["power", "process"])

@@ -349,29 +349,6 @@ def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Cal
     assert set(journal.state("programs")) == {"upto"}
 
 
-def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
-    journal: Journal, emitter: Callable[..., Emitter], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed = emitter()
-    killed.emit(event("r", "START"))
-    killed.end()
-    appended = Journal.append_many
-
-    class CrashError(Exception):
-        """The process dies."""
-
-    def crashing(journal: Journal, items: Any) -> None:  # noqa: ANN401 - as the journal takes them
-        appended(journal, items)
-        raise CrashError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append_many", crashing)
-        with pytest.raises(CrashError):
-            looked(journal)
-    assert len(looked(journal)) == 1
-    assert len(looked(journal)) == 1
-
-
 def test_an_entry_names_its_program_and_a_mark_names_none(home: Path) -> None:
     opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
     opened.emit(event("r", "START"))
