@@ -215,6 +215,20 @@ def test_an_event_after_the_end_that_changes_nothing_writes_nothing(site: Site) 
     assert site.flush() == []
 
 
+def test_a_run_that_has_not_ended_is_not_recorded_by_a_flush(site: Site) -> None:
+    site.emit(event("r", "START", 0), event("r", "RUNNING", 5))
+    assert site.flush() == []
+    assert site.found() == []
+
+
+def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5))
+    site.flush()
+    site.emit(event("r", "COMPLETE", 5, facets=facet(did="d", dataSource="in", filename="f")))
+    site.flush()
+    assert [(row.did, row.filename) for row in site.rows()] == [("d", "f")]
+
+
 INFERRED = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
 FILE = facet(did="d", dataSource="in", filename="f", annotations={"customer": "acme"})
 

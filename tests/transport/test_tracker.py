@@ -336,6 +336,46 @@ def test_ends_keep_their_order_when_the_clock_goes_back(
     assert second.completed == first.completed + 1
 
 
+def test_deliveries_branches_and_parts_have_paths_of_their_own(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.annotate(rows=3)
+        with f.transform("validate"):
+            pass
+        f.egress("archive")
+        f.egress("archive")
+        with f.branch() as b:
+            with b.transform("convert"):
+                pass
+            b.egress("lake")
+        with f.branch() as kept, kept.branch() as dropped:
+            dropped.filter("too old")
+        with f.branch() as unpacked, unpacked.transform("unpack"):
+            (month,) = unpacked.split(["month.zip"])
+        with month:
+            day, left = month.split(["day.csv", "left.csv"], annotations={"day": 1})
+        with day:
+            pass
+    assert trail.ends() == [
+        ("COMPLETE", ("validate",), "archive"),
+        ("COMPLETE", ("validate",), "archive"),
+        ("COMPLETE", ("validate", "convert"), "lake"),
+        ("FILTERED", ("validate",), None),
+        ("SPLIT", ("validate", "unpack"), None),
+        ("SPLIT", (), None),
+        ("COMPLETE", (), None),
+    ]
+    records = trail.records()
+    assert [record.did for record in records] == [f.did] * 5 + [month.did, day.did]
+    assert {record.did: record.parent_did for record in records} == {
+        f.did: None,
+        month.did: f.did,
+        day.did: month.did,
+    }
+    assert [(record.annotations or {}).get("rows") for record in records] == ["3"] * 6 + [None]
+    assert len({record.completed for record in records[:5]}) == 5
+    assert left.did in {event["run"]["runId"] for event in trail.events()}, "it has begun"
+
+
 # -- splitting -----------------------------------------------------------------------------------------------
 
 
@@ -416,6 +456,33 @@ def test_a_transform_that_failed_and_was_caught_stays_on_the_path(trail: Trail, 
                 pass
         f.egress("lake")
     assert trail.ends() == [("COMPLETE", ("parse-json", "parse-csv"), "lake")]
+
+
+def test_what_fails_after_an_egress_is_an_error_beside_it(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ConnectionError), f:
+        f.egress("lake")
+        raise ConnectionError("warehouse is away")
+    assert trail.ends() == [("COMPLETE", (), "lake"), ("ERROR", (), None)]
+
+
+def test_an_exception_after_the_end_changes_nothing(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ValueError, match="later"), f:
+        f.filter("empty")
+        raise ValueError("later")
+    assert trail.ends() == [("FILTERED", (), None)]
+
+
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [(KeyboardInterrupt(), "CANCELLED"), (SystemExit(3), "ERROR"), (MemoryError(), "ERROR")],
+    ids=repr,
+)
+def test_what_only_stops_the_work_cancels_and_all_else_is_an_error(
+    trail: Trail, f: TrackedFile, raised: BaseException, state: str
+) -> None:
+    with pytest.raises(type(raised)), f:
+        raise raised
+    assert trail.ends() == [(state, (), None)]
 
 
 def test_an_exception_that_was_given_and_raised_again_is_recorded_once(trail: Trail, f: TrackedFile) -> None:
@@ -838,6 +905,45 @@ def test_a_file_that_was_begun_elsewhere_is_adopted_with_what_the_caller_knows(t
     record = trail.record()
     assert (record.did, record.filename, record.parent_did) == (did, "a.csv", parent)
     assert record.annotations == {"k": "1"}
+
+
+def test_a_file_that_has_its_record_gets_no_other_when_it_is_joined(trail: Trail) -> None:
+    with trail.tracker.file("left.csv", data_source="in") as left:
+        pass
+    with trail.tracker.file("sent.csv", data_source="in") as sent:
+        sent.egress("lake")
+        trail.tracker.join([left, sent], "day.csv", data_source="day").cancel()
+        with pytest.raises(TrackerStateError, match=r"join\(\)"):
+            sent.egress("lake")
+    trail.tracker.join([sent, left], "month.csv", data_source="month").cancel()
+    assert trail.ends() == [
+        ("COMPLETE", (), None),
+        ("COMPLETE", (), "lake"),
+        ("CANCELLED", (), None),
+        ("CANCELLED", (), None),
+    ]
+
+
+@pytest.mark.parametrize("end", ["filter", "error", "cancel", "split"])
+def test_a_file_that_did_not_come_through_cannot_be_joined(trail: Trail, f: TrackedFile, end: str) -> None:
+    good = trail.tracker.file("good.csv", data_source="in")
+    arguments: dict[str, tuple[Any, ...]] = {"filter": ("empty",), "error": ("torn",), "split": (["part"],)}
+    getattr(f, end)(*arguments.get(end, ()))
+    before = len(trail.events())
+    with pytest.raises(TrackerStateError, match=end):
+        trail.tracker.join([good, f], "day.csv", data_source="day")
+    assert len(trail.events()) == before
+    good.egress("lake")
+
+
+def test_an_exception_after_a_join_fails_only_the_joined_file(trail: Trail) -> None:
+    with (
+        pytest.raises(ValueError, match="torn"),
+        trail.tracker.file("a", data_source="in") as parent,
+        trail.tracker.join([parent], "day.csv", data_source="day"),
+    ):
+        raise ValueError("torn")
+    assert [end[0] for end in trail.ends()] == ["COMPLETE", "ERROR"]
 
 
 def test_a_join_of_no_files_too_many_or_one_twice_records_nothing(trail: Trail, f: TrackedFile) -> None:
