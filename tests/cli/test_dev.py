@@ -121,10 +121,10 @@ def test_another_server_at_the_collector_s_port_is_not_taken_for_a_collector(
 
 
 def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
-    look: Callable[..., Findings], collect: Callable[..., Collector], waybill: Run, tmp_path: Path
+    look: Callable[..., Findings], collect: Callable[..., Collector], called: Run, tmp_path: Path
 ) -> None:
     Journal(tmp_path / "collected").close()
-    key = waybill("keys", "add", "tests", "--role", "read", "--home", tmp_path / "collected").stdout.split()[
+    key = called("keys", "add", "tests", "--role", "read", "--home", tmp_path / "collected").stdout.split()[
         -1
     ]
     collector = collect("--marquez-url", "http://127.0.0.1:1")
@@ -133,22 +133,22 @@ def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
     assert "waiting" not in look(WAYBILL_PORT=port(collector.url), OPENLINEAGE_API_KEY=key)
 
 
-def test_something_broken_is_exit_code_1(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_something_broken_is_exit_code_1(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYBILL_PORT", "1")
-    done = waybill("dev", "status")
+    done = called("dev", "status")
     assert done.returncode == 1
     assert "broken  collector: Waybill's collector at http://localhost:1: nothing answers" in done.stdout
-    done = waybill("dev", "status", "--json")
+    done = called("dev", "status", "--json")
     assert done.returncode == 1
     assert {one["check"] for one in json.loads(done.stdout)} >= {service.name for service in SERVICES}
 
 
 @pytest.mark.parametrize("command", ["up", "down", "logs"])
 def test_without_docker_it_says_what_to_install(
-    waybill: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+    called: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = waybill("dev", command)
+    done = called("dev", command)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("waybill: docker is not installed; install Docker")
 

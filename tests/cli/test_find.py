@@ -510,7 +510,7 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
     journal.close()
     assert len(flush(settings).files) == files
     found = {}
-    for limit in (7, 9, 12, 16):
+    for limit in (7, 11, 16):
         limited: list[str | Path] = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', script]
         limited += ["find", "--json", "--home", settings.home]
         done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)

@@ -87,41 +87,41 @@ def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> N
     assert own.get_short_help_str() == listed.get_short_help_str()
 
 
-def test_a_command_that_is_nearly_right_is_suggested(waybill: Run) -> None:
-    done = waybill("fnd")
+def test_a_command_that_is_nearly_right_is_suggested(called: Run) -> None:
+    done = called("fnd")
     assert done.returncode == 2
     assert "Did you mean 'find'?" in done.stderr
 
 
 @pytest.mark.parametrize("asked", [("--help",), ("-h",), ("find", "--help")])
-def test_help_is_exit_code_0(waybill: Run, asked: tuple[str, ...]) -> None:
-    done = waybill(*asked)
+def test_help_is_exit_code_0(called: Run, asked: tuple[str, ...]) -> None:
+    done = called(*asked)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: waybill")
 
 
-def test_no_command_shows_the_help_and_is_exit_code_2(waybill: Run) -> None:
-    done = waybill()
+def test_no_command_shows_the_help_and_is_exit_code_2(called: Run) -> None:
+    done = called()
     assert done.returncode == 2
     assert "Commands:" in done.stdout + done.stderr
 
 
-def test_the_version_is_the_package_s(waybill: Run) -> None:
-    done = waybill("--version")
+def test_the_version_is_the_package_s(called: Run) -> None:
+    done = called("--version")
     assert re.fullmatch(r"waybill \d+\.\d+\.\d+\n", done.stdout)
 
 
-def test_every_setting_is_an_option_of_the_same_name(waybill: Run) -> None:
+def test_every_setting_is_an_option_of_the_same_name(called: Run) -> None:
     from waybill.transport.config import SETTINGS
 
-    page = waybill("settings", "--help").stdout
+    page = called("settings", "--help").stdout
     for name in SETTINGS:
         assert f"--{name.replace('_', '-')}" in page
 
 
-def test_nothing_is_coloured_where_there_is_no_terminal(waybill: Run, home: Path) -> None:
+def test_nothing_is_coloured_where_there_is_no_terminal(called: Run, home: Path) -> None:
     for command in ("status", "doctor", "settings"):
-        done = waybill(command, "--home", home)
+        done = called(command, "--home", home)
         assert "\x1b" not in done.stdout + done.stderr
 
 

@@ -82,20 +82,10 @@ CANNOT_WRITE = """if True:
 """
 
 
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that every user may enter; those of pytest are only its own user's."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.fixture
-def filed(public: Path) -> tuple[Path, str]:
-    """A home with a file that is filed, one that is not yet, and an open one."""
-    home = public / "home"
+def make_home(home: Path) -> str:
+    """A home with a file that is filed, one that is not yet, and an open one; the did of the first."""
     given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=public)
+    settings = Settings.load(given, origin="tests", env={}, cwd=home.parent)
     with Tracker(settings=settings) as tracker:
         with tracker.file("a.csv", data_source="in") as first:
             first.egress("lake")
@@ -103,41 +93,49 @@ def filed(public: Path) -> tuple[Path, str]:
         with tracker.file("b.csv", data_source="in") as second:
             second.egress("lake")
         tracker.file("open.csv", data_source="in")
-    return home, first.did
+    return first.did
 
 
 @pytest.fixture
-def stopped(filed: tuple[Path, str]) -> Iterator[None]:
-    """A program of the home is stopped inside a commit."""
-    with subprocess.Popen([sys.executable, "-c", STOPPED, filed[0]], stdout=subprocess.PIPE) as child:
+def filed() -> Iterator[tuple[Path, str]]:
+    """Such a home in a folder that every user may enter; those of pytest are only its own user's."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        home = Path(folder, "home")
+        yield home, make_home(home)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """Such a home, a program of which is stopped inside a commit."""
+    home = tmp_path_factory.mktemp("stopped") / "home"
+    did = make_home(home)
+    with subprocess.Popen([sys.executable, "-c", STOPPED, home], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"inside\n"
         os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-        yield
+        yield home, did
         child.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize("asked", ASKED, ids=" ".join)
 def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
-    called: Run, filed: tuple[Path, str], asked: list[str]
+    called: Run, stopped: tuple[Path, str], asked: list[str]
 ) -> None:
-    home, did = filed
+    home, did = stopped
     words, before = filled(asked, home, did), times_in(home)
     done = called(*words, "--home", home)
     assert done.returncode == 0, done.stderr
     assert times_in(home) == before
 
 
-@pytest.mark.usefixtures("stopped")
-def test_so_is_what_marquez_lacks(called: Run, filed: tuple[Path, str]) -> None:
-    done = called("reconcile", "--home", filed[0])
+def test_so_is_what_marquez_lacks(called: Run, stopped: tuple[Path, str]) -> None:
+    done = called("reconcile", "--home", stopped[0])
     assert (done.returncode, "no Marquez is set" in done.stderr) == (2, True)
 
 
-@pytest.mark.usefixtures("stopped")
-def test_so_is_what_a_shell_asks_for(filed: tuple[Path, str]) -> None:
-    line = f"waybill poison list --home {filed[0]} --projection l"
+def test_so_is_what_a_shell_asks_for(stopped: tuple[Path, str]) -> None:
+    line = f"waybill poison list --home {stopped[0]} --projection l"
     environment = {"_WAYBILL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "6"}
     offered = CliRunner().invoke(app, [], prog_name="waybill", env=environment).stdout
     assert offered.split() == ["layout"]

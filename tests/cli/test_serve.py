@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("option", ["--tls-cert", "--tls-key"])
 def test_a_certificate_without_its_key_is_exit_code_2_and_so_is_a_key_alone(
-    waybill: Run, home: Path, option: str
+    called: Run, home: Path, option: str
 ) -> None:
-    done = waybill("serve", "--home", home, option, "server.pem")
+    done = called("serve", "--home", home, option, "server.pem")
     assert (done.returncode, done.stdout) == (2, "")
     assert "go together" in done.stderr
     assert not home.exists()
 
 
 @pytest.mark.parametrize("option", ["--drain-timeout", "--idle-timeout", "--body-timeout", "--workers"])
-def test_a_limit_below_its_least_value_is_exit_code_2(waybill: Run, home: Path, option: str) -> None:
-    done = waybill("serve", "--home", home, option, "-1")
+def test_a_limit_below_its_least_value_is_exit_code_2(called: Run, home: Path, option: str) -> None:
+    done = called("serve", "--home", home, option, "-1")
     assert (done.returncode, done.stdout) == (2, "")
     assert option in done.stderr
     assert not home.exists()

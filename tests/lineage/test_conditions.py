@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,14 +11,15 @@ from urllib.parse import urlencode
 
 import pytest
 from served import COMPLETED_MS, Collector, event, record
+from typer.testing import CliRunner
 
+from waybill.cli.app import app
 from waybill.exporter import Query
 from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
 from waybill.lineage import Lineage
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.config import agree
 
-WAYBILL: Final = Path(sys.executable).parent / "waybill"
 DAY_MS: Final = 86_400_000
 BETWEEN_MS: Final = COMPLETED_MS - DAY_MS * 3 // 2
 FIRST, CHILD = (f"01a1fd6a-9e75-7d78-870f-00000000000{digit}" for digit in "12")
@@ -111,9 +110,8 @@ def words_of(condition: Condition, value: object) -> Iterator[str]:
 
 
 def found_by_command(place: Place, words: Iterator[str]) -> set[str]:
-    command = [str(WAYBILL), "find", *words, "--json", "--home", str(place.home)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["find", *words, "--json", "--home", str(place.home)])
+    assert done.exit_code == 0, done.stderr
     return {json.loads(line)["did"] for line in done.stdout.splitlines()}
 
 
