@@ -8,11 +8,13 @@ from .encoding import (
     COMPACTED_FILTERS as COMPACTED_FILTERS,
     FORMAT as FORMAT,
     LARGE_ROW_BYTES as LARGE_ROW_BYTES,
+    LARGE_ROWS as LARGE_ROWS,
     RAW_FILTERS as RAW_FILTERS,
     ROW_GROUP as ROW_GROUP,
     Encoder as Encoder,
     code as code,
     encode as encode,
+    has_large_rows as has_large_rows,
     join as join,
     sort as sort,
 )

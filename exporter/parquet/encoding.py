@@ -19,10 +19,13 @@ import pyarrow.parquet as pq
 
 from waybill.facets.arrow import SCHEMA
 
-from .decoded import DICTIONARY_BYTES, in_pieces
+from .decoded import DICTIONARY_BYTES, in_pieces, row_bytes
 
 FORMAT: Final = {b"waybill.format": b"1"}
 """The number of the format of Waybill's Parquet files, for the key-value metadata of their footers."""
+
+LARGE_ROWS: Final = b"waybill.large_rows"
+"""The key in a footer that says that some rows of the file take more than `_LARGEST_ROW_BYTES`."""
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
 """Columns that are dictionaries in memory too."""
@@ -43,6 +46,9 @@ _GROUP_BYTES: Final = 64 * 2**20
 
 LARGE_ROW_BYTES: Final = 4 * 2**10
 """Rows that are larger than this on average are large."""
+
+_LARGEST_ROW_BYTES: Final = 8 * 2**10
+"""A reader takes few larger rows at once: DuckDB holds thousands that its limit of memory does not count."""
 
 _LARGE_GROUP_BYTES: Final = 8 * 2**20
 """A row group of large rows takes at most so much, since a reader wants few of them at a time."""
@@ -91,6 +97,7 @@ class Encoder:
         self._spool = None if spool is None else _UnnamedFile(spool)
         self._buffer = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
+        self._has_large_rows = False
 
     def add(self, table: pa.Table) -> None:
         """Go on with the rows of a table, of `SCHEMA` or `CODED_SCHEMA`, in row groups of their own."""
@@ -105,6 +112,7 @@ class Encoder:
                 bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
+        self._has_large_rows = self._has_large_rows or has_large_rows(table)
         for start in range(0, table.num_rows, ROW_GROUP):
             for group in _row_groups(table.slice(start, ROW_GROUP)):
                 self._writer.write_table(group)
@@ -123,7 +131,8 @@ class Encoder:
         """
         if self._writer is None:
             raise ValueError("there is nothing to encode: add a table first")
-        self._writer.add_key_value_metadata({**FORMAT, **(metadata or {})})
+        large = {LARGE_ROWS: b"1"} if self._has_large_rows else {}
+        self._writer.add_key_value_metadata({**FORMAT, **large, **(metadata or {})})
         self._writer.close()
         return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
 
@@ -141,6 +150,13 @@ def _row_groups(table: pa.Table) -> Iterable[pa.Table]:
     is_large = size_bytes > table.num_rows * LARGE_ROW_BYTES
     limit_bytes = _LARGE_GROUP_BYTES if is_large else _GROUP_BYTES
     return [table] if size_bytes <= limit_bytes else in_pieces(table, limit_bytes)
+
+
+def has_large_rows(table: pa.Table) -> bool:
+    """Whether a row takes more than `_LARGEST_ROW_BYTES` once it is decoded."""
+    if _plain_bytes(table) <= _LARGEST_ROW_BYTES:
+        return False
+    return bool(pc.any(pc.greater(row_bytes(table), _LARGEST_ROW_BYTES)).as_py())
 
 
 def _plain_bytes(table: pa.Table) -> int:

@@ -22,7 +22,7 @@ import pyarrow as pa
 FAILED: Final = (duckdb.Error, pa.ArrowException, OSError)
 """What a query raises; while its rows are read, Arrow's own errors bring what DuckDB says."""
 
-_MEMORY: Final = "512MB"
+_MEMORY: Final = "256MB"
 _NAMED: Final = re.compile(r"\$(\w+)")
 _THREADS: Final = 2
 _TOO_LITTLE_MEMORY: Final = "Out of Memory Error"
@@ -30,7 +30,14 @@ _TOO_LITTLE_MEMORY: Final = "Out of Memory Error"
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Open a connection for one question; the caller closes it."""
-    return _database(os.getpid()).cursor()
+    connection = _database(os.getpid()).cursor()
+    try:
+        connection.execute("SELECT 1")
+    except duckdb.FatalException:
+        # Where memory ran out at a bad moment, a database answers nothing any more.
+        _database.cache_clear()
+        connection = _database(os.getpid()).cursor()
+    return connection
 
 
 @functools.cache

@@ -4,46 +4,55 @@ A compaction publishes an hour's compacted files first, and removes its raw file
 listed before compacted ones. Where a record may have several rows, the hours are read again if any file has
 changed or gone meanwhile. Rows of a raw file that the compacted file of their system covers are left out.
 
-DuckDB fails as a whole where it cannot read a file. Then the files are read one by one, and those that cannot
-be read are noted.
+DuckDB reads all files at once. Where their rows are large, or where it fails, which it does as a whole,
+pyarrow reads them in windows of time that fit into memory, and the files that it cannot read are noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.facets.arrow import SCHEMA
 
 from .. import parquet
 from ..directory import FileStamp
 from ..names import RawName, safe_name
-from ..parquet import Covers, TimeWindow
-from .database import FAILED, escaped, execute, is_short_of_memory, run
+from ..parquet import CODED_SCHEMA, Covers, Span, TimeWindow, in_windows
+from .database import FAILED, escaped, is_short_of_memory, run
+from .query import TooManyError
 from .sums import Dimension
-from .tail import STEP, Tail
+from .tail import IN_FILES, STEP, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import duckdb
+    import pyarrow.parquet as pq
+
+    from ..parquet import Room
     from .access import Access
     from .sql import Conditions
 
 _BATCH_ROWS: Final = 2_048
 """What DuckDB hands over at once: the rows of one such batch are in memory whole."""
 
+_WINDOW_ROWS: Final = 32_768
+"""About how many rows are read together where they are large, or as much memory as they usually take."""
+
 _FILE: Final = "file_of_row"
-_COLUMNS: Final = ", ".join([*SCHEMA.names, _FILE])
+_PLACE: Final = "place_of_row"
 _READ: Final = f"read_parquet($files, hive_partitioning = false, filename = '{_FILE}')"
 _NOTED: Final = (
-    "FROM parquet_kv_metadata($files) SELECT file_name, key, value WHERE key IN ($covers, $format)"
+    "FROM parquet_kv_metadata($files) SELECT file_name, key, value WHERE key IN ($covers, $format, $large)"
 )
-_STAGE: Final = f"CREATE OR REPLACE TEMP TABLE staged AS FROM no_rows SELECT *, '' AS {_FILE}"
 _COVERS: Final = b"waybill.covers"
+_NO_ROWS: Final = CODED_SCHEMA.append(pa.field(STEP, pa.int32())).empty_table()
 _WITHIN: Final = "epoch_ms(completed) >= $tail_since_ms AND epoch_ms(completed) < $tail_until_ms"
 _KEY: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
 _RETRACTS: Final = " AND ".join(
@@ -52,15 +61,18 @@ _RETRACTS: Final = " AND ".join(
         *(f"held.{name} IS NOT DISTINCT FROM retracted.{name}" for name in _KEY),
     ]
 )
-_SUMS: Final = "count(*) AS records, min(epoch_ms(completed)) AS first, max(epoch_ms(completed)) AS last"
+_SUMS: Final = (
+    "count(*) AS records",
+    "min(epoch_ms(completed)) AS first",
+    "max(epoch_ms(completed)) AS last",
+)
+
+
+_Read = TypeVar("_Read")
 
 
 class MovedError(Exception):
     """Rows have moved to other files since the files were listed."""
-
-
-class NoRoomError(Exception):
-    """The rows take more memory than there is."""
 
 
 class Place(NamedTuple):
@@ -147,8 +159,8 @@ class HourRows:
         all columns.
 
         Raises:
-            MovedError: the files have to be listed again; nothing was returned.
-            NoRoomError: the rows do not fit into memory; some may have been returned.
+            MovedError: the files have to be listed again, to go on after the rows that were returned.
+            TooManyError: rows that belong together do not fit into memory.
         """
         direction, further = ("ASC", ">") if oldest_first else ("DESC", "<")
         conditions, params = self._conditions_on(files), dict(self._conditions.params)
@@ -160,37 +172,125 @@ class HourRows:
         schema = SCHEMA if files.is_merged else pa.schema([SCHEMA.field(name) for name in columns])
         order = f"ORDER BY completed {direction}, did {direction}"
         limit = "" if rows_max is None else f"LIMIT {rows_max}"
-        query = f"SELECT {', '.join(schema.names)} WHERE {conditions} {order} {limit}"
-        for table in self._run(files, query, params):
+        query = f"WHERE {conditions} {order} {limit}"
+        rows = 0
+        for table in self._run(files, schema.names, query, params, newest_first=not oldest_first):
             yield table.cast(schema)
+            rows += table.num_rows
+            if rows_max is not None and rows >= rows_max:
+                return
 
     def summed(self, files: Files, by: Collection[Dimension]) -> Iterator[pa.Table]:
         """Sums of the records that meet the conditions, each of which has one row; see `summed`."""
         kinds = [f"{_value_of(one)} AS {one.value}" for one in Dimension if one in by]
-        wanted = ", ".join([*kinds, _SUMS])
-        query = f"SELECT {wanted} WHERE {self._conditions_on(files)} GROUP BY ALL HAVING count(*) > 0"
-        yield from self._run(files, query, self._conditions.params)
+        query = f"WHERE {self._conditions_on(files)} GROUP BY ALL HAVING count(*) > 0"
+        yield from self._run(files, [*kinds, *_SUMS], query, self._conditions.params)
 
     def _conditions_on(self, files: Files) -> str:
         return self._conditions.by_key if files.is_merged else self._conditions.all
 
-    def _run(self, files: Files, query: str, params: Mapping[str, Any]) -> Iterator[pa.Table]:
-        """Run a query over the rows; it has read all of them before it gives the first."""
+    def _run(
+        self,
+        files: Files,
+        wanted: Sequence[str],
+        query: str,
+        params: Mapping[str, Any],
+        *,
+        newest_first: bool = False,
+    ) -> Iterator[pa.Table]:
+        """Run a query over the rows: over all of them, or over windows of time, one after the other."""
         there = self._find(files)
-        first, stream = self._begin(files, there, query, params)
         try:
-            if files.is_merged and self._find(files) != there:
-                raise MovedError
+            source = self._together(files, there)
+            selected = f"SELECT {', '.join(wanted)} {query}"
+            stream = None if source is None else self._stream(files, source, selected, params)
+            first = None if stream is None else next(stream, None)
+        except FAILED:
+            stream = None
+        if stream is None:
+            yield from self._run_in_windows(files, there, wanted, query, params, newest_first=newest_first)
+            return
+        try:
+            # It has read all rows before it gives the first.
+            self._check_unmoved(files, there)
             while first is not None:
                 yield pa.Table.from_batches([first])
                 first = next(stream, None)
-        except FAILED as error:
-            raise _too_large_or(error) from error
         finally:
             stream.close()
 
+    def _run_in_windows(
+        self,
+        files: Files,
+        there: _There,
+        wanted: Sequence[str],
+        query: str,
+        params: Mapping[str, Any],
+        *,
+        newest_first: bool,
+    ) -> Iterator[pa.Table]:
+        footers = self._read_files(files, there, lambda file: file.metadata)
+        spans = [span for footer in footers.values() for span in parquet.spans(footer)]
+        if files.tail is not None:
+            spans.append(Span(files.tail.since_ms, files.tail.until_ms - 1, self._tail.records.num_rows))
+        covered = _covered(files, {path: Covers.read(footer.metadata) for path, footer in footers.items()})
+        read = functools.partial(self._read_window, files, there, covered)
+        is_of_rows = set(wanted) <= set(SCHEMA.names)
+        selected = f"SELECT {_PLACE if is_of_rows else ', '.join(wanted)} {query}"
+        for window in in_windows(spans, _WINDOW_ROWS, read, newest_first=newest_first):
+            # DuckDB would copy large texts several times: it only says where the rows are.
+            places = pa.array(range(window.num_rows), pa.int64())
+            self._connection.register("window_rows", window.append_column(_PLACE, places))
+            try:
+                found = self._execute(_Source("window_rows", {}), selected, params).read_all()
+            except FAILED as error:
+                if is_short_of_memory(error):
+                    raise TooManyError("the records of one file take too much memory") from error
+                raise
+            self._connection.unregister("window_rows")
+            if is_of_rows:
+                found = window.select(list(wanted)).take(found[_PLACE])
+            del window  # before the next is read
+            if found.num_rows:
+                yield found
+            del found
+
+    def _read_window(
+        self, files: Files, there: _There, covered: Collection[_Covered], room: Room
+    ) -> pa.Table:
+        """The rows of a window, with `STEP`."""
+        tables = [_NO_ROWS]
+        in_files = self._read_files(files, there, functools.partial(parquet.read_window, room=room))
+        for path, table in in_files.items():
+            systems = [name for name in _systems_of(table) if (path, safe_name(name)) in covered]
+            rows = table.filter(pc.invert(pc.is_in(table["system_name"], pa.array(systems, pa.string()))))
+            steps = pa.repeat(pa.scalar(IN_FILES, pa.int32()), rows.num_rows)
+            tables.append(rows.append_column(_NO_ROWS.schema.field(STEP), steps))
+        if files.tail is not None:
+            table = self._tail.records.filter(room.condition()).cast(_NO_ROWS.schema)
+            room.take(table)
+            tables.append(table)
+        return pa.concat_tables(tables)
+
+    def _read_files(
+        self, files: Files, there: _There, read: Callable[[pq.ParquetFile], _Read]
+    ) -> dict[Path, _Read]:
+        """What `read` gives of each file that can be read, all of them as they are now."""
+        found = {}
+        for path, (place, _) in there.items():
+            try:
+                if path not in self._unreadable:
+                    found[path] = read(parquet.open_file(place))
+            except FileNotFoundError:
+                if files.is_merged:
+                    raise MovedError from None
+            except parquet.DAMAGED as error:
+                self._unreadable[path] = error
+        self._check_unmoved(files, there)
+        return found
+
     def _find(self, files: Files) -> _There:
-        """Those of the files that are there and can be read, as far as is known."""
+        """The files that are there and can be read, as far as is known."""
         found = {}
         for path in (*files.raws, *files.compacted):
             if path in self._unreadable:
@@ -205,84 +305,55 @@ class HourRows:
                 self._unreadable[path] = error
         return found
 
-    def _begin(
-        self, files: Files, there: _There, query: str, params: Mapping[str, Any]
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
-        """Run a query over the rows of the files, of all at once if that works; also gives the first rows."""
-        try:
-            return self._stream(files, self._together(files, there), query, params)
-        except FAILED as error:
-            if is_short_of_memory(error):
-                raise NoRoomError from error
-        try:
-            return self._stream(files, self._one_by_one(files, there), query, params)
-        except FAILED as error:
-            raise _too_large_or(error) from error
+    def _check_unmoved(self, files: Files, there: _There) -> None:
+        """Raise `MovedError` if rows may have been read twice, or not at all."""
+        readable = {path: found for path, found in there.items() if path not in self._unreadable}
+        if files.is_merged and self._find(files) != readable:
+            raise MovedError
 
     def _stream(
         self, files: Files, source: _Source, query: str, params: Mapping[str, Any]
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
+    ) -> pa.RecordBatchReader:
+        """What a query says of the rows of files and of those of the tail."""
         columns = ", ".join(SCHEMA.names)
-        rows = [] if source.text is None else [f"(FROM {source.text} SELECT {columns}, -1 AS {STEP})"]
+        rows = [] if source.text is None else [f"(FROM {source.text} SELECT {columns}, {IN_FILES} AS {STEP})"]
         params = {**params, **source.params}
         if files.tail is not None or not rows:
             self._connection.register("tail", self._tail.records)
             since_ms, until_ms = files.tail or (0, 0)
             params |= {"tail_since_ms": since_ms, "tail_until_ms": until_ms}
             rows.append(f"(FROM tail SELECT {columns}, {STEP} WHERE {_WITHIN})")
-        every = f"({' UNION ALL '.join(rows)})"
+        return self._execute(_Source(f"({' UNION ALL '.join(rows)})", params), query, {})
+
+    def _execute(self, source: _Source, query: str, params: Mapping[str, Any]) -> pa.RecordBatchReader:
+        every = source.text
         if self._tail.retracted.num_rows:
             self._connection.register("retracted", self._tail.retracted)
             every = f"(FROM {every} AS held WHERE NOT EXISTS (FROM retracted WHERE {_RETRACTS}))"
-        query = f"FROM {every} {query}"
-        stream = run(self._connection, query, params).to_arrow_reader(_BATCH_ROWS)
-        return next(stream, None), stream
+        found = run(self._connection, f"FROM {every} {query}", {**params, **source.params})
+        return found.to_arrow_reader(_BATCH_ROWS)
 
-    def _together(self, files: Files, there: _There) -> _Source:
-        """The rows of all files, to be read at once."""
+    def _together(self, files: Files, there: _There) -> _Source | None:
+        """The rows of all files, to be read at once; None if some are large."""
+        if files.tail is not None and self._tail.has_large_rows:
+            return None
         if not there:
             return _NOTHING
         paths = {str(place): path for path, (place, _) in there.items()}
         params = {"files": escaped(place for place, _ in there.values())}
-        names = {"covers": _COVERS, "format": next(iter(parquet.FORMAT))}
+        names = {"covers": _COVERS, "format": next(iter(parquet.FORMAT)), "large": parquet.LARGE_ROWS}
         covers: dict[Path, Covers] = {}
         for name, key, value in run(self._connection, _NOTED, {**params, **names}).fetchall():
             parquet.check_format({key: value})
+            if key == parquet.LARGE_ROWS:
+                return None
             if key == _COVERS:
                 covers[paths[name]] = Covers.decode(value)
-        return self._uncovered(files, there, covers, _Source(_READ, params))
+        covered = {(str(there[path][0]), system) for path, system in _covered(files, covers) if path in there}
+        return self._uncovered(_Source(_READ, params), covered)
 
-    def _one_by_one(self, files: Files, there: _There) -> _Source:
-        """The rows that meet the conditions on the natural key, of those files that can be read."""
-        covers: dict[Path, Covers] = {}
-        self._connection.register("no_rows", SCHEMA.empty_table())
-        execute(self._connection, _STAGE, {})
-        statement = f"INSERT INTO staged FROM {_READ} SELECT {_COLUMNS} WHERE {self._conditions.by_key}"
-        for path, (place, _) in there.items():
-            try:
-                covered = Covers.read(parquet.open_file(place).metadata.metadata)
-                execute(self._connection, statement, {**self._conditions.params, "files": escaped([place])})
-                covers[path] = covered
-            except FileNotFoundError:
-                if files.is_merged:
-                    raise MovedError from None
-            except (*FAILED, ValueError) as error:
-                if is_short_of_memory(error):
-                    raise NoRoomError from error
-                self._unreadable[path] = _explained(place, error)
-        return self._uncovered(files, there, covers, _Source("staged", {}))
-
-    def _uncovered(
-        self, files: Files, there: _There, covers: Mapping[Path, Covers], source: _Source
-    ) -> _Source:
-        """The rows, without those of raw files that the compacted file of their system covers."""
-        covered = {
-            (str(there[path][0]), compacted.parent.parent.name)
-            for compacted, cover in covers.items()
-            if compacted not in files.raws
-            for path, raw in files.raws.items()
-            if path in there and _is_of_hour(path, compacted) and cover.has(raw)
-        }
+    def _uncovered(self, source: _Source, covered: Collection[tuple[str, str]]) -> _Source:
+        """The rows, without those of the systems of files that are `covered`."""
         if not covered:
             return source
         found = run(
@@ -305,6 +376,25 @@ class _Source(NamedTuple):
 _NOTHING: Final = _Source(None, {})
 
 
+_Covered = tuple[Path, str]
+"""A raw file, and the safe name of a system whose rows of it are in the compacted file as well."""
+
+
+def _covered(files: Files, covers: Mapping[Path, Covers]) -> set[_Covered]:
+    return {
+        (path, compacted.parent.parent.name)
+        for compacted, cover in covers.items()
+        if compacted not in files.raws
+        for path, raw in files.raws.items()
+        if _is_of_hour(path, compacted) and cover.has(raw)
+    }
+
+
+def _systems_of(table: pa.Table) -> list[str]:
+    names: list[str] = table["system_name"].unique().to_pylist()
+    return names
+
+
 def _is_of_hour(raw: Path, compacted: Path) -> bool:
     return (raw.parent.parent.name, raw.parent.name) == (compacted.parent.name, compacted.stem)
 
@@ -313,19 +403,3 @@ def _value_of(one: Dimension) -> str:
     if one is Dimension.HOUR:
         return "epoch_ms(completed) - epoch_ms(completed) % 3_600_000"
     return one.column
-
-
-def _too_large_or(error: Exception) -> Exception:
-    return NoRoomError() if is_short_of_memory(error) else error
-
-
-def _explained(path: Path, error: Exception) -> Exception:
-    """The error that pyarrow has about a file that DuckDB cannot read; DuckDB's own if it has none."""
-    try:
-        for _ in parquet.row_groups(parquet.open_file(path)):
-            pass
-    except parquet.DAMAGED as explained:
-        return explained
-    if isinstance(error, duckdb.ProgrammingError) and not isinstance(error, duckdb.InvalidInputException):
-        raise error  # It is the query that is wrong.
-    return error

@@ -1,7 +1,6 @@
 """Reading the layout while it is written: each record is returned once at any moment.
 
-Hours are read in order of the answer, first a few files together and then more, until there is enough. Where
-the rows do not fit into memory, fewer are read at a time, and reading goes on after the last of them.
+Hours are read in order of the answer, first a few files together and then more, until there is enough.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from ..names import COMPACTED, RAW, Hour, hour_in, hour_of, safe_name
 from ..parquet import CODED_SCHEMA, Rules, TimeWindow, in_pieces, merge_table
 from .access import FOLDERS
 from .database import connect
-from .hour_rows import Files, HourRows, MovedError, NoRoomError, Place
+from .hour_rows import Files, HourRows, MovedError, Place
 from .position import KEY_COLUMNS, beyond, in_order, read_cursor
-from .query import Query, TooManyError
+from .query import Query
 from .sql import Conditions
 from .sums import SUMMED_COLUMNS, Dimension, summed
 from .tail import NO_TAIL, Tail
@@ -43,11 +42,8 @@ _FILES_MAX: Final = 256
 
 _FILES_BYTES_MAX: Final = 32 * 2**20
 _TOGETHER_ROWS: Final = 16_384
-_CUTS_MAX: Final = 64
 _NO_FILES: Final = Files({}, [], None, is_merged=False)
 _NO_ROWS: Final = SCHEMA.empty_table()
-_PAGE_ROWS: Final = 4_096
-"""So many rows are read at a time once all do not fit into memory."""
 
 
 def _of_records(query: Query) -> Query:
@@ -163,8 +159,6 @@ class _Reader:
         self._connection = connect()
         self._rows = HourRows(self._connection, self._conditions, access, tail, self._unreadable)
         self._after = None if query.after is None else read_cursor(query.after)
-        self._page_rows = query.limit
-        self._cuts = 0
         self._last: Hour | None = None
 
     @property
@@ -224,10 +218,10 @@ class _Reader:
         return self._conditions.filter_by_rest(merged)
 
     def _pages(self, part: _Part, columns: Sequence[str]) -> Iterator[_Page]:
-        """The rows of some hours, in order, as many at a time as fit into memory."""
+        """The rows of some hours, in order: about as many as the query wants, and then more."""
         after, oldest_first = self._after, self._query.oldest_first
         place = None if after is None else Place(after.completed_ms, after.did, is_included=True)
-        files, rows_max = part.files, self._page_rows
+        files, rows_max = part.files, self._query.limit
         read = list(dict.fromkeys((*columns, "completed", "did")))
         while True:
             groups = _Groups(rows_max)
@@ -242,19 +236,9 @@ class _Reader:
             except MovedError:
                 files = self._files_of(part.hours)
                 continue
-            except NoRoomError as error:
-                rows_max = self._page_rows = self._fewer(rows_max, error)
-                continue
             if groups.is_whole or rows_max is None:
                 return
             rows_max *= 4 if groups.is_one else 2
-
-    def _fewer(self, rows_max: int | None, error: NoRoomError) -> int:
-        """How many rows to read at a time after so many did not fit into memory."""
-        self._cuts += 1
-        if rows_max == 1 or self._cuts > _CUTS_MAX:
-            raise TooManyError("the records of one file take too much memory") from error
-        return _PAGE_ROWS if rows_max is None else max(min(rows_max // 8, _PAGE_ROWS), 1)
 
     def _parts(self) -> Iterator[_Part]:
         """The hours asked for, a few together, and more each time; those that need no merge by themselves."""

@@ -48,6 +48,9 @@ _SETTLE_MS: Final = int(SETTLE_S * 1_000)
 STEP: Final = "step"
 """The column with the step of the fold that gave a row; see `Tail.retracted`."""
 
+IN_FILES: Final = -1
+"""The step of a row that is in a file, before all others."""
+
 _SCHEMA: Final = SCHEMA.append(pa.field(STEP, pa.int32(), nullable=False))
 
 _CHANGED: Final = "CREATE TABLE changed (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
@@ -71,6 +74,7 @@ class Tail(NamedTuple):
         unsettled: the records that may still change.
         hours: the hours of all these rows.
         unread: a sentence about each entry or archived file that cannot be read.
+        has_large_rows: whether records are large, so that few of them are read together.
     """
 
     records: pa.Table
@@ -78,6 +82,7 @@ class Tail(NamedTuple):
     unsettled: pa.Table
     hours: frozenset[Hour]
     unread: tuple[str, ...]
+    has_large_rows: bool = False
 
 
 _NOTHING: Final = _SCHEMA.empty_table()
@@ -167,7 +172,9 @@ class _Fold:
         retracted = pa.concat_tables([_NOTHING, *self._retracted])
         hours = _hours_in(records) | _hours_in(retracted)
         until_ms = 2**63 if settles_ms is None else settles_ms
-        return until_ms, Tail(records, retracted, unsettled, hours, tuple(self._unread))
+        batches = (pa.Table.from_batches([batch]) for batch in records.to_batches())
+        has_large_rows = any(map(parquet.has_large_rows, batches))
+        return until_ms, Tail(records, retracted, unsettled, hours, tuple(self._unread), has_large_rows)
 
     def _load(self) -> UnsettledRuns:
         folded_from = functools.partial(folded_without_gap_from, self._store.get(FOLDED), self._cursor + 1)
