@@ -32,7 +32,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     """Open a connection for one question; the caller closes it."""
     connection = _database(os.getpid()).cursor()
     try:
-        connection.execute("SELECT 1")
+        connection.execute("SELECT 1").fetchall()
     except duckdb.FatalException:
         # Where memory ran out at a bad moment, a database answers nothing any more.
         _database.cache_clear()
