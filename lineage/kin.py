@@ -22,6 +22,17 @@ class Kin(Protocol):
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that came from each file; without files that none came from."""
 
+    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
+        """A file, and those that are likely its ancestors or its descendants, for reading them ahead.
+
+        Some may be lacking or too many, so whoever asks follows the records all the same.
+
+        Args:
+            did: the file.
+            up: its ancestors; else its descendants.
+            depth: at most so many generations away; None: all.
+        """
+
     def open_files(self) -> Sequence[OpenFile]:
         """All files that have begun and not ended."""
 
@@ -42,6 +53,10 @@ class NoKin:
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """None."""
         return {}
+
+    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:  # noqa: ARG002
+        """None."""
+        return frozenset()
 
     def open_files(self) -> Sequence[OpenFile]:
         """None."""

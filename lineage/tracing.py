@@ -112,6 +112,9 @@ class _WithOpenFiles(NoKin):
             if file.parent_did:
                 self._children[file.parent_did].add(file.did)
 
+    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
+        return self._kin.kin_of(did, up=up, depth=depth)
+
     def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         dids = list(dids)
         found = dict(self._kin.parents_of(dids))
@@ -224,7 +227,9 @@ def _follow_up(
 ) -> Iterator[pa.Table]:
     """The records of the ancestors of the file that is `found`, and has these; their dids are added to it."""
     generation, unread = set(found), set[str]()
-    shortcut = _Shortcut(ask, "did", "parent_did")
+    likely = kin.kin_of(*found, up=True, depth=depth)
+    shortcut = _Shortcut(ask, "did", "parent_did", () if likely else _LOOKS)
+    ask = _read_ahead(ask, "dids", likely)
     while generation and depth != 0:
         edges = shortcut.look()
         named = edges.next_of(generation) if edges else _distinct(records["parent_did"])
@@ -243,7 +248,9 @@ def _follow_up(
 def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | None) -> list[pa.Table]:
     """The records of the descendants of a file that are not in `found`, to which their dids are added."""
     generation, reached, parents, unread = {start}, {start}, set[str](), set[str]()
-    shortcut = _Shortcut(ask, "parent_did", "did")
+    likely = kin.kin_of(start, up=False, depth=depth)
+    shortcut = _Shortcut(ask, "parent_did", "did", () if likely else _LOOKS)
+    ahead = _read_ahead(ask, "parent_dids", likely)
     parts = []
     while generation and depth != 0:
         edges = shortcut.look()
@@ -252,7 +259,8 @@ def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | N
             named |= edges.next_of(generation)
             unread |= named - reached
         else:
-            parts.append(_read_all(ask, "parent_dids", _with_children(ask, generation)))
+            asked = generation if generation <= likely else _with_children(ask, generation)
+            parts.append(_read_all(ahead, "parent_dids", asked))
             parents |= _distinct(parts[-1]["parent_did"])
             named.update(parts[-1]["did"].to_pylist())
         generation = named - reached
@@ -264,6 +272,22 @@ def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | N
     return [_read_all(ask, "dids", apart), *_without(parts, (reached - lacking) | apart)]
 
 
+def _read_ahead(ask: Ask, condition: Literal["dids", "parent_dids"], dids: frozenset[str]) -> Ask:
+    """Read what these files would be asked for generation by generation, and answer that from memory."""
+    if not dids:
+        return ask
+    records = _read_all(ask, condition, dids)
+    rows = _Rows(records["did" if condition == "dids" else "parent_did"])
+
+    def ahead(query: Query, columns: Sequence[str]) -> Iterable[pa.Table]:
+        asked = getattr(query, condition)
+        if asked is None or not asked <= dids:
+            return ask(query, columns)
+        return [records.select(list(columns)).take(rows.of(asked))]
+
+    return ahead
+
+
 class _Shortcut:
     """Reads all edges once there are many generations.
 
@@ -271,11 +295,13 @@ class _Shortcut:
         ask: where the records come from.
         source: the column of the files that edges lead from.
         target: the column of the files that they lead to.
+        looks: before which generations.
     """
 
-    def __init__(self, ask: Ask, source: str, target: str) -> None:
+    def __init__(self, ask: Ask, source: str, target: str, looks: Collection[int]) -> None:
         self._ask = ask
         self._columns = (source, target)
+        self._looks = looks
         self._edges: _Edges | None = None
         self._generations = 0
         self._began_s = time.monotonic()
@@ -283,7 +309,7 @@ class _Shortcut:
     def look(self) -> _Edges | None:
         """All edges; None if it is too early for that, they are too many, or it would take too long."""
         self._generations += 1
-        if self._edges is None and self._generations - 1 in _LOOKS:
+        if self._edges is None and self._generations - 1 in self._looks:
             now_s = time.monotonic()
             self._edges = self._read(now_s + max(now_s - self._began_s, _LOOK_MIN_S))
         return self._edges
@@ -306,20 +332,31 @@ class _Edges:
     """
 
     def __init__(self, sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> None:
-        coded = sources.dictionary_encode().combine_chunks()
-        self._numbers = {did: number for number, did in enumerate(coded.dictionary.to_pylist())}
-        order = pc.array_sort_indices(coded.indices)
-        self._sources = memoryview(coded.indices.take(order).buffers()[1]).cast("i")[: len(order)]
-        self._rows = memoryview(order.buffers()[1]).cast("Q")[: len(order)]
+        self._rows = _Rows(sources)
         self._targets = targets.combine_chunks()
 
     def next_of(self, dids: set[str]) -> set[str]:
         """The files that the edges from these lead to."""
+        return set(self._targets.take(self._rows.of(dids)).to_pylist())
+
+
+class _Rows:
+    """In which rows a column without nulls has which dids."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        coded = column.dictionary_encode().combine_chunks()
+        self._numbers = {did: number for number, did in enumerate(coded.dictionary.to_pylist())}
+        order = pc.array_sort_indices(coded.indices)
+        self._codes = memoryview(coded.indices.take(order).buffers()[1]).cast("i")[: len(order)]
+        self._rows = memoryview(order.buffers()[1]).cast("Q")[: len(order)]
+
+    def of(self, dids: Iterable[str]) -> pa.Int64Array:
+        """The rows that have one of these."""
         rows: list[int] = []
         for number in (self._numbers[did] for did in dids if did in self._numbers):
-            first = bisect_left(self._sources, number)
-            rows += self._rows[first : bisect_right(self._sources, number, first)]
-        return set(self._targets.take(pa.array(rows, pa.int64())).to_pylist())
+            first = bisect_left(self._codes, number)
+            rows += self._rows[first : bisect_right(self._codes, number, first)]
+        return pa.array(rows, pa.int64())
 
 
 def _with_children(ask: Ask, dids: set[str]) -> set[str]:

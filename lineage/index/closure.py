@@ -58,12 +58,7 @@ _FORGET: Final = (
     "DELETE FROM correlation_lineage WHERE id_child = ?",
     "DELETE FROM closure_file WHERE did = ?",
 )
-_ANCESTORS: Final = """
-SELECT id_parent, depth FROM {}.correlation_lineage WHERE id_child = ? ORDER BY depth, id_parent
-"""
-_DESCENDANTS: Final = """
-SELECT id_child, depth FROM {}.correlation_lineage WHERE id_parent = ? ORDER BY depth, id_child
-"""
+_KIN: Final = "SELECT {0}, depth FROM {2}.correlation_lineage WHERE {1} = ? ORDER BY depth, {0}"
 
 Generation = tuple[str, int]
 """A did, and how many generations away it is; 0: the file itself."""
@@ -114,13 +109,11 @@ class Closure:
         for query in _FORGET:
             self._connection.executemany(query, cast("list[tuple[str]]", old))
 
-    def ancestors(self, did: str) -> list[Generation]:
-        """A file itself, and all that it came from, the nearest first; empty if it is not known."""
-        return self._kin(_ANCESTORS, did)
-
-    def descendants(self, did: str) -> list[Generation]:
-        """A file itself, and all that came from it, the nearest first; empty if it is not known."""
-        return self._kin(_DESCENDANTS, did)
+    def kin(self, did: str, *, up: bool) -> list[Generation]:
+        """A file and all that it came from, or that came from it, the nearest first; empty if unknown."""
+        given, wanted = ("id_child", "id_parent") if up else ("id_parent", "id_child")
+        found = self._connection.execute(_KIN.format(wanted, given, self._schema), (did,))
+        return cast("list[Generation]", found.fetchall())
 
     def _add_edge(self, parent: str, child: str) -> None:
         if parent == child or self._connection.execute(_HAS_EDGE, (parent, child)).get:
@@ -128,10 +121,6 @@ class Closure:
         self._connection.execute(_PUT_FILE, (parent, 0))
         self._connection.execute(_PUT_ITSELF, (parent,))
         self._connection.execute(_PUT_EDGE, (parent, child))
-
-    def _kin(self, query: str, did: str) -> list[Generation]:
-        found = self._connection.execute(query.format(self._schema), (did,))
-        return cast("list[Generation]", found.fetchall())
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False):

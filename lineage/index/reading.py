@@ -18,6 +18,7 @@ from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
+from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
 
@@ -199,6 +200,17 @@ class IndexReader:
     def children_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The files that came from each file, beside those whose records say so."""
         return self._grouped(_CHILDREN, dids)
+
+    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
+        """A file, and its ancestors or descendants as far as the closure knows them; empty without one."""
+        closure = Closure(self._connection, "disk")
+        try:
+            if not closure.exists:
+                return frozenset()
+            found = closure.kin(did, up=up)
+        except apsw.Error as error:
+            raise _explained(self._path, error) from None
+        return frozenset(other for other, away in found if depth is None or away <= depth)
 
     def dids_with_input(self, name: str) -> set[str]:
         """The files whose run read a dataset beyond what their records say.

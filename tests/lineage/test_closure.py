@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from waybill.exporter.query import scan
+from waybill.lineage import Lineage
 from waybill.lineage.index import INDEX_NAME, Closure, Index
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from waybill.exporter import Query
+    from waybill.lineage import Journey
 
 DIDS = "abcdefgh"
 EDGES = st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=14)
@@ -48,12 +54,12 @@ def test_the_table_has_the_answers_of_a_walk_along_the_edges(edges: list[tuple[s
     closure.add([(child, (parent,), 5) for parent, child in edges])
     turned = [(child, parent) for parent, child in edges]
     for did in {did for edge in edges for did in edge}:
-        down, up = closure.descendants(did), closure.ancestors(did)
+        down, up = closure.kin(did, up=False), closure.kin(did, up=True)
         assert dict(down) == depths(edges, did)
         assert dict(up) == depths(turned, did)
         assert [depth for _, depth in down] == sorted(depth for _, depth in down)
         assert len(up) == len(dict(up))
-    assert closure.ancestors("unknown") == []
+    assert closure.kin("unknown", up=True) == []
 
 
 @hypothesis_settings(max_examples=60)
@@ -75,8 +81,8 @@ def test_old_files_are_forgotten_unless_a_file_that_stays_came_from_them(
     aged.forget(until)
     fresh.add([one for one in told if one[0] in staying])
     for did in DIDS:
-        assert aged.ancestors(did) == fresh.ancestors(did)
-        assert aged.descendants(did) == fresh.descendants(did)
+        assert aged.kin(did, up=True) == fresh.kin(did, up=True)
+        assert aged.kin(did, up=False) == fresh.kin(did, up=False)
 
 
 class Site:
@@ -158,6 +164,31 @@ def test_the_setting_makes_the_table_from_all_entries_and_removes_it(site: Site)
     site.catch_up(closure_table=False)
     with pytest.raises(apsw.SQLError, match="no such table"):
         site.rows(ALL)
+
+
+def test_with_the_table_a_journey_takes_as_many_questions_however_long_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Query] = []
+
+    def counted(root: Path, query: Query, **given: Any) -> Iterator[Any]:  # noqa: ANN401 - as scan takes them
+        asked.append(query)
+        return scan(root, query, **given)
+
+    def trace(did: str) -> tuple[Journey, int]:
+        asked.clear()
+        return Lineage.open(site.settings.home).trace(did), len(asked)
+
+    monkeypatch.setattr("waybill.lineage.answers.home.scan", counted)
+    site.append(("0", None), *((str(at), str(at - 1)) for at in range(1, 30)))
+    site.catch_up(closure_table=False)
+    walked, without = trace("15")
+    site.catch_up()
+    assert trace("15")[0] == walked
+    site.append(("30", "29"))  # which the table does not have yet
+    journey, questions = trace("15")
+    assert journey.files.keys() == {str(at) for at in range(31)}
+    assert questions < without / 2
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])

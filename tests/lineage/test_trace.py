@@ -233,10 +233,14 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
 
 
 class Begun(NoKin):
-    """Knows open files and nothing else."""
+    """Knows open files, and which files are likely kin of each file, right or wrong."""
 
-    def __init__(self, files: list[OpenFile]) -> None:
+    def __init__(self, files: list[OpenFile], likely: frozenset[str]) -> None:
         self._files = files
+        self._likely = likely
+
+    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:  # noqa: ARG002
+        return self._likely
 
     def open_files(self) -> list[OpenFile]:
         return self._files
@@ -259,17 +263,21 @@ def begun_file(did: str, parent_did: str | None = None) -> OpenFile:
 @given(
     parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
     open_parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
+    likely=st.frozensets(st.sampled_from(DIDS)),
     did=st.sampled_from(DIDS),
 )
-def test_open_files_are_members_of_journeys(
-    parents: dict[str, str | None], open_parents: dict[str, str | None], did: str
+def test_open_files_are_members_of_journeys_whatever_was_read_ahead(
+    parents: dict[str, str | None],
+    open_parents: dict[str, str | None],
+    likely: frozenset[str],
+    did: str,
 ) -> None:
     table = to_table([record(child, parent_did=parent) for child, parent in parents.items()])
 
     def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
         return [table.filter(query.by_key() & query.by_rest()).select(columns)]
 
-    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()])
+    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()], likely)
     edges = {(parent, child) for some in (parents, open_parents) for child, parent in some.items() if parent}
     if did not in {*parents, *open_parents, *(parent for parent, _ in edges)}:
         with pytest.raises(NotFoundError, match=did):

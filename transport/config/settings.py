@@ -119,7 +119,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
     ] = True
     closure_table: Annotated[
-        bool, _agreed("", "Keep a table of all ancestors of each file in the index, for SQL.", "off")
+        bool,
+        _agreed("", "Keep a table of all ancestors of each file: for SQL and long journeys.", "off"),
     ] = False
     lineage_retain_days: Annotated[
         float | None,
