@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from waybill.facets.arrow import SCHEMA
 
-from .decoded import DICTIONARY_BYTES, in_pieces, row_bytes
+from .decoded import DICTIONARY_BYTES, in_pieces, largest_bytes, row_bytes
 
 FORMAT: Final = {b"waybill.format": b"1"}
 """The number of the format of Waybill's Parquet files, for the key-value metadata of their footers."""
@@ -154,7 +154,8 @@ def _row_groups(table: pa.Table) -> Iterable[pa.Table]:
 
 def has_large_rows(table: pa.Table) -> bool:
     """Whether a row takes more than `_LARGEST_ROW_BYTES` once it is decoded."""
-    if _plain_bytes(table) <= _LARGEST_ROW_BYTES:
+    largest = (max(map(largest_bytes, column.chunks), default=0) for column in table.columns)
+    if sum(largest) <= _LARGEST_ROW_BYTES:
         return False
     return bool(pc.any(pc.greater(row_bytes(table), _LARGEST_ROW_BYTES)).as_py())
 
