@@ -21,7 +21,7 @@ from waybill.facets.arrow import from_table
 
 from .index import OpenFile
 
-_MADE_AT_ONCE: Final = 32
+_MADE_AT_ONCE: Final = 128
 """Turning rows into records has a price for each table, and their children one for each file."""
 
 Ends = dict[tuple[FinalState, str | None], int]

@@ -30,14 +30,7 @@ _TOO_LITTLE_MEMORY: Final = "Out of Memory Error"
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Open a connection for one question; the caller closes it."""
-    connection = _database(os.getpid()).cursor()
-    try:
-        connection.execute("SELECT 1").fetchall()
-    except duckdb.FatalException:
-        # Where memory ran out at a bad moment, a database answers nothing any more.
-        _database.cache_clear()
-        connection = _database(os.getpid()).cursor()
-    return connection
+    return _database(os.getpid()).cursor()
 
 
 @functools.cache
@@ -67,7 +60,12 @@ def run(
     connection: duckdb.DuckDBPyConnection, query: str, params: Mapping[str, Any]
 ) -> duckdb.DuckDBPyRelation:
     """Run a query with those of the parameters that it names."""
-    return connection.sql(query, params=_named(query, params))
+    try:
+        return connection.sql(query, params=_named(query, params))
+    except duckdb.FatalException:
+        # Once memory ran out at a bad moment, a database answers nothing: the next question has a new one.
+        _database.cache_clear()
+        raise
 
 
 def execute(connection: duckdb.DuckDBPyConnection, statement: str, params: Mapping[str, Any]) -> None:
