@@ -40,6 +40,8 @@ BENCHMARKS = (
         "240",
         "--catalog-only",
     ),
+    ("journeys",),
+    ("journeys", "--closure"),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),

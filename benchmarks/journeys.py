@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
     print(f"{count:,} records, written and filed in {cpu_s() - before_s:.0f} CPU s\n")
     lineage = Lineage.open(settings.home)
     last = _did(arguments.trees, arguments.chain - 1)
-    cases = {
+    cases: dict[str, Callable[[int], int]] = {
         "descendants of a root": lambda at: len(lineage.descendants(_did(at % arguments.trees, 0))),
         "ancestors over the chain": lambda _: len(lineage.ancestors(last)),
         "trace of the chain, command": lambda _: _trace(settings.home, last),
