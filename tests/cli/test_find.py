@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
 
-import waybill
 from waybill.exporter import query
 from waybill.exporter.layout import SETTLE_S, Layout
 from waybill.facets.arrow import SCHEMA, from_table
@@ -25,8 +23,6 @@ from waybill.transport import Journal, Kind, Settings, Tracker, flush
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Kept, Run
 
 
@@ -58,102 +54,6 @@ def test_every_record_is_a_line_of_json_newest_first(called: Run, kept: Kept) ->
         "annotations": {"customer": "acme=1", "errorCause": "no header"},
         "settled": True,
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "filenames"),
-    [
-        (["--parent", "YEAR"], ["first.csv", "first.csv", "second.csv"]),
-        (["--did", "YEAR"], ["year.csv"]),
-        (["--data-source", "sftp-in"], ["year.csv"]),
-        (["--data-sink", "lake"], ["first.csv"]),
-        (["--system", "tests", "--state", "error"], ["second.csv"]),
-        (["--system", "others"], []),
-        (["--state", "error", "--state", "SPLIT"], ["second.csv", "year.csv"]),
-        (["--not-state", "error", "--not-state", "SPLIT"], ["first.csv", "first.csv"]),
-        (["--no-data-sink"], ["second.csv", "year.csv"]),
-        (["--not-data-sink", "lake"], ["first.csv", "second.csv", "year.csv"]),
-        (["--not-data-sink", "lake", "--not-data-sink", "report"], ["second.csv", "year.csv"]),
-        (["--created-since", "1h", "--state", "SPLIT"], ["year.csv"]),
-        (["--created-until", "1h"], []),
-        (["--filename", "f*.csv"], ["first.csv", "first.csv"]),
-        (["--annotation", "customer=acme=1", "--annotation", "errorCause=no header"], ["second.csv"]),
-        (["--annotation", "customer=other"], []),
-        (["--since", "1h", "--limit", "1", "--data-sink", "report"], ["first.csv"]),
-        (["--until", "2020-01-01"], []),
-        (["--since", "yesterday", "--missing-sink", "lake"], ["second.csv"]),
-        (["--missing-sink", "lake", "--data-source", "sftp-in"], []),
-        (["--missing-sink", "report", "--created-since", "2 hours ago", "--state", "SPLIT"], []),
-    ],
-)
-def test_a_record_meets_every_condition(
-    called: Run, kept: Kept, arguments: list[str], filenames: list[str]
-) -> None:
-    words = [word.replace("YEAR", kept.year) for word in arguments]
-    assert sorted(record["filename"] for record in found(called, kept, *words)) == filenames
-
-
-SPELLINGS = (
-    str.upper,
-    lambda did: did.replace("-", ""),
-    lambda did: f"{{{did}}}",
-    lambda did: f"urn:uuid:{did}",
-)
-
-
-@pytest.mark.parametrize("spelled", SPELLINGS, ids=["capitals", "no dashes", "braces", "URN"])
-def test_a_did_may_be_spelled_as_any_uuid(
-    called: Run, kept: Kept, settings: Settings, spelled: Callable[[str], str]
-) -> None:
-    assert [one["did"] for one in found(called, kept, "--did", spelled(kept.second))] == [kept.second]
-    assert len(found(called, kept, "--parent", spelled(kept.year))) == 3
-    assert called("explain", spelled(kept.second), "--home", kept.home).returncode == 0
-    # So it may in the journal; and a did that was sent in another spelling is the same did.
-    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
-        done = called("find", "--open", "--did", spelled(file.did), "--home", settings.home, "--json")
-        assert json.loads(done.stdout)["did"] == file.did
-    assert [one.did for one in waybill.find(settings.home, waybill.Query(did=spelled(file.did)))] == [
-        file.did
-    ]
-    sent = spelled(kept.second)
-    record = {
-        "did": sent,
-        "dataSource": "in",
-        "finalState": "COMPLETE",
-        "created": 1_767_225_600_000,
-        "completed": 1_767_225_600_000,
-    }
-    with contextlib.closing(Journal(settings.home)) as journal:
-        journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
-    for asked in (sent, kept.second):
-        done = called("find", "--did", asked, "--home", settings.home, "--json")
-        assert json.loads(done.stdout)["did"] == kept.second
-
-
-@pytest.mark.parametrize("is_on", [False, True])
-def test_python_finds_what_the_command_finds(called: Run, settings: Settings, *, is_on: bool) -> None:
-    settings = settings.with_values({"provenance_enabled": is_on}, "test")
-    with Tracker(settings=settings) as tracker:
-        with tracker.file("first", data_source="in"):
-            pass
-        flush(settings)
-        with tracker.file("second", data_source="in"):
-            pass
-    done = called("find", "--home", settings.home, "--json")
-    shown = [json.loads(line)["filename"] for line in done.stdout.splitlines()]
-    assert [one.filename for one in waybill.find(str(settings.home))] == shown == ["second", "first"]
-
-
-def test_python_says_as_the_command_what_is_not_there(tmp_path: Path, settings: Settings) -> None:
-    with pytest.raises(waybill.WaybillError, match=r"there is no folder .*nowhere"):
-        waybill.find(tmp_path / "nowhere")
-    settings = settings.with_values({"provenance_enabled": True}, "test")
-    with Tracker(settings=settings) as tracker, tracker.file("first", data_source="in"):
-        pass
-    flush(settings)
-    settings.root.rename(tmp_path / "away")
-    with pytest.raises(waybill.WaybillError, match="is not the root"):
-        waybill.find(settings.home)
 
 
 def test_without_a_terminal_a_row_is_a_line_with_tabs(called: Run, kept: Kept) -> None:
@@ -199,37 +99,6 @@ def test_what_the_journal_let_go_of_is_found_in_the_archive(called: Run, setting
     done = called("find", "--home", settings.home, "--json")
     names = [json.loads(line)["filename"] for line in done.stdout.splitlines()]
     assert sorted(names) == ["new.csv", "old.csv", "older.csv"]
-
-
-@pytest.mark.parametrize("is_filed", [False, True], ids=["unfiled", "filed"])
-@pytest.mark.parametrize(
-    ("query", "dids"),
-    [
-        (waybill.Query(final_state=(waybill.FinalState.ERROR, waybill.FinalState.CANCELLED)), "bc"),
-        (waybill.Query(not_final_states=(waybill.FinalState.ERROR,)), "ac"),
-        (waybill.Query(has_data_sink=False), "bc"),
-        (waybill.Query(has_data_sink=True), "a"),
-        (waybill.Query(not_data_sinks=["lake"]), "bc"),
-        (waybill.Query(created_since_ms=1_767_225_600_001, created_until_ms=1_767_225_600_002), "b"),
-    ],
-)
-def test_python_asks_for_several_and_for_others_in_files_or_not(
-    settings: Settings, query: waybill.Query, dids: str, *, is_filed: bool
-) -> None:
-    at_ms = 1_767_225_600_000
-    paths = (("a", "COMPLETE", "lake"), ("b", "ERROR", None), ("c", "CANCELLED", None))
-    sent = [
-        {"did": did, "dataSource": "in", "finalState": state, "created": at_ms + at, "completed": at_ms + 9}
-        | ({"dataSink": sink} if sink else {})
-        for at, (did, state, sink) in enumerate(paths)
-    ]
-    settings = settings.with_values({"provenance_enabled": True}, "test")
-    with contextlib.closing(Journal(settings.home)) as journal:
-        agree(journal, settings)
-        journal.append(Kind.PROVENANCE, json.dumps(sent).encode())
-    if is_filed:
-        assert flush(settings).files
-    assert sorted(one.did for one in waybill.find(settings.home, query)) == list(dids)
 
 
 def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, bytes, str]:
@@ -559,18 +428,3 @@ def test_a_file_is_linked_to_its_job_on_marquez_s_page(called: Run, home: Path) 
     assert urls == {"month.csv": months, "year.csv": months.replace("years.months", "years")}
     others = called("find", "--home", home, "--did", year.did, "--marquez-page-url", "http://other/m/")
     assert "on Marquez's page: http://other/m/lineage/job/tests_one/years?" in others.stderr
-
-
-def test_files_are_found_by_an_input_and_a_producer_at_once_and_once_indexed(
-    called: Run, home: Path, settings: Settings
-) -> None:
-    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as a:
-        a.egress("lake")
-    for is_indexed in (False, True):
-        if is_indexed:
-            assert called("flush", "--home", home).returncode == 0
-        for arguments in (["--input", "tests/in"], ["--input", "in", "--data-sink", "lake"]):
-            done = called("find", "--home", home, "--json", *arguments)
-            assert [json.loads(line)["did"] for line in done.stdout.splitlines()] == [a.did], done.stderr
-    done = called("find", "--home", home, "--producer", "https://example.org", "--count")
-    assert done.stdout.strip() == "0"

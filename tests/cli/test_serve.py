@@ -21,6 +21,7 @@ def test_a_certificate_without_its_key_is_exit_code_2_and_so_is_a_key_alone(
     done = called("serve", "--home", home, option, "server.pem")
     assert (done.returncode, done.stdout) == (2, "")
     assert "go together" in done.stderr
+    assert "give both" in done.stderr
     assert not home.exists()
 
 

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-
-from waybill.transport import Settings, Tracker
 
 if TYPE_CHECKING:
     from conftest import Kept, Run
@@ -95,22 +92,6 @@ def test_two_forms_at_once_are_refused(called: Run, kept: Kept) -> None:
     assert "give only one of --dot, --json" in done.stderr
 
 
-def test_a_file_that_has_only_begun_is_shown_by_its_name(called: Run, tmp_path: Path) -> None:
-    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
-    with Tracker(settings=settings) as tracker, tracker.file("lost.csv", data_source="sftp-in") as lost:
-        done = called("trace", "--home", tmp_path / "home", "lost.csv")
-        told = json.loads(called("trace", "--home", tmp_path / "home", "lost.csv", "--json").stdout)
-        assert done.returncode == 0, done.stderr
-        first, second = done.stdout.splitlines()
-        assert first == f"lost.csv  {lost.did}"
-        assert re.fullmatch(r" +begun 2[-: 0-9]{18}, not ended, last heard of 2[-: 0-9]{18}  sftp-in", second)
-        [file] = told["files"]
-        assert (file["did"], file["records"], file["open"]["filename"]) == (lost.did, [], "lost.csv")
-        assert "begun" not in file["open"]
-        lost.egress("lake")
-
-
 def test_an_unknown_file_is_exit_code_2(called: Run, kept: Kept) -> None:
     done = called("trace", "--home", kept.home, "yesterday.csv")
     assert done.returncode == 2
@@ -121,9 +102,3 @@ def test_of_several_files_of_one_name_the_newest_is_shown(called: Run, kept: Kep
     done = called("trace", "--home", kept.home, "*.csv", "--up")
     assert done.returncode == 0
     assert "3 files have this name, and this is the newest" in done.stderr
-
-
-def test_a_root_alone_can_be_asked(called: Run, kept: Kept) -> None:
-    done = called("trace", "--root", kept.home, "second.csv")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "ERROR  halves" in done.stdout

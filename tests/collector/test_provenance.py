@@ -155,41 +155,6 @@ def test_a_page_links_to_the_next_while_others_arrive(shared: Collector) -> None
     assert "link" not in shared.get("/api/v1/records?data_source=links&limit=5").headers
 
 
-FILTERS = [
-    ("not_final_state=error&not_final_state=SPLIT", ["a"]),
-    ("final_state=ERROR&final_state=split", ["b", "c"]),
-    ("no_data_sink=true", ["b", "c"]),
-    ("no_data_sink=false", ["a"]),
-    ("not_data_sink=lake&not_data_sink=report", ["b", "c"]),
-    ("missing_sink=lake&final_state=ERROR", ["c"]),
-    ("missing_sink=report", ["a", "b", "c"]),
-    ("annotation=k%3Dx%3Dy&annotation=note%3Dn", ["a"]),
-    ("created_from=10&created_to=11", ["b"]),
-    (f"system_name=edge&from={COMPLETED_MS}&to={COMPLETED_MS}", ["a", "b", "c"]),
-    ("system_name=nobody", []),
-]
-
-
-@pytest.mark.parametrize(("text", "dids"), FILTERS, ids=[row[0] for row in FILTERS])
-def test_the_doors_for_records_and_for_statistics_have_the_same_filters(
-    shared: Collector, text: str, dids: list[str]
-) -> None:
-    more = {"dataSource": "filters"}
-    bare = more | {"dataSink": None}
-    send(
-        shared,
-        record(did="a", parentDid="b", created=1, annotations={"k": "x=y", "note": "n"}, **more),
-        record(did="b", finalState="SPLIT", created=10, **bare),
-        record(did="c", finalState="ERROR", created=20, **bare),
-        record(did="other", dataSource="others", dataSink="report"),
-    )
-    for door in ("/api/v1/records", "/provenance/query"):
-        reply = shared.get(f"{door}?data_source=filters&{text}")
-        assert sorted(one["did"] for one in reply.json or ()) == dids, reply
-    for door in ("/api/v1/records/stats", "/provenance/stats"):
-        assert shared.get(f"{door}?data_source=filters&{text}").json["total_records"] == len(dids)
-
-
 @settings(max_examples=6)
 @given(odd=ODD_TEXTS)
 def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> None:
@@ -371,17 +336,7 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
 
 
 BAD = [
-    ("a time long past the year 9999", record(did="bad-1", completed=10**18), "completed"),
-    (
-        "no completed",
-        {name: value for name, value in record(did="bad-2").items() if name != "completed"},
-        "completed",
-    ),
-    ("completed is 0", record(did="bad-3", completed=0), "completed"),
-    ("no did", record(did=""), "did"),
     ("an unknown state", record(did="bad-5", finalState="BANANA"), "finalState"),
-    ("a text for a number", record(did="bad-6", created="soon"), "created"),
-    ("annotations that are no texts", record(did="bad-7", annotations={"a": {"b": 1}}), "annotations"),
     ("a NUL character", record(did="bad-8", filename="a\0b"), "NUL"),
     ("no record at all", 7, "$"),
 ]

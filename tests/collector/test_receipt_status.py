@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from served import DID, event, record
+from typer.testing import CliRunner
 
+from waybill.cli.app import app
 from waybill.exporter import export, open_destination
 from waybill.exporter.query import Located
 from waybill.exporter.query.locate import Place
@@ -18,6 +17,8 @@ from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.journal import Receipt
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Start
 
     from waybill.lineage.answers import ReceiptStatus
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 FILE = "provenance/compacted/edge/20260131/12.parquet"
 
 
-def waybill(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "waybill"), *words, "--home", str(home)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+def where(home: Path, receipt: str) -> list[str]:
+    """What the command tells of a receipt."""
+    done = CliRunner().invoke(app, ["where", receipt, "--home", str(home)])
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
 
 
 def look(home: Path, text: str) -> ReceiptStatus:
@@ -60,7 +63,7 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
     compacted = Located(file=FILE, place=Place.COMPACTED)
     assert (look(home, receipt).projections, look(home, receipt).files) == (done, [compacted])
     assert (look(home, said).projections, look(home, said).files) == (done, [])
-    assert f"waybill explain {DID}" in waybill(home, "where", said).stdout
+    assert f"waybill explain {DID}" in "\n".join(where(home, said))
     assert look(home, receipt).remark is None
     there = str(tmp_path / "there")
     export(home, open_destination(there))
@@ -68,12 +71,7 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
     export(home, open_destination(there), delete_after=True)
     assert look(home, receipt).files == [Located(file=FILE, place=Place.REMOVED, exported=(there,))]
 
-    shown = waybill(home, "where", receipt)
-    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (
-        0,
-        f"removed {FILE}, exported to {there}",
-    )
-    assert waybill(home, "where", f"{receipt}0").returncode == 2
+    assert where(home, receipt)[-1] == f"removed {FILE}, exported to {there}"
 
 
 def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) -> None:
@@ -104,7 +102,7 @@ def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) 
     lost = look(home, f"{first}-8")
     assert (lost.in_journal, lost.projections) == (False, {})
     assert "no longer has it" in str(lost.remark)
-    assert "lost" in waybill(home, "where", f"{first}-8").stdout.splitlines()[0]
+    assert "lost" in where(home, f"{first}-8")[0]
     assert look(home, f"{second}-6").in_journal
     for never in (f"{first}-10", f"{second}-7"):
         receipt = Receipt.parse(never)

@@ -41,14 +41,10 @@ def faults(home: Path, workers: int, moments: str, *signals: int) -> list[str]:
         (1, "lines/30", (TERM,)),
         (1, "lines/60", (TERM, TERM)),
         (1, "lines/60", (INT,)),
-        (1, "ms:0:100:20", (TERM,)),
         (2, "ms:0:150:50", (TERM,)),
         (1, "stop:0:45:15", (TERM, INT)),
-        (2, "stop:0:45:15", (TERM, TERM)),
-        (1, "ms:0:120:40", (HUP,)),
         (2, "ms:0:300:100", (QUIT,)),
         (2, "lines/30", (TERM,)),
-        (2, "lines/30", (INT, TERM)),
     ],
 )
 def test_a_signal_at_any_moment_ends_it_and_frees_its_home(

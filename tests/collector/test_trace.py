@@ -25,8 +25,8 @@ from waybill.exporter.query import Dimension
 from waybill.facets import FinalState
 from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney
 from waybill.lineage.answers import remote as client
-from waybill.transport import Journal, NotFoundError, Settings, flush
-from waybill.transport.config import agree, obey
+from waybill.transport import Journal, NotFoundError
+from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,31 +114,6 @@ def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
     assert home.sums([Dimension.SINK, Dimension.HOUR]) == {(None, 0): 3, ("lake", 0): 1, ("report", 0): 1}
     with pytest.raises(ValueError, match="at least one of state"):
         home.sums([])
-
-
-def test_a_collector_answers_by_input_and_producer(tmp_path: Path) -> None:
-    query = Query(input_dataset="lake/orders", producer="https://example.org/dbt")
-    home = tmp_path / "home"
-    settings = Settings.load({"home": str(home), "provenance_enabled": True}, env={})
-    with contextlib.closing(Journal(home)) as journal:
-        agree(journal, settings)
-    facet = {"did": FIRST, "systemName": "edge", "dataSource": "in", "finalState": "COMPLETE"}
-    event = {
-        "eventTime": "2026-01-31T12:00:00Z",
-        "eventType": "COMPLETE",
-        "producer": query.producer,
-        "run": {"runId": FIRST, "facets": {"waybill_deltaFile": facet}},
-        "job": {"namespace": "edge", "name": "in"},
-        "inputs": [{"namespace": "lake", "name": "orders"}, {"namespace": "lake", "name": "rates"}],
-    }
-    with without_runner(home) as collector:
-        assert collector.post("/api/v1/lineage", json.dumps(event).encode()).status == 201
-        assert collector.post("/provenance", json.dumps(RECORDS).encode()).status == 202
-        flush(settings)
-        remote = Lineage.open(collector.url)
-        assert {one.did for one in remote.find(query)} == {FIRST}
-        assert remote.count(query) == 3, "all records of that file"
-        assert remote.count(Query(input_dataset="orders", producer="https://example.org")) == 0
 
 
 def test_a_collector_is_asked_a_page_at_a_time(shared: Collector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,7 +401,7 @@ def test_a_range_that_was_cut_short_is_written_again_exactly(site: Site) -> None
 def test_a_runner_that_ends_between_two_steps_of_a_range_takes_nothing_from_what_it_takes_back(
     settings: Settings, tmp_path: Path
 ) -> None:
-    for at in itertools.count(1):
+    for at in itertools.count(1, 3):
         place = tmp_path / str(at)
         site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
         site.emit(event("r", "COMPLETE", 5))

@@ -235,12 +235,6 @@ def test_an_answer_s_file_is_whole_wherever_writing_stops(
     assert pq.read_table(path).num_rows == 1
 
 
-def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> None:
-    layout.write(*(record(f"did-{at}", at_ms=at * HOUR_MS // 2) for at in range(6)))
-    assert [one.did for one in find(layout.root, Query(limit=3))] == ["did-5", "did-4", "did-3"]
-    assert [one.did for one in find(layout.root)] == [f"did-{at}" for at in reversed(range(6))]
-
-
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
@@ -261,17 +255,6 @@ def test_a_filename_is_matched_exactly_or_as_a_pattern(
     every = ["orders.csv", "orders-csv", "a b.csv", "x[1].txt", "^", "line\nend"]
     layout.write(*(record(f"did-{at}", filename=name) for at, name in enumerate(every)))
     assert sorted(one.filename for one in find(layout.root, Query(filename=pattern))) == sorted(names)
-
-
-def test_an_annotation_with_a_comma_or_a_quote_is_found_whole(layout: Layout) -> None:
-    layout.write(
-        record("a", annotations={"who": "O'Neil, Ann"}),
-        record("b", annotations={"who": "O'Neil"}),
-        record("c"),
-    )
-    found = find(layout.root, Query(annotations={"who": "O'Neil, Ann"}))
-    assert [(one.did, one.annotations) for one in found] == [("a", {"who": "O'Neil, Ann"})]
-    assert len(find(layout.root)) == 3
 
 
 def test_an_empty_root_answers_with_nothing(root: Path) -> None:

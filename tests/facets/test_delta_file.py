@@ -66,12 +66,6 @@ FACETS = st.builds(
 )
 
 
-def test_the_schema_is_a_valid_schema_under_its_own_url() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["$id"] + "#/$defs/" + WaybillDeltaFileRunFacet.__name__ == SCHEMA_URL
-    assert SCHEMA["properties"] == {DELTA_FILE_FACET: {"$ref": "#/$defs/WaybillDeltaFileRunFacet"}}
-
-
 def test_class_schema_and_reader_have_the_same_fields() -> None:
     written_fields = {field.name for field in attrs.fields(WaybillDeltaFileRunFacet)} - {
         "_producer",

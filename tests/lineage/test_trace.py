@@ -195,19 +195,6 @@ def test_a_thousand_generations_are_a_few_questions(tmp_path: Path) -> None:
         assert len(asked) < 10
 
 
-def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None:
-    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
-    with Tracker(settings=settings) as tracker, tracker.file("year.csv", data_source="in") as year:
-        (part,) = year.split(["part.csv"], data_source="parts")
-        with part:
-            part.egress("lake")
-    journey = Lineage.open(tmp_path / "home").trace(part.did)
-    assert isinstance(journey, Journey)
-    assert [file.filename for file in journey.ancestors()] == ["year.csv"]
-    assert journey.file.filename == "part.csv"
-
-
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: bool) -> None:
     given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none", "provenance_enabled": True}

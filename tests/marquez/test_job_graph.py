@@ -198,25 +198,6 @@ def test_summaries_leave_the_graph_as_every_file_draws_it(
     other.refuse()
 
 
-def test_after_a_repair_states_and_graph_are_as_after_the_first_delivery(
-    journal: Journal, marquez: ContractServer, system: str, tracker: Tracker, draw: Draw
-) -> None:
-    pass_a_year(tracker)
-    draw(marquez.url)
-    graph, states = drawn(marquez.url, system, "dataset:years"), dict(marquez.runs)
-    marquez.events = marquez.events[::3]
-    marquez.runs.clear()
-    reader = EventReader(marquez.url)
-    missing = reconcile(journal, reader).missing
-    assert missing
-    repair(journal, missing)
-    draw(marquez.url)
-    assert drawn(marquez.url, system, "dataset:years") == graph
-    assert marquez.runs.items() <= states.items()
-    assert {one.run_id for one in missing} <= marquez.runs.keys()
-    assert reconcile(journal, reader).missing == ()
-
-
 def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after_a_repair(
     url: str, marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
 ) -> None:
@@ -270,29 +251,6 @@ def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compar
         assert drawn(marquez.url, system, "job:clean · in") == graph
         assert list(reconcile_new(journal, reader)) == []
     assert worker.delivery.pending() == 0
-
-
-def test_a_run_s_page_shows_the_facet_of_its_file(
-    url: str, system: str, tracker: Tracker, draw: Draw
-) -> None:
-    with tracker.file("a.csv", data_source="in", annotations={"batch": "7"}) as file, file.transform("clean"):
-        file.egress("out")
-    draw(url)
-    asked = f"{url}/api/v1/jobs/runs/{file.did}/facets"
-    shown = requests.get(asked, params={"type": "run"}, timeout=60).json()["facets"]["waybill_deltaFile"]
-    assert (shown["did"], shown["filename"], shown["systemName"]) == (file.did, "a.csv", system)
-    assert (shown["transforms"], shown["dataSink"], shown["finalState"]) == (["clean"], "out", "COMPLETE")
-    assert shown["annotations"] == {"batch": "7"}
-
-
-def test_a_path_without_transforms_is_a_job_named_after_its_sink(
-    url: str, system: str, tracker: Tracker, draw: Draw
-) -> None:
-    with tracker.file("a.csv", data_source="in") as file:
-        file.egress("out")
-    draw(url)
-    _, edges = drawn(url, system, "job:(to out) · in")
-    assert edges == ["[(to out) · in] > out", "[in] > out", "in > [(to out) · in]", "in > [in]"]
 
 
 def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
@@ -391,19 +349,6 @@ def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
     assert graph.due(62_000, caught_up=True) == [job.node]
 
 
-def test_an_edge_that_is_new_is_drawn_beside_those_before(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
-) -> None:
-    for sink in ("out", "archive"):
-        with tracker.file("file", data_source="in") as file, file.transform("clean"):
-            file.egress(sink)
-        draw(marquez.url)
-    assert drawn(marquez.url, system, "job:clean · in")[1][:2] == [
-        "[clean · in] > archive",
-        "[clean · in] > out",
-    ]
-
-
 @pytest.mark.parametrize("transforms", [("split",), ("v1.2",), ("(split)",), ("a · b",), ("a", "b")])
 def test_names_of_transforms_are_taken_for_nothing_else(
     marquez: ContractServer, tracker: Tracker, draw: Draw, transforms: tuple[str, ...]
@@ -421,21 +366,6 @@ def test_names_of_transforms_are_taken_for_nothing_else(
         "Splits files of the data source in into others.",
         *(f"The transform {transform} of files of the data source in." for transform in transforms),
     }
-
-
-def test_a_backend_that_is_down_is_told_later_also_after_a_restart(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
-) -> None:
-    with tracker.file("file", data_source="in") as file, file.transform("clean"):
-        file.egress("out")
-    marquez.faults.extend(["503"] * 3)
-    draw(marquez.url)
-    assert drawn(marquez.url, system, "job:clean · in")[1] == [
-        "[clean · in] > out",
-        "[in] > out",
-        "in > [clean · in]",
-        "in > [in]",
-    ]
 
 
 def test_a_run_of_a_transform_that_is_refused_is_no_dead_letter_and_holds_up_nothing(

@@ -335,40 +335,6 @@ def test_a_job_with_a_location_of_its_own_keeps_it_and_without_an_address_there_
     assert "facets" not in json.loads(of_spark)["job"], "it is no flow's"
 
 
-def test_a_failed_write_is_drawn_failed_though_its_application_completes(
-    url: str, journal: Journal, new_worker: type[Worker]
-) -> None:
-    system = f"presented-{uuid.uuid4()}"
-    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
-    application, write = str(uuid.uuid4()), str(uuid.uuid4())
-    parent = {"run": {"runId": application}, "job": {"namespace": system, "name": "app"}} | facet
-
-    def an_event(kind: str, run: str, job: str, facets: dict[str, Any]) -> bytes:
-        return json.dumps(
-            an_end(
-                eventType=kind,
-                run={"runId": run, "facets": facets},
-                job={"namespace": system, "name": job},
-                outputs=[{"namespace": system, "name": "lake"}],
-                producer="https://example.com/tests",
-            )
-        ).encode()
-
-    for kind, run, job, facets_of_run in (
-        ("START", application, "app", {}),
-        ("START", write, "app.write", {"parent": parent}),
-        ("FAIL", write, "app.write", {"parent": parent}),
-        ("COMPLETE", write, "app.write", {"parent": parent}),
-        ("COMPLETE", application, "app", {}),
-    ):
-        journal.append(Kind.OPENLINEAGE, an_event(kind, run, job, facets_of_run))
-    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
-    worker.run(at_most_s=3600.0)
-    worker.delivery.close()
-    assert drawn(url, system, "lake")["app.write"]["latestRun"] == write
-    assert requests.get(f"{url}/api/v1/jobs/runs/{write}", timeout=60).json()["state"] == "FAILED"
-
-
 def drawn(url: str, system: str, dataset: str) -> dict[str, dict[str, Any]]:
     """The jobs of the graph around a dataset, by name; `latestRun` is the id of the run that colours it."""
     query = {"nodeId": f"dataset:{system}:{dataset}", "depth": "20"}
@@ -378,37 +344,6 @@ def drawn(url: str, system: str, dataset: str) -> dict[str, dict[str, Any]]:
         if isinstance(job["latestRun"], dict):
             job["latestRun"] = job["latestRun"]["id"]
     return jobs
-
-
-def test_a_run_that_marquez_invents_of_a_parent_is_ended_with_its_child(
-    url: str, journal: Journal, new_worker: type[Worker]
-) -> None:
-    system = f"presented-{uuid.uuid4()}"
-    task, application, write = (str(uuid.uuid4()) for _ in range(3))
-    tasks, applications = of_run(task, system, "dag.task"), of_run(application, system, "app")
-    runs: list[tuple[str, str, dict[str, Any]]] = [
-        (task, "dag.task", {}),
-        (application, "app", {"parent": tasks}),
-        (write, "app.write", {"parent": applications}),
-    ]
-    for kind, ordered in (("START", runs), ("COMPLETE", runs[::-1])):
-        for run, job, of_parent in ordered:
-            end = an_end(run={"runId": run, "facets": of_parent}, job={"namespace": system, "name": job})
-            body = {**end, "eventType": kind, "producer": "https://example.com/tests"}
-            journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
-    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
-    worker.run(at_most_s=3600.0)
-    worker.delivery.close()
-    for job in ("dag.task", "dag.task.app", "app", "app.write"):
-        runs_of_job = f"{url}/api/v1/namespaces/{system}/jobs/{job}/runs"
-        found = requests.get(runs_of_job, timeout=60).json()["runs"]
-        assert [one["state"] for one in found] == ["COMPLETED"]
-
-
-def of_run(run: str, namespace: str, job: str) -> dict[str, Any]:
-    """A parent facet."""
-    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
-    return {"run": {"runId": run}, "job": {"namespace": namespace, "name": job}} | facet
 
 
 def test_another_home_draws_a_presented_file_as_its_own() -> None:
