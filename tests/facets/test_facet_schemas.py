@@ -54,7 +54,7 @@ FINGERPRINT = WaybillFingerprintInputDatasetFacet(
     forced=True,
     producer=PRODUCER,
 )
-FACETS: list[tuple[str, Any]] = [
+FACETS: list[tuple[str, attrs.AttrsInstance]] = [
     (DELTA_FILE_FACET, WaybillDeltaFileRunFacet(did="d", finalState=FinalState.ERROR)),
     (SUMMARY_FACET, SUMMARY),
     (INFERRED_FACET, WaybillInferredRunFacet(reason="stale", producer=PRODUCER)),
@@ -78,7 +78,7 @@ def check(facet: dict[str, Any], schema: dict[str, Any], reference: str) -> None
 
 
 @pytest.mark.parametrize(("key", "facet"), FACETS)
-def test_class_and_schema_say_the_same(key: str, facet: object) -> None:
+def test_class_and_schema_say_the_same(key: str, facet: attrs.AttrsInstance) -> None:
     name, schema = type(facet).__name__, schema_of(facet)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"] == {key: {"$ref": f"#/$defs/{name}"}}
@@ -90,7 +90,9 @@ def test_class_and_schema_say_the_same(key: str, facet: object) -> None:
 
 
 @pytest.mark.parametrize(("key", "facet"), FACETS)
-def test_a_facet_is_valid_against_its_schema_as_the_client_writes_it(key: str, facet: object) -> None:
+def test_a_facet_is_valid_against_its_schema_as_the_client_writes_it(
+    key: str, facet: attrs.AttrsInstance
+) -> None:
     sent, schema = json.loads(Serde.to_json(facet)), schema_of(facet)
     assert sent["_schemaURL"] == f"{schema['$id']}#/$defs/{type(facet).__name__}"
     check(sent, schema, sent["_schemaURL"])
@@ -116,7 +118,8 @@ def test_a_schema_refuses_what_is_no_facet_of_its(facet: object, field: str, val
         check(sent | {field: value}, schema_of(facet), sent["_schemaURL"])
 
 
-@pytest.mark.parametrize("field", ["fingerprint", "inputBytes"])
-def test_the_class_of_a_fingerprint_refuses_what_its_schema_refuses(field: str) -> None:
-    with pytest.raises(ValueError, match=field):
-        attrs.evolve(FINGERPRINT, **{field: {"fingerprint": "xxh3-128:99AA", "inputBytes": -1}[field]})
+def test_the_class_of_a_fingerprint_refuses_what_its_schema_refuses() -> None:
+    with pytest.raises(ValueError, match="fingerprint"):
+        attrs.evolve(FINGERPRINT, fingerprint="xxh3-128:99AA")
+    with pytest.raises(ValueError, match="inputBytes"):
+        attrs.evolve(FINGERPRINT, inputBytes=-1)

@@ -1,5 +1,6 @@
 """The final states of tracked sessions are the truth, whatever the listener says: one program, one JVM.
 
+In how many ways writes end is in `truth`.
 Each part of the program has a home and a folder of its own. The machine has no Java, and the last part dies.
 """
 
@@ -51,12 +52,6 @@ def good():
 attempt(good)
 rows = spark.read.parquet(OUT + "/good")
 attempt(lambda: rows.withColumn("x", fails("id")).write.parquet(OUT + "/no_shuffle"))
-counts = rows.groupBy("k").count()
-attempt(lambda: counts.withColumn("x", fails("count")).write.parquet(OUT + "/after_shuffle"))
-attempt(lambda: rows.write.csv(OUT + "/good"))
-attempt(lambda: counts.write.json(OUT + "/good"))
-attempt(lambda: rows.withColumn("x", fails("id")).write.option("path", OUT + "/table").saveAsTable("t"))
-attempt(lambda: rows.rdd.map(lambda _: 1 / 0).saveAsTextFile(OUT + "/rdd"))
 attempt(lambda: spark.newSession().read.parquet(OUT + "/good").groupBy("k").count()
     .withColumn("x", fails("count")).write.parquet(OUT + "/other_session"))
 attempt(lambda: rows.withColumn("x", fails("id")).collect())
@@ -215,43 +210,12 @@ def test_a_write_that_succeeded_is_complete(writes: Ran) -> None:
     assert complete[0].annotations == {"team": "night:shift"}
 
 
-@pytest.mark.parametrize("name", ["no_shuffle", "after_shuffle", "other_session"])
+@pytest.mark.parametrize("name", ["no_shuffle", "other_session"])
 def test_a_write_whose_job_failed_is_error_with_its_reason(writes: Ran, name: str) -> None:
     (record,) = writes.written(name)
     assert record.final_state is FinalState.ERROR
     assert (record.annotations or {})["errorCause"] == "ZeroDivisionError: division by zero"
     assert record.data_source.endswith("/good")
-
-
-def test_a_write_to_a_path_that_exists_is_error_with_or_without_a_job_before(writes: Ran) -> None:
-    causes = [
-        (record.annotations or {})["errorCause"]
-        for record in writes.written("good")
-        if record.final_state is FinalState.ERROR
-    ]
-    assert len(causes) == 2
-    assert all(cause.startswith("[PATH_ALREADY_EXISTS]") for cause in causes)
-
-
-def test_a_table_that_failed_is_error_in_each_command_it_is_made_of(writes: Ran) -> None:
-    table = writes.written("table")
-    assert len(table) == 2
-    assert {record.final_state for record in table} == {FinalState.ERROR}
-    assert not [
-        record
-        for record in writes.records
-        if "save_as" in record.transforms[0] and record.final_state is not FinalState.ERROR
-    ]
-
-
-def test_an_rdd_that_failed_is_error_with_a_reason(writes: Ran) -> None:
-    (record,) = writes.written("rdd")
-    assert record.final_state is FinalState.ERROR
-    assert (record.annotations or {})["errorCause"] == "ZeroDivisionError: division by zero"
-
-
-def test_an_application_whose_failures_were_caught_is_complete(writes: Ran) -> None:
-    assert writes.application("every_way").final_state is FinalState.COMPLETE
 
 
 def test_a_property_set_for_one_write_names_its_file(writes: Ran) -> None:
@@ -263,7 +227,7 @@ def test_a_failure_is_told_once_and_after_the_listener(writes: Ran) -> None:
     ours = [event for event in writes.events if event.producer == PRODUCER]
     assert len({event.run.runId for event in ours}) == len(ours)
     failed = [event.run.runId for event in ours if event.eventType is EventType.FAIL]
-    assert len(failed) == 9
+    assert len(failed) == 2
     for run_id in failed:
         said = [event for event in writes.events if event.run.runId == run_id]
         assert said[-1].producer == PRODUCER
