@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from waybill.facets import DELTA_FILE_FACET, SUMMARY_FACET
 from waybill.marquez import Counters, counters_of
 from waybill.marquez.acks import PAGE_ENTRIES
-from waybill.marquez.summaries.coalescing import OPEN_MAX
+from waybill.marquez.summaries import coalescing
 from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
 
@@ -311,13 +311,18 @@ def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open
 
 
 def test_names_that_differ_for_each_file_hold_no_more_summaries_than_the_bound(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    file_of: EventOf,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keep_all(journal, [file_of(f"f{number}", source=f"source-{number}") for number in range(OPEN_MAX + 50)])
+    monkeypatch.setattr(coalescing, "OPEN_MAX", bound := 100)
+    keep_all(journal, [file_of(f"f{number}", source=f"source-{number}") for number in range(bound + 50)])
     worker = new_worker(journal, marquez.url, detail="summary")
     worker.run(until=lambda: len(marquez.stored) == 3)
-    assert worker.delivery.held <= OPEN_MAX
-    assert len(journal.state("marquez", "summary:")) <= OPEN_MAX + 50
+    assert worker.delivery.held <= bound
+    assert len(journal.state("marquez", "summary:")) <= bound + 50
 
 
 def test_what_is_known_of_coalesced_events_goes_with_the_journal(

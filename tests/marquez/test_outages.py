@@ -107,8 +107,6 @@ def test_nobody_can_ask_for_quiet_for_ever(marquez: ContractServer, worker: Work
     ("fault", "words"),
     [
         ("404", "takes no events, it answers 404 ({"),
-        ("302", "takes no events, it answers 302 ({"),
-        ("405", "takes no events, it answers 405 ({"),
         ("page", "takes no events, it answers 200 (a web page)"),
     ],
 )
@@ -122,8 +120,8 @@ def test_a_wrong_address_is_said_and_tried_slowly(
     assert step.problem.startswith(f"{marquez.url} {words}")
     assert "correct marquez_url to where its API is: " in step.problem
     assert step.to_correct == "marquez_url"
-    worker.run(at_most_s=3600)
-    assert 60 <= len(marquez.received) <= 125
+    worker.run(at_most_s=900)
+    assert 15 <= len(marquez.received) <= 35
     marquez.fault = None
     worker.run()
     assert len(marquez.stored) == 20

@@ -98,7 +98,7 @@ def test_what_marquez_says_it_cannot_read_is_parked_at_once_though_it_answers_50
     assert worker.problem is None
 
 
-@pytest.mark.parametrize("fault", ["500", "502", "403", "404", "409", "close", "500-stored"])
+@pytest.mark.parametrize("fault", ["500", "403", "404", "close"])
 def test_poison_at_the_head_never_keeps_the_others_waiting(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
 ) -> None:

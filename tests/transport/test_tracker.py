@@ -954,10 +954,12 @@ def test_a_join_of_no_files_too_many_or_one_twice_records_nothing(trail: Trail, 
     assert len(trail.events()) == before
 
 
-def test_the_largest_join_is_kept(trail: Trail) -> None:
+def test_the_largest_join_is_kept(settings: Settings) -> None:
+    trail = Trail(settings.with_values({"durability": "process"}, "tests"))
     parents = [trail.tracker.file(f"{n}.csv", data_source="in") for n in range(JOINED_MAX)]
     trail.tracker.join(parents, "day.csv", data_source="day").egress("lake")
     assert len(trail.records()) == JOINED_MAX + 1
     day = trail.events()[-1]
     assert len(day["run"]["facets"]["jobDependencies"]["upstream"]) == JOINED_MAX
     assert len(json.dumps(day)) < 200 * JOINED_MAX
+    trail.tracker.close()
