@@ -38,20 +38,6 @@ def test_json_has_null_for_a_setting_without_a_value(called: Run, home: Path) ->
     assert {found[name]["value"] for name in ("marquez_api_key", "marquez_url")} == {None}
 
 
-def test_the_nearest_value_wins(called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "waybill.yaml").write_text(
-        "system_name: by-file\ndurability: process\njournal_retain_days: 9\n", encoding="utf-8"
-    )
-    monkeypatch.setenv("WAYBILL_SYSTEM_NAME", "by-environment")
-    monkeypatch.setenv("WAYBILL_DURABILITY", "power")
-    done = called("settings", "--system-name", "by-option", "--json", cwd=tmp_path)
-    found = json.loads(done.stdout)
-    assert found["system_name"] == {"value": "by-option", "origin": "the command's options"}
-    assert found["durability"] == {"value": "power", "origin": "environment WAYBILL_DURABILITY"}
-    assert found["journal_retain_days"] == {"value": 9, "origin": str(tmp_path / "waybill.yaml")}
-    assert found["listen"] == {"value": "127.0.0.1:8090", "origin": "default"}
-
-
 def test_what_the_home_has_agreed_on_is_shown_where_nobody_gave_a_value(
     called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,14 +142,3 @@ def test_what_yaml_takes_for_a_date_is_a_text(
     assert json.loads(called("settings", "--json").stdout)["system_name"]["value"] == "2026-01-01"
     (tmp_path / "waybill.yaml").write_text("system_name: 7\n", encoding="utf-8")
     assert "give text, in quotes if it is a number" in called("settings").stderr
-
-
-@pytest.mark.parametrize(
-    ("address", "says"), [("a:70000", "give a port from 0 to 65535"), (":8090", "give host:port")]
-)
-def test_an_address_that_cannot_be_is_exit_code_2_and_says_what_can(
-    called: Run, address: str, says: str
-) -> None:
-    done = called("settings", "--listen", address)
-    assert done.returncode == 2
-    assert says in done.stderr

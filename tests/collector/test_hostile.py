@@ -469,31 +469,6 @@ def test_a_disk_that_does_not_keep_up_is_busy_and_it_goes_on_by_itself(start: St
     assert collector.bodies() == [own("before"), own("held up"), own("after")]
 
 
-def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) -> None:
-    collector = start("--runner", "none", "--drain-timeout", "1", "--log-level", "error")
-    acknowledged: list[bytes] = []
-
-    def send(number: int) -> None:
-        connection = collector.connect()
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            for at in range(100_000):
-                body = own(f"{number}-{at}")
-                if reply_of(connection, "POST", PATH, body, JSON).status == 201:
-                    acknowledged.append(body)
-        connection.close()
-
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    time.sleep(1.5)
-    code, log = collector.stop()
-    for thread in threads:
-        thread.join(30)
-    assert (code, log) == (0, "")
-    assert acknowledged
-    assert set(acknowledged) <= set(collector.bodies())
-
-
 def test_a_small_body_that_stands_for_large_records_is_refused_at_every_door(shared: Collector) -> None:
     long = {"namespace": "n", "name": "x" * 90_000}
     outputs = [{"namespace": "n", "name": f"o{number}"} for number in range(1_000)]

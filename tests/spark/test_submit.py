@@ -162,9 +162,6 @@ def attempt(write):
 
 attempt(lambda: spark.range(5).write.parquet(OUT + "/good"))
 attempt(lambda: spark.range(5).write.json(OUT + "/good"))
-attempt(lambda: spark.range(9).selectExpr("if(id = 3, raise_error('boom'), id) x").write.saveAsTable("t"))
-attempt(lambda: spark.range(9).selectExpr("if(id = 3, raise_error('boom'), id) x").repartition(2)
-    .write.parquet(OUT + "/after_shuffle"))
 sys.exit(4)
 """
 
@@ -186,7 +183,6 @@ def submitted(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_a_tracked_program_may_be_started_by_spark_submit(submitted: Ran) -> None:
     states = {record.final_state for record in submitted.written("good")}
     assert states == {FinalState.COMPLETE, FinalState.ERROR}
-    assert submitted.written("after_shuffle")[0].final_state is FinalState.ERROR
     application = submitted.application("submitted")
     assert application.final_state is FinalState.ERROR
     assert application.annotations == {"errorCause": "the program exited with status 4", "team": "night"}
