@@ -185,7 +185,8 @@ class _KinThen(NoKin):
     """The further parents of joined files that were known then: the event that gave the record named them."""
 
     def __init__(self, now: Journey, known: Iterable[ProvenanceRecord], at_ms: int) -> None:
-        self._open = [file.open for file in now.files.values() if file.open and file.open.began_ms <= at_ms]
+        opened = (file.open for file in now.files.values() if file.open)
+        self._open = [file for file in opened if file.received_ms <= at_ms]
         self._parents: dict[str, tuple[str, ...]] = {}
         self._children: defaultdict[str, list[str]] = defaultdict(list)
         for file in (now.files[did] for did in {record.did for record in known}):

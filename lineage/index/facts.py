@@ -5,6 +5,7 @@ Records that come as such say all that is known of their files, so they give no 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,7 +73,9 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
         filename: None for a run without the facet.
         annotations: those that it began with, whether or not they are allowed in a record.
         transform: the last transform that it began, which it may be in the middle of; None: none was noted.
-        began_ms: when its first entry was received, in epoch milliseconds.
+        began_ms: when it began, as its first entry says or, without that, when this was received, in epoch
+            milliseconds.
+        received_ms: when its first entry was received.
         last_ms: when its last entry was received.
     """
 
@@ -84,6 +87,7 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
     annotations: dict[str, str]
     transform: str | None = None
     began_ms: int
+    received_ms: int
     last_ms: int
 
 
@@ -163,9 +167,13 @@ def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
         yield Fact(did, kind, value, at_ms, system)
 
 
-def open_file_of(begun: OpenRun, began_ms: int, last_ms: int) -> OpenFile:
+def open_file_of(begun: OpenRun, received_ms: int, last_ms: int) -> OpenFile:
     """The open file of a run that has begun."""
     file = begun.delta_file
+    began_ms = received_ms
+    if file is not None and file.created is not None:
+        with contextlib.suppress(ValueError):
+            began_ms = parse_instant_us(file.created) // 1_000
     return OpenFile(
         did=begun.did,
         parent_did=(file and file.parent_did) or begun.parent_id,
@@ -175,5 +183,6 @@ def open_file_of(begun: OpenRun, began_ms: int, last_ms: int) -> OpenFile:
         annotations=(file and file.annotations) or {},
         transform=begun.transform,
         began_ms=began_ms,
+        received_ms=received_ms,
         last_ms=last_ms,
     )

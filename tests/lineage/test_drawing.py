@@ -202,6 +202,7 @@ def test_each_picture_shows_that_a_file_has_not_ended() -> None:
         annotations={},
         transform="unpack",
         began_ms=START_MS,
+        received_ms=START_MS,
         last_ms=START_MS + 1,
     )
     records = [record("a"), *(record(f"c{at}", parent_did="a") for at in range(20))]

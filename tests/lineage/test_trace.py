@@ -242,6 +242,7 @@ def begun_file(did: str, parent_did: str | None = None) -> OpenFile:
         filename=f"{did}.csv",
         annotations={},
         began_ms=0,
+        received_ms=0,
         last_ms=1,
     )
 
