@@ -146,9 +146,11 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     unread.add_quarantined(root)
     records = tuple(folded.under(wanted.rule))
     parents = {record.parent_did for record in (*records, *(row.record for row in rows)) if record.parent_did}
+    # Of the first parent the record tells, once there is one: a later event may have changed it.
+    told_by_record = 1 if records or rows else 0
     for body, _ in events:
         if (event := run_event(body)) is not None and _is_about(did, event):
-            parents.update(parents_of(event))
+            parents.update(parents_of(event)[told_by_record:])
     return Explanation(did, tuple(steps), records, rows, unread.sentences, tuple(sorted(parents)))
 
 
