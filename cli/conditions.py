@@ -51,16 +51,6 @@ def with_conditions(command: Callable[..., None]) -> Callable[..., None]:
     return asked
 
 
-def options_of_ended(query: Query) -> list[str]:
-    """The options that made conditions which only a file that has ended can meet."""
-    none = type(query)()
-    return [
-        _flag(condition)
-        for condition in CONDITIONS
-        if not condition.is_of_open and getattr(query, condition.field) != getattr(none, condition.field)
-    ]
-
-
 def _option(condition: Condition) -> inspect.Parameter:
     help_text = condition.help
     if condition.field == "since_ms":
@@ -90,7 +80,7 @@ def _query_of(given: Mapping[Condition, Any], zone: tzinfo | None) -> Query:
         if value is not None and value is not False and value != []
     }
     for since, until in _SPANS:
-        check_span(values.get(since), values.get(until), _FLAGS[since], _FLAGS[until])
+        check_span(values.get(since), values.get(until), FLAGS[since], FLAGS[until])
     _refuse_contradictions(values)
     return Query(**values)
 
@@ -123,18 +113,19 @@ def _refuse_contradictions(values: Mapping[str, Any]) -> None:
     sink = values.get("data_sink")
     if sink is not None and "has_data_sink" in values:
         raise typer.BadParameter(
-            f"leave out {_FLAGS['data_sink']}, or leave out this", param_hint=_FLAGS["has_data_sink"]
+            f"leave out {FLAGS['data_sink']}, or leave out this", param_hint=FLAGS["has_data_sink"]
         )
     for field, other in (("data_sink", "not_data_sinks"), ("final_state", "not_final_states")):
         wanted = values.get(field, ())
         both = {wanted} if isinstance(wanted, str) else set(wanted)
         if both := both.intersection(values.get(other, ())):
-            says = f"{_FLAGS[field]} asks for {min(both)!s}; leave out one of them"
-            raise typer.BadParameter(says, param_hint=_FLAGS[other])
+            says = f"{FLAGS[field]} asks for {min(both)!s}; leave out one of them"
+            raise typer.BadParameter(says, param_hint=FLAGS[other])
 
 
 def _flag(condition: Condition) -> str:
     return f"--{condition.option}"
 
 
-_FLAGS: Final = {condition.field: _flag(condition) for condition in CONDITIONS}
+FLAGS: Final = {condition.field: _flag(condition) for condition in CONDITIONS}
+"""The option of each condition, by its field in `Query`."""

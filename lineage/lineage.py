@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from waybill.exporter import Query
 from waybill.exporter.exporting import ExportedFiles
 from waybill.exporter.object_stores import is_url
-from waybill.exporter.query import Dimension, Stats, TailReader
+from waybill.exporter.query import Dimension, InvalidQueryError, Stats, TailReader
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
+from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
 from .catalog import Catalog
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     import os
 
     from waybill.exporter.query import Access
+    from waybill.exporter.verification import Explanation
     from waybill.transport.journal import FileContent
 
-    from .answers import Answers
+    from .answers import Answers, ReceiptStatus
     from .file_table import JourneyFile
     from .index import OpenFile
     from .journey import Journey
@@ -125,11 +127,11 @@ class Lineage:
     def open_files(self, query: Query | None = None) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query, the longest silent first.
 
-        Conditions that only a record can meet leave none, but whatever has not ended meets each `since_ms`.
-        With `missing_sink`, these are the files that did not get there and have no record yet, besides those
-        that `find` gives.
+        Whatever has not ended meets each `since_ms`. With `missing_sink`, these are the files that did not
+        get there and have no record yet, besides those that `find` gives.
 
         Raises:
+            InvalidQueryError: only a file that has ended can meet a condition.
             UnknownNameError: no record has the `missing_sink`.
         """
         with self._asked() as answers:
@@ -208,6 +210,34 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
+
+    def explain(self, did: str) -> Explanation:
+        """The proof behind a file's records: its stored events, what they fold to, and the rows.
+
+        Raises:
+            CollectorReadError: the place is a collector, which does not give its stored events away.
+            SourceError: the archive or the journal is damaged.
+            OSError: a file cannot be read.
+        """
+        with self._asked() as answers:
+            return answers.explain(did)
+
+    def locate(self, receipt: str) -> ReceiptStatus | None:
+        """Where an entry is that a collector acknowledged; None if its home never had it.
+
+        Args:
+            receipt: the value of the response's header `Waybill-Receipt`.
+
+        Raises:
+            InvalidQueryError: the text is not a receipt.
+            JournalError: the journal cannot be read.
+            RootError: the home's root is not there, or is another folder.
+        """
+        parsed = Receipt.parse(receipt)
+        if parsed is None:
+            raise InvalidQueryError("receipt", receipt, "is none; give the header's value")
+        with self._asked() as answers:
+            return answers.locate(parsed)
 
     def ancestors(self, did: str) -> list[JourneyFile]:
         """The files that a file came from, the nearest first; raises what `trace` does."""

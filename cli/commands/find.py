@@ -17,7 +17,7 @@ from waybill.transport import Journal, Settings, WaybillError
 from .. import answer_files, console, counts, open_files, records
 from ..arguments import Csv, JsonLines, Zone, check_did
 from ..arrow import arrow_alone
-from ..conditions import options_of_ended, with_conditions
+from ..conditions import FLAGS, with_conditions
 from ..home import as_agreed, open_answers
 from ..options import with_settings
 
@@ -262,12 +262,19 @@ def _page(settings: Settings, agreed: Settings, journal: Journal | None, ask: As
 
 
 def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
-    """Refuse conditions that only a record can meet."""
+    """Refuse what only files that have ended have."""
+    from waybill.exporter.query import InvalidQueryError
+    from waybill.lineage.answers import check_open
+
     orders = {"--oldest": query.oldest_first, "--after": query.after, **others}
-    if wrong := [*options_of_ended(query), *(option for option, value in orders.items() if value)]:
+    if wrong := [option for option, value in orders.items() if value]:
         raise typer.BadParameter(
             "open files do not have this yet; leave it out, or leave out --open", param_hint=wrong[0]
         )
+    try:
+        check_open(query)
+    except InvalidQueryError as error:
+        raise typer.BadParameter(f"{error.value!r} {error.what}", param_hint=FLAGS[error.field]) from None
 
 
 def _find_open(

@@ -130,6 +130,7 @@ CONDITIONS: Final = (
         *("missing_sink", "missing-sink", "missing_sink", ConditionKind.TEXT, "NAME"),
         help="Files that did not get to this sink, nor did any file that came from them. Shows the last "
         "record of each that meets the other conditions.",
+        is_of_open=True,
     ),
     Condition(
         *("system_name", "system", "system_name", ConditionKind.TEXT, "NAME"),
@@ -155,10 +156,12 @@ CONDITIONS: Final = (
     Condition(
         *("input_dataset", "input", "input", ConditionKind.TEXT, "NAME"),
         help="Files of runs that read this dataset: NAMESPACE/NAME, or the last part of a name.",
+        is_of_open=True,
     ),
     Condition(
         *("producer", "producer", "producer", ConditionKind.TEXT, "URI"),
         help="Files whose events have this producer.",
+        is_of_open=True,
     ),
     Condition(
         *("annotations", "annotation", "annotation", ConditionKind.PAIRS, "KEY=VALUE"),
@@ -170,6 +173,7 @@ CONDITIONS: Final = (
         *("since_ms", "since", "from", ConditionKind.INSTANT, "WHEN"),
         help="Only records that ended at this time or later.",
         deltafi=("from",),
+        is_of_open=True,
     ),
     Condition(
         *("until_ms", "until", "to", ConditionKind.UNTIL, "WHEN"),

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .files import FileAnswers as FileAnswers
     from .home import HomeAnswers as HomeAnswers
     from .naming import UnknownNameError as UnknownNameError
+    from .opened import check_open as check_open
     from .receipts import ReceiptStatus as ReceiptStatus
     from .remote import CollectorClient as CollectorClient, CollectorReadError as CollectorReadError
 

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension, Kind, Stats
+    from waybill.exporter.verification import Explanation
     from waybill.facets.merge_rule import RecordKey
-    from waybill.transport.journal import FileContent
+    from waybill.transport.journal import FileContent, Receipt
 
     from ..index import OpenFile
     from ..journey import Journey
+    from .receipts import ReceiptStatus
 
 
 class Answers(Protocol):
@@ -52,11 +54,11 @@ class Answers(Protocol):
     def open_files(self, query: Query) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query, the longest silent first.
 
-        Conditions that only a record can meet leave none, but for `since_ms`, which whatever has not ended
-        meets, and for `missing_sink`: of that, these are the files that did not get there and have no record
-        yet.
+        Whatever has not ended meets each `since_ms`. With `missing_sink` these are the files that did not get
+        there and have no record yet.
 
         Raises:
+            InvalidQueryError: only a file that has ended can meet a condition.
             UnknownNameError: no record has the `missing_sink`.
         """
 
@@ -67,3 +69,18 @@ class Answers(Protocol):
         self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None = None
     ) -> Journey:
         """The journey of a file; see `waybill.lineage.Lineage.trace`."""
+
+    def explain(self, did: str) -> Explanation:
+        """The proof behind a file's records, from the stored events to the rows.
+
+        Raises:
+            SourceError, OSError: as `waybill.exporter.explain` raises.
+            CollectorReadError: a collector is asked, which does not give its stored events away.
+        """
+
+    def locate(self, receipt: Receipt) -> ReceiptStatus | None:
+        """Where an acknowledged entry is; None if the journal never had it, or there are only files.
+
+        Raises:
+            JournalError, RootError, OSError: the journal or the root cannot be read.
+        """

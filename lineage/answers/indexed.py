@@ -18,7 +18,7 @@ from ..kin import by_records
 from .contents import find_duplicates
 from .missing import Known, find_missing
 from .naming import check_missing_sink, settle_patterns, unknown_keys, unknown_names
-from .opened import can_be_open, meets
+from .opened import can_be_open, check_open, meets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -109,6 +109,7 @@ class IndexedAnswers(ABC):
 
     def open_files(self, query: Query) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query; see `Answers`."""
+        check_open(query)
         query = reading.allow(self._asker, query)
         self._check()
         with self._reading() as index:
@@ -164,11 +165,7 @@ class IndexedAnswers(ABC):
         return trace_as_of(*then, **follow, on_batch=on_batch)  # type: ignore[arg-type]  # as above
 
     def explain(self, did: str) -> Explanation:
-        """The proof behind a file's records, from the stored events to the rows.
-
-        Raises:
-            SourceError, OSError: as `waybill.exporter.explain` raises.
-        """
+        """The proof behind a file's records; see `Answers`."""
         from waybill.exporter import Wanted, explain
         from waybill.exporter.names import EVENTS
         from waybill.exporter.rebuilding import rule_for
@@ -182,11 +179,7 @@ class IndexedAnswers(ABC):
         return explain(did, [*archive, *journal], self._root, wanted)
 
     def locate(self, receipt: Receipt) -> ReceiptStatus | None:
-        """Where an acknowledged entry is; None if the journal never had it, or there are only files.
-
-        Raises:
-            JournalError, RootError, OSError: the journal or the root cannot be read.
-        """
+        """Where an acknowledged entry is; see `Answers`."""
         from .receipts import receipt_status  # which loads what reads files
 
         return None if self._journal is None else receipt_status(self._journal, self._root, receipt)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.exporter import Query
-from waybill.exporter.query import CONDITIONS, has_name
+from waybill.exporter.query import CONDITIONS, InvalidQueryError, has_name
 
 if TYPE_CHECKING:
     from waybill.facets import AnnotationRule
@@ -16,9 +16,21 @@ if TYPE_CHECKING:
 
 _OF_BOTH: Final = (
     *(condition.field for condition in CONDITIONS if condition.is_of_open),
-    *("dids", "parent_dids", "filename_dids", "literal", "since_ms"),
+    *("dids", "parent_dids", "filename_dids", "literal"),
 )
 """Conditions that an open file can meet as a record can: one that has not ended ends after any `since_ms`."""
+
+
+def check_open(query: Query) -> None:
+    """Raise an `InvalidQueryError` for a condition that only a file which has ended can meet."""
+    none = Query()
+    for condition in CONDITIONS:
+        value = getattr(query, condition.field)
+        if not condition.is_of_open and value != getattr(none, condition.field):
+            what = (
+                "is a condition that open files do not have yet; leave it out, or do not ask for open files"
+            )
+            raise InvalidQueryError(condition.field, ",".join(condition.tell(value)), what)
 
 
 def can_be_open(query: Query) -> bool:

@@ -23,11 +23,16 @@ from ..index import OpenFile
 from ..journey import Journey, ToldJourney
 from ..records import Records
 from .naming import UnknownNameError
+from .opened import check_open
 
 if TYPE_CHECKING:
     from requests import Response
 
+    from waybill.exporter.verification import Explanation
     from waybill.facets.merge_rule import RecordKey
+    from waybill.transport.journal import Receipt
+
+    from .receipts import ReceiptStatus
 
 _PAGE_RECORDS: Final = 1_000
 _TIMEOUTS_S: Final = (5.0, 90.0)
@@ -114,6 +119,7 @@ class CollectorClient:
 
     def open_files(self, query: Query) -> list[OpenFile]:
         """The files that have begun and not ended."""
+        check_open(query)
         url = urljoin(self._url, OPEN_PATH[1:])
         return self._decoded(self._get(url, self._params_of(query)), list[OpenFile])
 
@@ -140,6 +146,23 @@ class CollectorClient:
         params = [(name, str(value)) for name, value in given.items() if value is not None]
         response = self._get(urljoin(self._url, f"trace/{quote(did, safe='')}"), params, about=did)
         return Journey.of(self._decoded(response, ToldJourney))
+
+    def explain(self, did: str) -> Explanation:
+        """Raise a `CollectorReadError`: the stored events are only where the home is."""
+        what = f"does not explain files over HTTP; run `waybill explain {did}` on its host"
+        raise CollectorReadError(self._shown, what)
+
+    def locate(self, receipt: Receipt) -> ReceiptStatus | None:
+        """Where an acknowledged entry is; None if the collector never issued the receipt."""
+        from .receipts import ReceiptStatus  # which loads what reads files
+
+        params = [("receipt", str(receipt))]
+        try:
+            return self._decoded(
+                self._get(urljoin(self._url, "where"), params, about=str(receipt)), ReceiptStatus
+            )
+        except NotFoundError:
+            return None
 
     def _params_of(self, query: Query) -> list[tuple[str, str]]:
         if query.dids is not None or query.parent_dids is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from served import without_runner
 from typer.testing import CliRunner
 
 from waybill.cli.app import app
@@ -127,6 +128,21 @@ def test_a_question_is_answered_while_a_program_is_stopped_inside_a_commit(
     done = called(*words, "--home", home)
     assert done.returncode == 0, done.stderr
     assert times_in(home) == before
+
+
+def test_a_collector_answers_while_a_program_is_stopped_inside_a_commit(tmp_path: Path) -> None:
+    did = make_home(tmp_path / "home")
+    with (
+        without_runner(tmp_path / "home") as collector,
+        subprocess.Popen([sys.executable, "-c", STOPPED, tmp_path / "home"], stdout=subprocess.PIPE) as child,
+    ):
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"inside\n"
+        found = collector.get("/api/v1/records").json
+        assert sorted(one["filename"] for one in found) == ["a.csv", "b.csv"]
+        assert [one["filename"] for one in collector.get("/api/v1/records/open").json] == ["open.csv"]
+        assert [one["did"] for one in collector.get(f"/trace/{did}").json["files"]] == [did]
+        child.send_signal(signal.SIGKILL)
 
 
 def test_so_is_what_marquez_lacks(called: Run, stopped: tuple[Path, str]) -> None:

@@ -18,11 +18,12 @@ from served import Collector, event, record, without_runner
 from waybill.exporter import Query
 from waybill.exporter.query import InvalidQueryError
 from waybill.lineage import Lineage
-from waybill.lineage.answers import UnknownNameError
+from waybill.lineage.answers import CollectorReadError, UnknownNameError
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 WAYBILL = Path(sys.executable).parent / "waybill"
 PARENT = "01a1fd6a-9e75-7d78-870f-0000000000aa"
+MOVED = "01a1fd6a-9e75-7d78-870f-0000000000cc"
 
 
 class Pipeline(NamedTuple):
@@ -38,6 +39,12 @@ class Pipeline(NamedTuple):
 
     def get(self, path: str, **given: str) -> Any:  # noqa: ANN401 - a reply
         return self.collector.get(f"{path}?{urlencode(given)}")
+
+
+def moved(kind: str, parent: str) -> bytes:
+    """An event of a file that names a parent."""
+    facet = {"did": MOVED, "parentDid": parent, "filename": "moved.csv", "dataSource": "daily"}
+    return event(eventType=kind, run={"runId": MOVED, "facets": {"waybill_deltaFile": facet}})
 
 
 def child_in_capitals() -> bytes:
@@ -78,8 +85,16 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         dids |= {file.filename: file.did for file in (*parts, daily, stuck, lost)}
         inputs = [{"namespace": "file", "name": f"/in/{name}.csv"} for name in ("left", "right")]
         run = event(eventType="COMPLETE", run={"runId": "join"}, inputs=inputs)
+        corrected = moved("START", PARENT[:-2] + "dd"), moved("COMPLETE", "right")
+        chain = {"app": "app", "step": "app", "sub": "step"}
+        records = [
+            record(did=did, parentDid=parent, dataSource="daily", dataSink="")
+            for did, parent in chain.items()
+        ]
         with contextlib.closing(Journal(home)) as journal:
-            journal.append_many([(Kind.OPENLINEAGE, body, "") for body in (run, child_in_capitals())])
+            bodies = (run, child_in_capitals(), *corrected)
+            journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+            journal.append(Kind.PROVENANCE, json.dumps(records).encode())
         assert flush(settings).left == {}
         started = Collector(home, "--runner", "none")
         try:
@@ -161,6 +176,55 @@ def test_each_part_of_a_join_leads_to_the_joined_file_and_that_to_all_its_parts(
 
 
 @every_trace
+def test_an_ancestor_that_names_itself_is_in_the_journey_and_so_is_all_below_it(
+    pipeline: Pipeline, trace: Trace
+) -> None:
+    assert trace(pipeline, "sub") == {"app", "step", "sub"}
+
+
+@every_trace
+def test_a_first_parent_that_a_later_event_changed_is_the_parent(pipeline: Pipeline, trace: Trace) -> None:
+    assert trace(pipeline, MOVED) == {MOVED, "right"}
+
+
+@every_find
+def test_so_it_is_where_files_are_found_by_their_parent(pipeline: Pipeline, find: Find) -> None:
+    assert find(pipeline, {"parent_did": "right"}) == [MOVED]
+    assert find(pipeline, {"parent_did": PARENT[:-2] + "dd"}) == []
+
+
+def test_ancestors_and_the_proof_have_the_parents_that_a_journey_has(pipeline: Pipeline) -> None:
+    told = json.loads(pipeline.run("explain", MOVED, "--json").stdout)
+    lineage = Lineage.open(pipeline.home)
+    assert told["parents"] == list(lineage.explain(MOVED).parents) == ["right"]
+    for place in (pipeline.home, pipeline.collector.url):
+        lineage = Lineage.open(place)
+        assert [file.did for file in lineage.ancestors(MOVED)] == ["right"]
+        names = {file.filename for file in lineage.ancestors(pipeline.dids["daily.csv"])}
+        assert names == {"a.csv", "b.csv", "c.csv"}
+
+
+def test_a_collector_says_where_a_file_is_explained(pipeline: Pipeline) -> None:
+    with pytest.raises(CollectorReadError, match=f"run `waybill explain {MOVED}` on its host"):
+        Lineage.open(pipeline.collector.url).explain(MOVED)
+
+
+def test_an_entry_is_located_by_every_door(pipeline: Pipeline) -> None:
+    with contextlib.closing(Journal(pipeline.home, to_read=True)) as journal:
+        node, seq = journal.node, journal.last_seq()
+    told = pipeline.get("/where", receipt=f"{node}-{seq}").json
+    assert told == json.loads(pipeline.run("where", f"{node}-{seq}", "--json").stdout)
+    for place in (pipeline.home, pipeline.collector.url):
+        lineage = Lineage.open(place)
+        found = lineage.locate(f"{node}-{seq}")
+        assert found is not None
+        assert found.receipt == told["receipt"] == f"{node}-{seq}"
+        assert lineage.locate(f"{node}-{seq + 1_000_000}") is None
+        with pytest.raises(InvalidQueryError, match="'nothing' is none"):
+            lineage.locate("nothing")
+
+
+@every_trace
 def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline, trace: Trace) -> None:
     assert trace(pipeline, pipeline.dids["lost.csv"]) == {pipeline.dids["lost.csv"]}
 
@@ -225,7 +289,45 @@ def test_a_file_that_has_not_ended_is_told_of_whatever_the_first_moment(pipeline
     query = Query(filename="lost.csv", since_ms=1)
     for place in (pipeline.home, pipeline.collector.url):
         assert says in Lineage.open(place).find(query).notes
-    assert pipeline.get("/api/v1/records/open", filename="lost.csv", to="1").json == []
+
+
+def test_open_files_are_found_by_what_they_can_meet_and_all_else_is_an_error(pipeline: Pipeline) -> None:
+    for given in ({"since_ms": 1}, {"missing_sink": "warehouse"}, {"producer": "https://example.org"}):
+        query = Query(**given)
+        wanted = [] if query.producer else ["lost.csv"]
+        options = {"since_ms": "--since", "missing_sink": "--missing-sink", "producer": "--producer"}
+        words = [word for name, value in given.items() for word in (options[name], str(value))]
+        words = ["--since", "2026-01-01"] if query.since_ms else words
+        done = pipeline.run("find", "--open", "--json", *words)
+        assert [json.loads(line)["filename"] for line in done.stdout.splitlines()] == wanted, done.stderr
+        reply = pipeline.get("/api/v1/records/open", **dict(query.http_params()))
+        assert [one["filename"] for one in reply.json] == wanted
+        for place in (pipeline.home, pipeline.collector.url):
+            assert [file.filename for file in Lineage.open(place).open_files(query)] == wanted
+    says = "is a condition that open files do not have yet"
+    done = pipeline.run("find", "--open", "--data-sink", "lake")
+    assert (done.returncode, done.stdout, "--data-sink" in done.stderr) == (2, "", True)
+    reply = pipeline.get("/api/v1/records/open", data_sink="lake")
+    assert (reply.status, says in reply.json["detail"]) == (400, True)
+    for place in (pipeline.home, pipeline.collector.url):
+        with pytest.raises(InvalidQueryError, match=says):
+            Lineage.open(place).open_files(Query(data_sink="lake"))
+
+
+def test_what_the_journal_has_let_go_of_is_open_all_the_same(pipeline: Pipeline, tmp_path: Path) -> None:
+    home, did = tmp_path / "home", pipeline.dids["lost.csv"]
+    shutil.copytree(pipeline.home, home, ignore=shutil.ignore_patterns("*-shm"))
+    with contextlib.closing(Journal(home)) as journal:
+        assert journal.prune(journal.last_seq(), 2**62)
+        assert did.encode() not in b"".join(entry.body for entry in journal.read(0, limit=1_000))
+    says = "1 file has begun and not ended: lost.csv"
+    with without_runner(home) as collector:
+        pruned = pipeline._replace(home=home, collector=collector)
+        for trace in (trace_by_command, trace_over_http, trace_in_python, trace_from_afar):
+            assert trace(pruned, did) == {did}
+        assert says in pruned.run("find", "--filename", "lost.csv").stderr
+        assert says in pruned.get("/api/v1/records", filename="lost.csv").headers["warning"]
+        assert says in Lineage.open(home).find(Query(filename="lost.csv")).notes
 
 
 def test_a_sink_that_no_record_has_is_an_error_that_names_the_nearest(pipeline: Pipeline) -> None:

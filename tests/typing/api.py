@@ -135,6 +135,7 @@ from waybill.lineage import (
     trace,
     trace_as_of,
 )
+from waybill.lineage.answers import ReceiptStatus
 from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
     Backend,
@@ -693,6 +694,8 @@ def the_journey_of_a_file() -> None:
         assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])
         assert_type(trace(lineage.tables, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
+    assert_type(lineage.explain("0193"), Explanation)
+    assert_type(lineage.locate("5f0c6a1b2d3e-1"), ReceiptStatus | None)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
     assert_type(lineage.sums(["state", Dimension.HOUR]), dict[tuple[str | int | None, ...], int])
     assert_type(list(lineage.open_files()), list[OpenFile])
