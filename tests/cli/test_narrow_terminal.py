@@ -10,6 +10,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 from fcntl import ioctl
 from pathlib import Path
@@ -76,50 +77,64 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(settings.home, folder / "copy", child.did)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["find"],
-        ["find", "--tz", "America/Argentina/Buenos_Aires"],
-        ["find", "--open"],
-        ["duplicates"],
-        ["sql", "SELECT * FROM provenance"],
-        ["sql", "SELECT list(did) AS all_dids, count(*) FROM provenance GROUP BY final_state"],
-        ["explain", "DID"],
-        ["trace", "DID", "--annotations"],
-        ["trace", LONG],
-        ["poison", "list"],
-        ["verify", "HOME", "COPY"],
-        ["close-stale", "--dry-run", "--as", "ERROR", "--older-than", "0m"],
-    ],
-    ids=" ".join,
-)
-def test_an_id_is_never_cut(script: Path, called: Run, home: Home, command: list[str]) -> None:
+COMMANDS = [
+    ["find"],
+    ["find", "--tz", "America/Argentina/Buenos_Aires"],
+    ["find", "--open"],
+    ["duplicates"],
+    ["sql", "SELECT * FROM provenance"],
+    ["sql", "SELECT list(did) AS all_dids, count(*) FROM provenance GROUP BY final_state"],
+    ["explain", "DID"],
+    ["trace", "DID", "--annotations"],
+    ["trace", LONG],
+    ["poison", "list"],
+    ["verify", "HOME", "COPY"],
+    ["close-stale", "--dry-run", "--as", "ERROR", "--older-than", "0m"],
+]
+EACH = """if True:
+    import contextlib, json, sys
+    from waybill.cli import main
+    for words in json.loads(sys.argv[1]):
+        sys.argv = ["waybill", *words]
+        with contextlib.suppress(SystemExit):
+            main()
+        print(chr(12), flush=True)
+"""
+
+
+def words_of(command: list[str], home: Home) -> list[str]:
     places = {"DID": home.did, "HOME": str(home.path), "COPY": str(home.copy)}
-    words = [*(places.get(word, word) for word in command), "--home", str(home.path)]
-    piped = called(*words)
-    wanted = ID.findall(piped.stdout + piped.stderr)
-    assert wanted, piped
-    rows = [row for line in shown_by([str(script), *words]).splitlines() for row in wrapped(line)]
-    assert sorted(found for row in rows for found in ID.findall(row)) == sorted(wanted), "\n".join(rows)
+    return [*(places.get(word, word) for word in command), "--home", str(home.path)]
 
 
-def shown_by(words: list[str]) -> str:
-    """What a command shows on a terminal, without colours."""
+@pytest.fixture(scope="module")
+def shown(home: Home) -> dict[str, str]:
+    """What each command shows on a terminal, without colours: one process runs them all."""
     main, terminal = pty.openpty()
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     variables = {**os.environ, "TERM": "xterm-256color"}
     variables.pop("COLUMNS", None)
-    with subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal, env=variables):
+    program = [sys.executable, "-c", EACH, json.dumps([words_of(one, home) for one in COMMANDS])]
+    with subprocess.Popen(program, stdin=terminal, stdout=terminal, stderr=terminal, env=variables):
         os.close(terminal)
-        shown = b""
+        said = b""
         try:
             while part := os.read(main, 4096):
-                shown += part
+                said += part
         except OSError:
             pass  # on Linux, this means that the other side is closed
     os.close(main)
-    return re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode().replace("\r\n", "\n"))
+    text = re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", said.decode().replace("\r\n", "\n"))
+    return dict(zip(map(" ".join, COMMANDS), text.split("\f"), strict=False))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_id_is_never_cut(called: Run, home: Home, shown: dict[str, str], command: list[str]) -> None:
+    piped = called(*words_of(command, home))
+    wanted = ID.findall(piped.stdout + piped.stderr)
+    assert wanted, piped
+    rows = [row for line in shown[" ".join(command)].splitlines() for row in wrapped(line)]
+    assert sorted(found for row in rows for found in ID.findall(row)) == sorted(wanted), "\n".join(rows)
 
 
 def wrapped(line: str) -> list[str]:
