@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -228,65 +229,81 @@ def _follow_up(
 ) -> Iterator[pa.Table]:
     """The records of the ancestors of the file that is `found`, and has these; their dids are added to it."""
     generation, unread = set(found), set[str]()
-    likely = kin.kin_of(*found, up=True, depth=depth)
-    shortcut = _Shortcut(ask, "did", "parent_did", () if likely else _LOOKS)
-    ask = _read_ahead(ask, "dids", likely)
+    ahead = _Ahead(ask, "dids", kin.kin_of(*found, up=True, depth=depth))
+    shortcut = _Shortcut(ask, "did", "parent_did")
     while generation and depth != 0:
-        edges = shortcut.look()
+        edges = ahead.edges_of(generation) or shortcut.look()
+        if edges is None and generation <= unread:
+            records = _read_all(ask, "dids", generation)
+            unread -= generation
+            yield records
         named = edges.next_of(generation) if edges else _distinct(records["parent_did"])
         named.update(chain.from_iterable(kin.parents_of(generation).values()))
         generation = named - found
         found |= generation
-        if edges:
-            unread |= generation
-        else:
-            records = _read_all(ask, "dids", generation)
-            yield records
+        unread |= generation
         depth = depth and depth - 1
-    yield _read_all(ask, "dids", unread)
+    yield _read_all(ahead.ask, "dids", unread)
 
 
 def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | None) -> list[pa.Table]:
     """The records of the descendants of a file that are not in `found`, to which their dids are added."""
     generation, reached, parents, unread = {start}, {start}, set[str](), set[str]()
-    likely = kin.kin_of(start, up=False, depth=depth)
-    shortcut = _Shortcut(ask, "parent_did", "did", () if likely else _LOOKS)
-    ahead = _read_ahead(ask, "parent_dids", likely)
-    parts = []
+    ahead = _Ahead(ask, "parent_dids", kin.kin_of(start, up=False, depth=depth))
+    shortcut = _Shortcut(ask, "parent_did", "did")
+    parts, walked = [], set[str]()
     while generation and depth != 0:
-        edges = shortcut.look()
         named = set(chain.from_iterable(kin.children_of(generation).values()))
-        if edges:
+        if edges := ahead.edges_of(generation):
+            named |= edges.next_of(generation)
+            walked |= generation
+        elif edges := shortcut.look():
             named |= edges.next_of(generation)
             unread |= named - reached
         else:
-            asked = generation if generation <= likely else _with_children(ask, generation)
-            parts.append(_read_all(ahead, "parent_dids", asked))
+            parts.append(_read_all(ask, "parent_dids", _with_children(ask, generation)))
             parents |= _distinct(parts[-1]["parent_did"])
             named.update(parts[-1]["did"].to_pylist())
         generation = named - reached
         reached |= generation
         depth = depth and depth - 1
+    parts.append(_read_all(ahead.ask, "parent_dids", walked))
+    parents |= _distinct(parts[-1]["parent_did"])
     lacking = reached - found - unread
     apart = _with_other_parents(ask, lacking, parents) | (unread - found)
     found |= reached
     return [_read_all(ask, "dids", apart), *_without(parts, (reached - lacking) | apart)]
 
 
-def _read_ahead(ask: Ask, condition: Literal["dids", "parent_dids"], dids: frozenset[str]) -> Ask:
-    """Read what these files would be asked for generation by generation, and answer that from memory."""
-    if not dids:
-        return ask
-    records = _read_all(ask, condition, dids)
-    rows = _Rows(records["did" if condition == "dids" else "parent_did"])
+class _Ahead:
+    """What files would be asked for generation by generation, read at once.
 
-    def ahead(query: Query, columns: Sequence[str]) -> Iterable[pa.Table]:
-        asked = getattr(query, condition)
-        if asked is None or not asked <= dids:
-            return ask(query, columns)
-        return [records.select(list(columns)).take(rows.of(asked))]
+    Args:
+        ask: where the records come from.
+        condition: how records are asked for: by their files, or by the parents of these.
+        dids: the files, or the parents.
+    """
 
-    return ahead
+    def __init__(self, ask: Ask, condition: Literal["dids", "parent_dids"], dids: frozenset[str]) -> None:
+        self._ask = ask
+        self._condition = condition
+        self._dids = dids
+        self._records = _read_all(ask, condition, dids)
+        source, target = ("did", "parent_did") if condition == "dids" else ("parent_did", "did")
+        self._rows = _Rows(self._records[source])
+        edges = self._records.filter(self._records["parent_did"].is_valid())
+        self._edges = _Edges(edges[source], edges[target])
+
+    def edges_of(self, dids: set[str]) -> _Edges | None:
+        """The edges that lead from these files, and more; None if not all were read."""
+        return self._edges if dids <= self._dids else None
+
+    def ask(self, query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Answer a question about some of these files from memory, and about others by asking."""
+        asked: frozenset[str] = getattr(query, self._condition)
+        yield self._records.select(list(columns)).take(self._rows.of(asked & self._dids))
+        if others := asked - self._dids:
+            yield from self._ask(msgspec.structs.replace(query, **{self._condition: others}), columns)
 
 
 class _Shortcut:
@@ -296,13 +313,11 @@ class _Shortcut:
         ask: where the records come from.
         source: the column of the files that edges lead from.
         target: the column of the files that they lead to.
-        looks: before which generations.
     """
 
-    def __init__(self, ask: Ask, source: str, target: str, looks: Collection[int]) -> None:
+    def __init__(self, ask: Ask, source: str, target: str) -> None:
         self._ask = ask
         self._columns = (source, target)
-        self._looks = looks
         self._edges: _Edges | None = None
         self._generations = 0
         self._began_s = time.monotonic()
@@ -310,7 +325,7 @@ class _Shortcut:
     def look(self) -> _Edges | None:
         """All edges; None if it is too early for that, they are too many, or it would take too long."""
         self._generations += 1
-        if self._edges is None and self._generations - 1 in self._looks:
+        if self._edges is None and self._generations - 1 in _LOOKS:
             now_s = time.monotonic()
             self._edges = self._read(now_s + max(now_s - self._began_s, _LOOK_MIN_S))
         return self._edges
