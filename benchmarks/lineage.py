@@ -1,11 +1,11 @@
-"""How soon a collector answers questions about the files of a root, with the catalog and without it.
+"""How soon a collector answers questions about the files of a root, with the keys and without it.
 
     python -m benchmarks.lineage                                   # one million records in 120 files
-    python -m benchmarks.lineage --hours 8760 --catalog-only       # a year by hours: 43,800 files
-    python -m benchmarks.lineage --hours 43800 --records 2190000 --catalog-only          # five years
-    python -m benchmarks.lineage --records 10000 100000 1000000 10000000 --hours 1 4 24 240 --catalog-only
+    python -m benchmarks.lineage --hours 8760 --keys-only       # a year by hours: 43,800 files
+    python -m benchmarks.lineage --hours 43800 --records 2190000 --keys-only          # five years
+    python -m benchmarks.lineage --records 10000 100000 1000000 10000000 --hours 1 4 24 240 --keys-only
 
-The compacted files are made by `benchmarks.roots`, and the catalog by a flush. Each question is asked over
+The compacted files are made by `benchmarks.roots`, and the keys by a flush. Each question is asked over
 HTTP of a fresh collector, on one connection, each time about another record; no question has bounds of time.
 The first answer is the cold one: the collector has not loaded anything for it, and the kernel was asked to
 forget the files, which it does unless they are in memory anyway, as in /dev/shm. CPU times are those of the
@@ -50,7 +50,7 @@ def main() -> None:
         help="hours they are spread over: one number, or one for each number of records (default 24)",
     )
     parser.add_argument("--asked", type=int, default=100, help="how often each is asked (default 100)")
-    parser.add_argument("--catalog-only", action="store_true", help="without the comparison")
+    parser.add_argument("--keys-only", action="store_true", help="without the comparison")
     in_folder(parser.parse_args(), _measure)
 
 
@@ -61,9 +61,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
         home = folder / str(number)
         results += _measured(arguments, home, count, hours)
         shutil.rmtree(home)
-    warm = [one for one in results if one["catalog"]]
+    warm = [one for one in results if one["keys"]]
     print(
-        f"\nslowest with the catalog: p95 {max(one['p95_ms'] for one in warm):.0f} ms (goal: {WARM_MAX_MS}), "
+        f"\nslowest with the keys: p95 {max(one['p95_ms'] for one in warm):.0f} ms (goal: {WARM_MAX_MS}), "
         f"cold {max(one['cold_ms'] for one in warm):.0f} ms (goal: {COLD_MAX_MS:,})"
     )
     return results
@@ -75,28 +75,26 @@ def _measured(arguments: argparse.Namespace, home: Path, count: int, hours: int)
     some, children = fill(home, count=count, hours=hours, sampled=arguments.asked)
     filled_s, before_s = cpu_s() - before_s, cpu_s()
     flush_one(home, "last")
-    catalog = home / "provenance" / "catalog"
+    keys = home / "provenance" / "keys"
     files, size_mb = files_of(home / "provenance" / "compacted")
-    catalog_mb = sum(path.stat().st_size for path in catalog.iterdir()) / 1e6
+    keys_mb = sum(path.stat().st_size for path in keys.iterdir()) / 1e6
     print(
         f"\n{count:,} records, {hours:,} hours: {files:,} files, {size_mb:.1f} MB, made in {filled_s:.1f} "
-        f"CPU s; the catalog: {catalog_mb:.1f} MB, made in {cpu_s() - before_s:.1f} CPU s\n"
+        f"CPU s; the keys: {keys_mb:.1f} MB, made in {cpu_s() - before_s:.1f} CPU s\n"
     )
     print(
-        "| question | catalog | cold ms | cold CPU ms | p50 ms | p95 ms | CPU ms | records |\n"
+        "| question | keys | cold ms | cold CPU ms | p50 ms | p95 ms | CPU ms | records |\n"
         "|---|---|---|---|---|---|---|---|"
     )
     results: Results = []
-    for has_catalog in (True,) if arguments.catalog_only else (True, False):
-        if not has_catalog:
-            shutil.rmtree(catalog)
+    for has_keys in (True,) if arguments.keys_only else (True, False):
+        if not has_keys:
+            shutil.rmtree(keys)
         for name, paths in _questions(some, children):
             figures = _asked(home, paths)
-            results.append(
-                {"records": count, "hours": hours, "question": name, "catalog": has_catalog, **figures}
-            )
+            results.append({"records": count, "hours": hours, "question": name, "keys": has_keys, **figures})
             print(
-                f"| {name} | {'yes' if has_catalog else 'no'} | {figures['cold_ms']:.0f} | "
+                f"| {name} | {'yes' if has_keys else 'no'} | {figures['cold_ms']:.0f} | "
                 f"{figures['cold_cpu_ms']:.0f} | "
                 f"{figures['p50_ms']:.1f} | {figures['p95_ms']:.1f} | {figures['cpu_ms']:.1f} | "
                 f"{figures['found']:.0f} |",

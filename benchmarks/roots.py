@@ -2,7 +2,7 @@
 
 The files are encoded, sealed and put into the ledger as a compaction does it, but from tables of records,
 without a journal and raw files: a year by hours has 43,800 of them. The rest is the product's own: a flush of
-one record makes the root with its marker and claims, and a flush of another one makes the catalog.
+one record makes the root with its marker and claims, and a flush of another one makes the keys.
 """
 
 from __future__ import annotations

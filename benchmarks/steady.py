@@ -4,12 +4,12 @@
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
 
 Each rate is a fresh collector with its runner, which meanwhile writes the archive and the raw and compacted
-files, and keeps up the catalog. Another process sends batches of 100 over 8 connections at the given rate.
+files, and keeps up the keys. Another process sends batches of 100 over 8 connections at the given rate.
 Every record is different and has just ended; late batches are sent as soon as possible. Every half second,
 one more record is sent and then queried until it is visible, and each of `QUESTIONS` is asked, which have no
 bounds of time. A rate counts as held if all records were sent at that rate, and each of these single records
 was visible in time.
-*Behind* are the entries that are in the journal and not yet in the layout, the catalog or the index.
+*Behind* are the entries that are in the journal and not yet in the layout, the keys or the index.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ QUESTIONS: Final = (
     "/provenance/query?limit=50",
     "/provenance/query?data_source=ds-03-ingest&final_state=ERROR&limit=50",
 )
-PROJECTIONS: Final = ("layout", "catalog", "index")
+PROJECTIONS: Final = ("layout", "keys", "index")
 JSON: Final = {"Content-Type": "application/json"}
 _PLACE: Final = b"#######-"
 _NOW: Final = b"1111111111111"

@@ -32,7 +32,6 @@ COMMANDS: Final = {
     "sql": "Query the compacted files with SQL.",
     "explain": "Show the proof behind a file's records, from the stored events to the rows.",
     "rebuild": "Rebuild the provenance files from stored events.",
-    "catalog": "Make the catalog of a root, or bring it up to date.",
     "compact": "Compact every raw file of a root, including the current hour's.",
     "export": "Copy new and changed compacted files to a folder or an object store.",
     "age-off": "Remove compacted files older than the age-off.",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from waybill.exporter.directory import is_root
+from waybill.exporter.keys import PROJECTION as KEYS
 from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.exporter.reading import os_user
-from waybill.lineage.catalog import CATALOG
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
 from waybill.transport.config import MARQUEZ, agree, agreed, check_agreed_root, conflicts, follow, taking_over
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.transport.runner import OpenRun
 
-_OF_FILES: Final = frozenset({ARCHIVE, CATALOG, INDEX, LAYOUT})
+_OF_FILES: Final = frozenset({ARCHIVE, INDEX, KEYS, LAYOUT})
 """The projections that are not backends."""
 
 
@@ -53,17 +54,18 @@ def open_answers(
 
     Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
     """
+    from waybill.exporter.keys import Keys
     from waybill.exporter.query import TailReader
     from waybill.lineage.answers import FileAnswers, HomeAnswers
-    from waybill.lineage.catalog import Catalog
     from waybill.lineage.index import FolderRelations, Published
 
     if exported is not None:
         check_home(settings, needed=False)
         from waybill.exporter.exporting import ExportedFiles
-        from waybill.lineage.catalog import open_exported
+        from waybill.exporter.keys import open_exported
 
-        destination = open_exported(exported, settings.home)
+        progress = functools.partial(console.progress, "reading exported files")
+        destination = open_exported(exported, settings.home, progress)
         published = Published(ExportedFiles(exported), destination.root)
         answers = FileAnswers(destination.root, destination, published, os_user(), settings)
         yield answers, f"at {destination.name}", None
@@ -73,11 +75,11 @@ def open_answers(
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
             published = Published(FolderRelations(agreed.root), agreed.root)
-            files = FileAnswers(agreed.root, Catalog(), published, os_user(), agreed)
+            files = FileAnswers(agreed.root, Keys(), published, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
             with contextlib.closing(TailReader(journal.home)) as tails:
-                home = HomeAnswers(journal, agreed, tails, Catalog(), os_user())
+                home = HomeAnswers(journal, agreed, tails, Keys(), os_user())
                 yield home, f"in {journal.path} and below {agreed.root}", journal
 
 

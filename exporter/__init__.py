@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         open_destination as open_destination,
     )
     from .incomplete import IncompleteError as IncompleteError
+    from .keys import open_keys as open_keys
     from .layout import open_layout as open_layout
     from .query import Query as Query, compare as compare
     from .rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild

@@ -8,7 +8,7 @@
     provenance/filed/YYYYMMDD/HH/<node>.json
     provenance/ledger/YYYYMMDD/…
     provenance/seals/YYYYMMDD/HH.json
-    provenance/catalog/…
+    provenance/keys/…
     provenance/relations/<safe system name>/YYYYMMDD-<node>.parquet
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
@@ -45,7 +45,7 @@ DAMAGED: Final = PurePosixPath("provenance/damaged")
 FILED: Final = PurePosixPath("provenance/filed")
 LEDGER: Final = PurePosixPath("provenance/ledger")
 SEALS: Final = PurePosixPath("provenance/seals")
-CATALOG: Final = PurePosixPath("provenance/catalog")
+KEYS: Final = PurePosixPath("provenance/keys")
 EXPORTS: Final = PurePosixPath("provenance/exports")
 RELATIONS: Final = PurePosixPath("provenance/relations")
 EVENTS: Final = PurePosixPath("events")

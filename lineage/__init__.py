@@ -6,7 +6,6 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .answers import CollectorReadError as CollectorReadError
-    from .catalog import open_catalog as open_catalog
     from .file_table import JourneyFile as JourneyFile
     from .index import (
         Index as Index,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query
 from waybill.exporter.exporting import ExportedFiles
+from waybill.exporter.keys import Keys
 from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, InvalidQueryError, Stats, TailReader
 from waybill.exporter.reading import PYTHON, Asker
@@ -22,7 +23,6 @@ from waybill.transport.config import obey
 from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
-from .catalog import Catalog
 from .index import FolderRelations, Published
 from .records import Records
 
@@ -83,7 +83,7 @@ class Lineage:
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(client.begin)
         if isinstance(place, str) and is_url(place):
-            from .catalog import open_exported
+            from waybill.exporter.keys import open_exported
 
             exported = open_exported(place, settings.home)
             published = Published(ExportedFiles(place), exported.root)
@@ -91,7 +91,7 @@ class Lineage:
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        access = Catalog()
+        access = Keys()
         published = Published(FolderRelations(place), place)
         return cls(functools.partial(open_answers, place, access, published, asker))
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter import Query
+    from waybill.exporter.keys import Keys
     from waybill.exporter.query import Dimension, TailReader
-    from waybill.lineage.catalog import Catalog
     from waybill.lineage.index import KeptIndex
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -34,11 +34,11 @@ _UNREAD_NAMED_MAX: Final = 100
 
 
 @functools.cache
-def _catalog_of(root: Path) -> Catalog:  # noqa: ARG001 - each root has its own
-    """The catalog that all answers about a root share, since it keeps what it has read."""
-    from waybill.lineage.catalog import Catalog
+def _keys_of(root: Path) -> Keys:  # noqa: ARG001 - each root has its own
+    """The keys that all answers about a root share, since they keep what they have read."""
+    from waybill.exporter.keys import Keys
 
-    return Catalog()
+    return Keys()
 
 
 @functools.cache
@@ -68,10 +68,9 @@ class Reading:
     def __init__(self, journal: Journal, settings: Settings, key: str, *, is_partial: bool = False) -> None:
         from waybill.lineage.answers import HomeAnswers
 
-        catalog = _catalog_of(settings.root)
         asker = reading.Asker(reading.Door.HTTP, key)
-        tails, kept = _tails_of(journal.home), _index_of(journal)
-        self.answers = HomeAnswers(journal, settings, tails, catalog, asker, kept=kept)
+        tails, keys, kept = _tails_of(journal.home), _keys_of(settings.root), _index_of(journal)
+        self.answers = HomeAnswers(journal, settings, tails, keys, asker, kept=kept)
         self._is_partial = is_partial
 
     def tables(

@@ -1,8 +1,4 @@
-"""What was exported, to read only: the manifests of a destination, and ranges of the files that they list.
-
-Nothing is asked of a file but the ranges that somebody reads. The end of a file, where its footer is, comes
-with the first request, and a small file comes whole.
-"""
+"""What was exported, to read only: the manifests of a destination, and the files that they list."""
 
 from __future__ import annotations
 
@@ -11,26 +7,22 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
 from waybill.transport import MissingExtraError, NotFoundError
 
 from ..names import RAW, RELATIONS, RawName, hour_in
 from ..object_stores import local_or_url, open_store
-from ..parquet import DAMAGED, ForeignError, Selectable, unreadable
+from ..parquet import DAMAGED, ForeignError, unreadable
 from ..relations import read_relations
-from ..sources import ObjectFile, ObjectGoneError, SourceError, SourceUnreachableError, explained, version_of
+from ..sources import ObjectGoneError, SourceError, explained, version_of
 from .manifest import MANIFEST, ListedFile, decode_manifest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from obstore.store import ObjectStore
 
 _TIMEOUT_S: Final = 30.0
 """Somebody waits for the answer, so this is less than an export's."""
-
-_WHOLE_BYTES: Final = 2**18
-_RANGE_BYTES: Final = 2**16
-"""No less is asked for: a shorter range takes as long."""
 
 
 class ExportedFiles:
@@ -128,20 +120,6 @@ class ExportedFiles:
         except ObjectGoneError:
             raise _GoneError from None
 
-    def open(self, path: str, listed: ListedFile) -> Selectable:
-        """Open a file that a manifest lists.
-
-        Raises:
-            SourceUnreachableError: the store does not answer; reading also raises this.
-            DAMAGED: it is gone, or is not a readable Parquet file of the layout.
-        """
-        try:
-            file = _ExportedFile(self._store, path, f"{self.name}/{path}", listed.size_bytes)
-        except SourceUnreachableError:
-            # It has been replaced since the manifest was read, or the store does not answer.
-            file = _ExportedFile(self._store, path, f"{self.name}/{path}")
-        return Selectable(pa.PythonFile(file, "r"))
-
     def _explained(self, path: str) -> AbstractContextManager[None]:
         return explained(f"{self.name}/{path}")
 
@@ -154,31 +132,6 @@ def _folder(place: Path) -> ObjectStore:
     if not place.is_dir():
         raise NotFoundError(f"there is no folder {place}; give the URL that was given to the export")
     return LocalStore(place)
-
-
-class _ExportedFile(ObjectFile):
-    """A file at a destination, of which the end and the range that was read last are kept."""
-
-    def __init__(self, store: ObjectStore, path: str, url: str, size_bytes: int | None = None) -> None:
-        super().__init__(store, path, url, size_bytes)
-        begin = 0 if self._size_bytes <= _WHOLE_BYTES else self._size_bytes - _RANGE_BYTES
-        self._end = begin, self._fetch(begin, self._size_bytes) if self._size_bytes else b""
-        self._kept = self._end
-
-    def read_range(self, begin: int, end: int) -> bytes:
-        for first, data in (self._end, self._kept):
-            if first <= begin and end <= first + len(data):
-                return data[begin - first : end - first]
-        data = self._fetch(begin, min(max(end, begin + _RANGE_BYTES), self._size_bytes))
-        if len(data) <= _RANGE_BYTES:
-            self._kept = begin, data
-        return data[: end - begin]
-
-    def _fetch(self, begin: int, end: int) -> bytes:
-        try:
-            return super().read_range(begin, end)
-        except ObjectGoneError:
-            raise _GoneError from None
 
 
 class _GoneError(ForeignError):

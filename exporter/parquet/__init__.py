@@ -55,7 +55,6 @@ from .seal import (
 )
 from .selection import (
     SELECTED_SCHEMA as SELECTED_SCHEMA,
-    Selectable as Selectable,
     matching_row_groups as matching_row_groups,
     open_selectable as open_selectable,
     rows_where as rows_where,

@@ -64,17 +64,6 @@ class Selectable:
         """What its footer says."""
         return self.fragment.metadata
 
-    def group(self, at: int, columns: Sequence[str]) -> pa.Table:
-        """A row group, as `SELECTED_SCHEMA` has these columns."""
-        return self._reader.read_row_group(at, list(columns), use_threads=False).select(list(columns))
-
-    @functools.cached_property
-    def _reader(self) -> pq.ParquetFile:
-        import pyarrow.parquet as pq
-
-        shared = [*CODED, *_SHARED]
-        return pq.ParquetFile(self.source, metadata=self.metadata, read_dictionary=shared)
-
 
 def open_selectable(path: Path) -> Selectable:
     """Open a file of the layout to select from it; raises what `open_file` does."""

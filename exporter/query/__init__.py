@@ -17,6 +17,13 @@ if TYPE_CHECKING:
         InvalidQueryError as InvalidQueryError,
         check_states as check_states,
     )
+    from .database import (
+        FAILED as FAILED,
+        connect as connect,
+        escaped as escaped,
+        execute as execute,
+        run as run,
+    )
     from .locate import Located as Located, locate_entry as locate_entry
     from .position import (
         CursorError as CursorError,

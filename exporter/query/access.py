@@ -42,13 +42,11 @@ class Listing(Protocol):
 
 
 class Access(Protocol):
-    """Finds the files of a root for questions.
+    """Finds the files of a root for questions."""
 
-    Attributes:
-        problem: why the last question took longer than it need; None if it did not.
-    """
-
-    problem: str | None
+    @property
+    def problem(self) -> str | None:
+        """Why the last question took longer than it need; None if it did not."""
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:
         """List the files that may hold part of an answer.

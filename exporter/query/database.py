@@ -44,6 +44,8 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
             "memory_limit": _MEMORY,
             "temp_directory": _spill_folder(process),
             "threads": str(_THREADS),
+            # Each of these reserves 70 MB of addresses, and files on a disk need none.
+            "async_threads": "0",
         },
     )
 

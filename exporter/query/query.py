@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from ..names import Hour
 
 _WILD: Final = {"*": ".*", "?": "."}
+_OF_KIND: Final = (
+    "data_source",
+    "data_sink",
+    "has_data_sink",
+    "not_data_sinks",
+    "system_name",
+    "literal",
+    "final_state",
+    "not_final_states",
+)
 
 
 class TooManyError(WaybillError):
@@ -144,15 +154,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_by_kind(self) -> bool:
-        """Whether a record answers by its kind and its `completed` alone; see `by_kind`."""
-        fields = ("data_source", "system_name", "final_state", "not_final_states", "since_ms", "until_ms")
-        sinks = ("data_sink", "has_data_sink", "not_data_sinks")
-        return self == Query(**{name: getattr(self, name) for name in (*fields, *sinks)})
+        """Whether a record answers by its kind and its `completed` alone; see `of_kind`."""
+        return self == msgspec.structs.replace(self.of_kind(), since_ms=self.since_ms, until_ms=self.until_ms)
 
-    def by_kind(self) -> pc.Expression:
-        """The conditions on system, source, sink and state."""
-        wanted = self._by_end()
-        return wanted if self.data_source is None else wanted & self._named("data_source", self.data_source)
+    def of_kind(self) -> Query:
+        """The conditions on system, source, sink and state alone."""
+        return Query(**{name: getattr(self, name) for name in _OF_KIND})
 
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats.

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .lines import LinesSource as LinesSource, open_lines as open_lines
     from .objects import (
         MARK as MARK,
-        ObjectFile as ObjectFile,
         ObjectGoneError as ObjectGoneError,
         StoredObject as StoredObject,
         explained as explained,

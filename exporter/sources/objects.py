@@ -123,24 +123,20 @@ class ObjectFile(io.RawIOBase):
         store: where it is.
         path: its path there.
         url: what errors call it.
-        size_bytes: its size; None: it is looked up.
 
     Raises:
         ObjectGoneError: it is not there; reading also raises this.
         SourceUnreachableError: it cannot be fetched now, or has been replaced; reading also raises this.
     """
 
-    def __init__(self, store: ObjectStore, path: str, url: str, size_bytes: int | None = None) -> None:
+    def __init__(self, store: ObjectStore, path: str, url: str) -> None:
         self._store = store
         self._path = path
         self._url = url
         self._at = 0
-        self._version: str | None = None
-        if size_bytes is None:
-            with explained(url):
-                found = store.head(path)
-            size_bytes, self._version = found["size"], version_of(found)
-        self._size_bytes = size_bytes
+        with explained(url):
+            found = store.head(path)
+        self._size_bytes, self._version = found["size"], version_of(found)
 
     def readable(self) -> bool:
         """Whether it can be read: it can."""
@@ -166,19 +162,16 @@ class ObjectFile(io.RawIOBase):
         length = min(len(view), self._size_bytes - self._at)
         if length <= 0:
             return 0
-        view[:length] = self.read_range(self._at, self._at + length)
+        view[:length] = self._read_range(self._at, self._at + length)
         self._at += length
         return length
 
-    def read_range(self, begin: int, end: int) -> bytes:
-        """A range of its bytes, which is fetched."""
+    def _read_range(self, begin: int, end: int) -> bytes:
         with explained(self._url):
             found = self._store.get(self._path, options={"range": (begin, end)})
             meta, data = found.meta, bytes(found.bytes())
-        version = version_of(meta)
-        if meta["size"] != self._size_bytes or version != (self._version or version):
+        if meta["size"] != self._size_bytes or version_of(meta) != self._version:
             raise SourceUnreachableError(f"{self._url} was replaced while it was read; try again")
-        self._version = version
         return data
 
 

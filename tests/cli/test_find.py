@@ -351,9 +351,9 @@ def test_a_line_tells_of_poison_whose_records_are_in_no_answer(called: Run, sett
 def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
-    # A catalog knows nothing of a file that was put there by hand.
-    without_catalog = shutil.ignore_patterns("catalog")
-    shutil.copytree(kept.home / "provenance", tmp_path / "root/provenance", ignore=without_catalog)
+    # The keys know nothing of a file that was put there by hand.
+    without_keys = shutil.ignore_patterns("keys")
+    shutil.copytree(kept.home / "provenance", tmp_path / "root/provenance", ignore=without_keys)
     good = next((tmp_path / "root/provenance/compacted").rglob("*.parquet"))
     bad = good.with_name("00.parquet" if good.name != "00.parquet" else "01.parquet")
     bad.write_bytes(good.read_bytes()[:-9])

@@ -227,7 +227,7 @@ def test_a_root_that_is_given_needs_no_home(called: Run, root: Path, words: tupl
         (("reconcile", "--backend", "foo"), "there is no backend foo"),
         (
             ("poison", "list", "--projection", "foo"),
-            "no projection foo; choose from: archive, catalog, index, layout,",
+            "no projection foo; choose from: archive, index, keys, layout,",
         ),
         (("poison", "retry", "--all", "--projection", "foo"), "there is no projection foo"),
         (("dead-letters", "show", "1"), "1: no such dead letter"),

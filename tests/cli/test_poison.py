@@ -25,7 +25,7 @@ EVENT = (
 @pytest.fixture
 def poisoned(settings: Settings) -> Settings:
     """A home whose second entry was damaged before it was filed."""
-    settings = settings.with_values({"archive_enabled": False, "catalog_enabled": False}, "tests")
+    settings = settings.with_values({"archive_enabled": False}, "tests")
     journal = Journal(settings.home)
     journal.append_many((Kind.OPENLINEAGE, EVENT % number, "") for number in (1, 2, 3))
     connection = apsw.Connection(str(journal.path))
@@ -56,7 +56,7 @@ def test_a_collector_tells_of_it_in_its_metrics_and_of_the_entry_that_it_is(
     script: Path, poisoned: Settings
 ) -> None:
     places = ["--home", str(poisoned.home), "--root", str(poisoned.root), "--listen", "127.0.0.1:0"]
-    options = ["--provenance-enabled", "--no-archive-enabled", "--no-catalog-enabled", "--runner", "none"]
+    options = ["--provenance-enabled", "--no-archive-enabled", "--runner", "none"]
     options += ["--log-level", "error"]
     with subprocess.Popen([script, "serve", *places, *options], stdout=subprocess.PIPE, text=True) as serving:
         try:

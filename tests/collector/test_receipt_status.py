@@ -59,7 +59,7 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
     report = flush(Settings.load(options, origin="tests", env={}, cwd=tmp_path), timeout_s=60)
     assert (report.left, report.files) == ({}, (FILE,))
 
-    done = dict.fromkeys(("archive", "catalog", "copy", "index", "layout"), "done")
+    done = dict.fromkeys(("archive", "copy", "index", "keys", "layout"), "done")
     compacted = Located(file=FILE, place=Place.COMPACTED)
     assert (look(home, receipt).projections, look(home, receipt).files) == (done, [compacted])
     assert (look(home, said).projections, look(home, said).files) == (done, [])

@@ -169,7 +169,7 @@ Step = Sent | Flush | Work | Export | AgeOff
 def histories(draw: st.DrawFn) -> list[Step]:
     """What is sent, and what is done with it in between."""
     sent = draw(st.lists(sendings(draw(families())), min_size=6, max_size=20))
-    projections = st.sampled_from(["layout", "index", "catalog", "archive"])
+    projections = st.sampled_from(["layout", "index", "keys", "archive"])
     worked = st.builds(Work, projections, st.integers(1, 3))
     aged = st.builds(AgeOff, st.sampled_from([12, 13]))
     done = st.none() | st.none() | st.none() | worked | worked | aged | st.just(Flush()) | st.just(Export())

@@ -35,6 +35,7 @@ from waybill.exporter import (
     export,
     open_archive,
     open_destination,
+    open_keys,
     open_layout,
     open_source,
     rebuild,
@@ -130,7 +131,6 @@ from waybill.lineage import (
     ToldFile,
     ToldJourney,
     find,
-    open_catalog,
     open_index,
     trace,
     trace_as_of,
@@ -715,7 +715,7 @@ def the_journey_of_a_file() -> None:
     assert_type(Journey.of(journey.told()), Journey)
     assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
     assert_type(index.open_files(), list[OpenFile])
-    assert callable(open_catalog)
+    assert callable(open_keys)
     assert callable(open_index)
     assert callable(Index)
     assert_type(spelled_alike(canonical_did("0193")), str)

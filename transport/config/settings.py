@@ -115,9 +115,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: Annotated[
         bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
-    catalog_enabled: Annotated[
-        bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
-    ] = True
     closure_table: Annotated[
         bool,
         _agreed("", "Keep a table of all ancestors of each file: for SQL and long journeys.", "off"),

@@ -44,7 +44,7 @@ def check_visible(root: Path) -> None:
             match path.relative_to(root).parts[:2]:
                 case ["provenance", "relations"]:
                     assert table.schema.names == RELATIONS_SCHEMA.names, path
-                case ["provenance", _]:
+                case ["provenance", part] if part != "keys":
                     assert table.num_columns == len(SCHEMA), path
 
 
@@ -169,10 +169,9 @@ def _belongs(path: Path) -> bool:
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
     if parts[:2] in {("provenance", "ledger"), ("provenance", "seals")}:
         return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
-    if parts[:2] == ("provenance", "catalog"):
-        return len(parts) == 3 and (
-            parts[2] in {"catalog", ".lock"} or parts[2].endswith((".files", ".keys"))
-        )
+    if parts[:2] == ("provenance", "keys"):
+        is_span = parts[2].endswith(".parquet") and not parts[2].startswith(".")
+        return len(parts) == 3 and (is_span or parts[2] in {"contents.json", ".lock"})
     if parts[:2] == ("provenance", "relations"):
         return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
     if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which is harmless

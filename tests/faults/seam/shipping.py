@@ -184,7 +184,7 @@ def _belongs(path: Path) -> bool:
     if path.name.startswith("."):
         return path.name in {".compact.lock", ".waybill-export.lock", ".lock"}
     kinds = {"aged": (4,), "ledger": (4,), "exports": (4, 5), "manifest": (4,), "compacted": (5,)}
-    kinds |= {"seals": (4,), "filed": (5,), "catalog": (3,), "relations": (4,)}
+    kinds |= {"seals": (4,), "filed": (5,), "keys": (3,), "relations": (4,)}
     if path == Path(MARKER) or path.parts[0] == CLAIMS or path.name == FOLDER_MARK:
         return True
     return path.parts[0] == "events" or len(path.parts) in kinds.get(path.parts[1], ())

@@ -11,21 +11,51 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, find, record, records_strategy
+from layouts import (
+    HOUR_MS,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    find,
+    record,
+    records_strategy,
+    stats,
+)
 
 from waybill.exporter import Query, age_off
+from waybill.exporter.keys import Keys, keep_step, open_keys
+from waybill.exporter.keys.hashes import HASHES, wanted_hashes
 from waybill.exporter.names import compacted_path, hour_of
-from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, scan, stats_of, sums_of
+from waybill.exporter.parquet import COMPACTED_FILTERS, encode
+from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, connect, run, scan, stats_of, sums_of
 from waybill.facets import FinalState, ProvenanceRecord, merge_all
+from waybill.facets.arrow import to_table
 from waybill.lineage import Lineage
-from waybill.lineage.catalog import Catalog, forget_catalog, keep_catalog, keep_step, open_catalog
 from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CATALOG = "provenance/catalog"
+    from waybill.exporter.keys.contents import Contents
+    from waybill.transport.files import Files
+
+KEYS = "provenance/keys"
 DAY_MS = 86_400_000
+
+
+def keep(root: Path, files: Files | None = None) -> Contents | None:
+    """Bring the keys of a root up to date; return their contents."""
+    contents = keep_step(root, files=files, again=True)
+    while contents is not None and contents.waiting:
+        contents = keep_step(root, files=files)
+    return contents
+
+
+def files_in(contents: Contents | None) -> int:
+    """How many files the keys know."""
+    assert contents is not None
+    return sum(span.live for span in contents.spans)
 
 
 @pytest.fixture
@@ -81,38 +111,38 @@ def change(layout: Layout, what: str, records: list[ProvenanceRecord]) -> None:
     elif what == COMPACT:
         layout.compactor().compact()
     elif what == KEEP:
-        keep_catalog(layout.root)
+        keep(layout.root)
     elif what == STEP:
-        keep_step(layout.root, step_keys=1)
+        keep_step(layout.root, step_files=1)
     elif what == AGE_OFF:
         age_off(layout.root, days=0, days_by_system={"core/7": 10_000}, now_ms=START_MS + 10**12)
     else:
-        forget_catalog(layout.root)
+        shutil.rmtree(layout.root / KEYS, ignore_errors=True)
 
 
 @hypothesis_settings(max_examples=10)
 @given(CHANGES, st.lists(QUERIES, min_size=3, max_size=6))
-def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which_order(
+def test_an_answer_by_the_keys_is_that_of_all_files_whatever_happens_in_which_order(
     changes: list[tuple[str, list[ProvenanceRecord]]], queries: list[Query]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        layout, catalog = Layout(Path(folder)), Catalog()
+        layout, keys = Layout(Path(folder)), Keys()
         for at, (what, records) in enumerate(changes):
             change(layout, what, records)
             # The last time all of them: what a question finds does not hang on those before it.
             for query in queries if at == len(changes) - 1 else queries[at % len(queries) :][:1]:
                 found = find(layout.root, query)
-                assert find(layout.root, query, access=catalog) == found
-                tables = list(scan(layout.root, query, access=catalog, summed_by=list(Dimension)))
+                assert find(layout.root, query, access=keys) == found
+                tables = list(scan(layout.root, query, access=keys, summed_by=list(Dimension)))
                 assert sums_of(tables, list(Dimension)) == counted_by_hand(found)
                 ends = [one.completed for one in found]
-                few = list(scan(layout.root, query, access=catalog, summed_by=STATS_BY))
+                few = list(scan(layout.root, query, access=keys, summed_by=STATS_BY))
                 known = stats_of(few)
                 assert known == stats_of(scan(layout.root, query, summed_by=STATS_BY))
                 assert known.total_records == len(found)
                 assert known.oldest_record == min(ends, default=None)
                 assert known.newest_record == max(ends, default=None)
-        assert catalog.problem is None
+        assert keys.problem is None
 
 
 def counted_by_hand(records: list[ProvenanceRecord]) -> Counter[tuple[object, ...]]:
@@ -124,7 +154,7 @@ def counted_by_hand(records: list[ProvenanceRecord]) -> Counter[tuple[object, ..
 
 def listed(root: Path, query: Query) -> set[str]:
     """The compacted files that a question reads, as system and hour."""
-    files = Catalog().list_files(root, query, ())
+    files = Keys().list_files(root, query, ())
     found = chain.from_iterable(files.compacted(hour, ()) for hour in files.hours)
     return {f"{path.parent.parent.name} {path.stem}" for path in found}
 
@@ -138,7 +168,7 @@ def test_the_files_that_are_read_are_those_that_hold_every_text_asked_for(
         layout = Layout(Path(folder))
         layout.write(*records)
         layout.compactor().compact()
-        keep_catalog(layout.root)
+        keep(layout.root)
         by_file: dict[tuple[str, str], list[ProvenanceRecord]] = {}
         for one in merge_all(records):
             key = (one.system_name.replace("/", "%2F"), hour_of(one.completed).hour)
@@ -200,8 +230,8 @@ def test_any_text_is_data_and_is_found(layout: Layout) -> None:
         )
     )
     layout.compactor().compact()
-    keep_catalog(layout.root)
-    catalog = Catalog()
+    keep(layout.root)
+    keys = Keys()
     for at, name in enumerate(NAMES):
         for query in (
             Query(did=f"did {name}"),
@@ -210,7 +240,7 @@ def test_any_text_is_data_and_is_found(layout: Layout) -> None:
             Query(annotations={name: name}),
         ):
             assert listed(layout.root, query) == {f"edge {at:02}"}
-            (found,) = find(layout.root, query, access=catalog)
+            (found,) = find(layout.root, query, access=keys)
             assert found.filename == name
 
 
@@ -218,76 +248,138 @@ def test_a_uuid_is_found_however_it_is_spelled(layout: Layout) -> None:
     did = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
     layout.write(record(did), record("other", at_ms=HOUR_MS))
     layout.compactor().compact()
-    keep_catalog(layout.root)
+    keep(layout.root)
     assert listed(layout.root, Query(did=did.upper().replace("-", ""))) == {"edge 00"}
 
 
-def test_an_hour_that_changes_after_the_catalog_is_read_whole_until_the_catalog_has_it(
+def test_an_hour_that_changes_after_the_keys_is_read_whole_until_the_keys_has_it(
     layout: Layout,
 ) -> None:
     layout.write(record("a"), record("b", at_ms=HOUR_MS))
     layout.compactor().compact()
-    keep_catalog(layout.root)
+    keep(layout.root)
     layout.write(record("late"))
     layout.compactor().compact()
     assert listed(layout.root, Query(did="late")) == {"edge 00"}
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
-    keep_catalog(layout.root)
+    keep(layout.root)
     assert listed(layout.root, Query(did="b")) == {"edge 01"}
 
 
-def test_a_root_in_place_of_another_has_a_catalog_of_its_own(layout: Layout, tmp_path: Path) -> None:
-    """A root that was restored from a copy, beside a catalog that is newer than the copy."""
+def test_a_root_in_place_of_another_has_a_keys_of_its_own(layout: Layout, tmp_path: Path) -> None:
+    """A root that was restored from a copy, beside a keys that is newer than the copy."""
     layout.write(record("a"))
     layout.compactor().compact()
     shutil.copytree(layout.root, tmp_path / "copy")
     layout.write(record("b", at_ms=HOUR_MS))
     layout.compactor().compact()
-    keep_catalog(layout.root)
-    shutil.copytree(layout.root / CATALOG, tmp_path / "copy" / CATALOG)
+    keep(layout.root)
+    shutil.copytree(layout.root / KEYS, tmp_path / "copy" / KEYS)
     other = Layout(tmp_path / "copy")
     other.write(record("c", at_ms=2 * HOUR_MS))
     other.compactor().compact()
     assert listed(other.root, Query(did="c")) == {"edge 00", "edge 02"}
-    keep_catalog(other.root)
+    keep(other.root)
     assert listed(other.root, Query(did="c")) == {"edge 02"}
 
 
-def test_a_catalog_that_is_deleted_is_made_again(layout: Layout) -> None:
+def test_a_keys_that_is_deleted_is_made_again(layout: Layout) -> None:
     layout.write(record("a"), record("b", at_ms=HOUR_MS))
     layout.compactor().compact()
-    first = keep_catalog(layout.root)
-    shutil.rmtree(layout.root / CATALOG)
+    first = files_in(keep(layout.root))
+    shutil.rmtree(layout.root / KEYS)
     assert listed(layout.root, Query(did="a")) == {"edge 00", "edge 01"}
-    assert keep_catalog(layout.root) == first
+    assert files_in(keep(layout.root)) == first
     assert listed(layout.root, Query(did="a")) == {"edge 00"}
 
 
-def test_a_root_without_compacted_files_gets_no_catalog(layout: Layout) -> None:
+def test_a_root_without_compacted_files_gets_no_keys(layout: Layout) -> None:
     layout.write(record("a"))
-    assert keep_catalog(layout.root).files == 0
-    assert not (layout.root / CATALOG).exists()
+    assert keep(layout.root) is None
+    assert not (layout.root / KEYS).exists()
 
 
-def test_many_small_segments_become_few(layout: Layout) -> None:
-    for at in range(20):
-        layout.write(record(f"did-{at}", at_ms=at * HOUR_MS))
+def spans_in(root: Path) -> list[str]:
+    """The names of the spans that have keys."""
+    return sorted(path.name.partition("-")[0] for path in (root / KEYS).glob("*.keys.parquet"))
+
+
+def test_many_small_spans_become_one_of_their_day_month_and_year(layout: Layout) -> None:
+    hours = [*range(4), 30, 31 * 24, 200 * 24]
+    for at in hours:
+        layout.write(record(f"did-{at}", at_ms=at * HOUR_MS - 365 * DAY_MS))
         layout.compactor().compact()
-        keep_catalog(layout.root)
-    assert len(list((layout.root / CATALOG).glob("*.keys"))) < 8
-    assert [listed(layout.root, Query(did=f"did-{at}")) for at in range(20)] == [
-        {f"edge {at:02}"} for at in range(20)
-    ]
+        keep(layout.root)
+    assert spans_in(layout.root) == ["2025"]
+    for at in hours:
+        (found,) = find(layout.root, Query(did=f"did-{at}"), access=Keys())
+        assert listed(layout.root, Query(did=found.did)) == {f"edge {at % 24:02}"}
 
 
-def test_what_an_age_off_removes_leaves_the_catalog_too(layout: Layout) -> None:
+def test_a_late_record_does_not_rewrite_the_keys_of_its_month(layout: Layout) -> None:
+    for day in range(3):
+        layout.write(*(record(f"{day}-{at}", at_ms=day * DAY_MS + at) for at in range(100)))
+        layout.compactor().compact()
+        keep(layout.root)
+    assert spans_in(layout.root) == ["202601"]
+    (large,) = (layout.root / KEYS).glob("202601-*.keys.parquet")
+    for at in range(3):
+        layout.write(record(f"late-{at}", at_ms=(at + 5) * HOUR_MS))
+        layout.compactor().compact()
+        keep(layout.root)
+    assert spans_in(layout.root) == ["202601", "20260101"]
+    assert large.exists()
+    assert listed(layout.root, Query(did="late-1")) == {"edge 06"}
+    assert listed(layout.root, Query(did="0-1")) == {"edge 00"}
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(["", "\0", "a\0b", "🗂", "a"])
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, st.none() | TEXTS, TEXTS), min_size=1, max_size=9))
+@hypothesis_settings(max_examples=20)
+def test_duckdb_and_a_question_hash_alike_and_pairs_are_not_confused(
+    rows: list[tuple[str, str, str | None, str]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, connect() as connection:
+        path = Path(folder, "00.parquet")
+        records = [
+            record(did, filename=name, parent_did=parent, annotations={name: text})
+            for did, name, parent, text in rows
+        ]
+        path.write_bytes(encode(to_table(records), COMPACTED_FILTERS))
+        found = run(connection, HASHES, {"files": [str(path)]}).fetchall()
+        assert {hashed for _, hashed in found if hashed is not None} == {
+            hashed
+            for one in records
+            for query in (
+                Query(
+                    did=one.did,
+                    filename=one.filename,
+                    literal=frozenset({"filename"}),
+                    annotations=one.annotations or {},
+                ),
+                Query(parent_did=one.parent_did),
+            )
+            for (hashed,) in wanted_hashes(query)
+        }
+
+
+def test_a_surrogate_which_no_file_can_have_is_found_nowhere(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.compactor().compact()
+    keep(layout.root)
+    assert listed(layout.root, Query(did="\ud800", annotations={"\ud800": "a"})) == set()
+    assert wanted_hashes(Query(annotations={"a": "b c"})) != wanted_hashes(Query(annotations={"a b": "c"}))
+
+
+def test_what_an_age_off_removes_leaves_the_keys_too(layout: Layout) -> None:
     layout.write(*(record(f"did-{at}", at_ms=at * HOUR_MS) for at in range(6)))
     layout.compactor().compact()
-    keep_catalog(layout.root)
+    keep(layout.root)
     age_off(layout.root, days=0, now_ms=START_MS + 10**12)
-    report = keep_catalog(layout.root)
-    assert report.files == 0
-    assert list((layout.root / CATALOG).glob("*.keys")) == []
+    assert files_in(keep(layout.root)) == 0
+    assert list((layout.root / KEYS).glob("*.keys.parquet")) == []
 
 
 def damage(path: Path, at: int) -> None:
@@ -296,60 +388,61 @@ def damage(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("kind", ["catalog", "*.files", "*.keys"])
-@pytest.mark.parametrize("where", ["flipped at the end", "flipped at the begin", "empty", "gone"])
-def test_a_damaged_catalog_is_set_aside_and_made_again_while_answers_are_whole(
+@pytest.mark.parametrize("kind", ["contents.json", "*.files.parquet", "*.keys.parquet", "*.sums.parquet"])
+@pytest.mark.parametrize("where", ["flipped at the end", "flipped in the middle", "empty", "gone"])
+def test_a_damaged_file_of_the_keys_is_set_aside_and_made_again_while_answers_are_whole(
     layout: Layout, kind: str, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     layout.write(*(record(f"did-{at}", at_ms=at * HOUR_MS) for at in range(4)))
     layout.compactor().compact()
-    keep_catalog(layout.root)
-    (path,) = (layout.root / CATALOG).glob(kind)
+    keep(layout.root)
+    (path,) = (layout.root / KEYS).glob(kind)
     if where == "gone":
         path.unlink()
     elif where == "empty":
         path.write_bytes(b"")
     else:
-        damage(path, -1 if "end" in where else 3)
-    catalog = Catalog()
+        damage(path, -1 if "end" in where else 40)
+    keys = Keys()
     for _ in range(3):
         for at in range(4):
             query = Query(did=f"did-{at}")
-            assert find(layout.root, query, access=catalog) == find(layout.root, query)
-    if where != "gone":
+            assert find(layout.root, query, access=keys) == find(layout.root, query)
+        assert stats(layout.root, access=keys).total_records == 4
+    if where != "gone" and kind != "contents.json":
         assert len(caplog.messages) == 1
-        assert "is damaged; until it is made again, answers take longer" in caplog.messages[0]
-    if (kind, where) != ("catalog", "gone"):
-        assert catalog.problem is not None
-    keep_catalog(layout.root)
+        assert "cannot be used; until it is made again, answers take longer" in caplog.messages[0]
+    if (kind, where) != ("contents.json", "gone"):
+        assert keys.problem is not None
+    keep(layout.root)
     assert listed(layout.root, Query(did="did-2")) == {"edge 02"}
-    assert len(find(layout.root, Query(did="did-2"), access=catalog)) == 1
-    assert catalog.problem is None
+    assert len(find(layout.root, Query(did="did-2"), access=keys)) == 1
+    assert keys.problem is None
 
 
-def test_whoever_keeps_the_catalog_up_dies_at_any_step_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_whoever_keeps_the_keys_up_dies_at_any_step_and_the_next_goes_on(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "root")
     for at in range(10):  # so many that some are merged
         layout.write(record(f"did-{at}", at_ms=at * HOUR_MS))
         layout.compactor().compact()
-        keep_catalog(layout.root)
+        keep(layout.root)
     layout.write(record("late", at_ms=1), record("more", at_ms=11 * HOUR_MS))
     layout.compactor().compact()
-    shutil.copytree(layout.root / CATALOG, tmp_path / "before")
+    shutil.copytree(layout.root / KEYS, tmp_path / "before")
     for calls in range(1, 100):
-        catalog = Catalog()
+        keys = Keys()
         try:
-            keep_catalog(layout.root, files=StoppingFiles(calls))
+            keep(layout.root, files=StoppingFiles(calls))
         except StoppedError:
             pass
         else:
             break
-        assert len(find(layout.root, Query(did="late"), access=catalog)) == 1
-        keep_catalog(layout.root)
+        assert len(find(layout.root, Query(did="late"), access=keys)) == 1
+        keep(layout.root)
         assert listed(layout.root, Query(did="late")) == {"edge 00"}
-        assert len(find(layout.root, Query(did="more"), access=catalog)) == 1
-        shutil.rmtree(layout.root / CATALOG)
-        shutil.copytree(tmp_path / "before", layout.root / CATALOG)
+        assert len(find(layout.root, Query(did="more"), access=keys)) == 1
+        shutil.rmtree(layout.root / KEYS)
+        shutil.copytree(tmp_path / "before", layout.root / KEYS)
     assert calls > 8
 
 
@@ -358,7 +451,9 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     layout.compactor().compact()
     (first, _) = layout.compacted()
     first.write_bytes(b"nothing")
-    assert keep_catalog(layout.root).unread == ("20260101/00",)
+    contents = keep(layout.root)
+    assert contents is not None
+    assert contents.unread == (hour_of(START_MS),)
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
 
 
@@ -367,9 +462,9 @@ def test_a_file_with_one_long_name_in_many_kinds_is_counted_by_reading_it(layout
     layout.write(*(record("a", data_source="s" * 100_000, data_sink=sink) for sink in sinks))
     layout.write(record("b", at_ms=HOUR_MS))
     layout.compactor().compact()
-    keep_catalog(layout.root)
-    catalog, by = Catalog(), [Dimension.SINK]
-    sums = sums_of(scan(layout.root, access=catalog, summed_by=by), by)
+    keep(layout.root)
+    keys, by = Keys(), [Dimension.SINK]
+    sums = sums_of(scan(layout.root, access=keys, summed_by=by), by)
     assert sums == sums_of(scan(layout.root, summed_by=by), by)
     assert sum(sums.values()) == len(sinks) + 1
 
@@ -377,14 +472,14 @@ def test_a_file_with_one_long_name_in_many_kinds_is_counted_by_reading_it(layout
 def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout, tmp_path: Path) -> None:
     layout.write(record("a"), record("b", at_ms=HOUR_MS))
     layout.compactor().compact()
-    keep_catalog(layout.root)
+    keep(layout.root)
     other = Layout(tmp_path / "other")
     other.write(record("c", at_ms=2 * HOUR_MS))
     other.compactor().compact()
     path = compacted_path("edge", hour_of(START_MS + 2 * HOUR_MS))
     shutil.copy(other.root / path, layout.root / path)
     (layout.root / compacted_path("edge", hour_of(START_MS))).unlink()
-    assert keep_catalog(layout.root).files == 2
+    assert files_in(keep(layout.root)) == 2
     lineage = Lineage.open(layout.root)
     assert [one.did for one in lineage.find()] == ["c", "b"]
     assert lineage.count() == 2
@@ -396,29 +491,29 @@ def test_folders_list_what_the_folders_have(layout: Layout) -> None:
     assert FOLDERS.list_files(layout.root, Query(), ()).hours == [hour_of(START_MS)]
 
 
-def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Settings) -> None:
+def test_a_flush_leaves_a_keys_that_knows_what_it_compacted(settings: Settings) -> None:
     with Tracker(settings=settings) as tracker:
         for name in ("a.csv", "b.csv"):
             with tracker.file(name, data_source="sftp") as file:
                 file.egress("lake")
     report = flush(settings)
     assert (report.left, report.problems) == ({}, {})
-    files = Catalog().list_files(settings.root, Query(filename="c.csv"), ())
+    files = Keys().list_files(settings.root, Query(filename="c.csv"), ())
     assert list(files.hours) == []
     assert len(Lineage.open(settings.home).find(Query(filename="a.csv"))) == 1
 
 
-def test_a_catalog_that_cannot_be_written_holds_up_no_journal(settings: Settings) -> None:
+def test_a_keys_that_cannot_be_written_holds_up_no_journal(settings: Settings) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="sftp") as file:
         file.egress("lake")
-    (settings.root / CATALOG).parent.mkdir(parents=True, exist_ok=True)
-    (settings.root / CATALOG).write_text("somebody's file")
-    assert set(flush(settings).problems) == {"catalog"}
+    (settings.root / KEYS).parent.mkdir(parents=True, exist_ok=True)
+    (settings.root / KEYS).write_text("somebody's file")
+    assert set(flush(settings).problems) == {"keys"}
     with closing(Journal(settings.home)) as journal:
-        keeper = open_catalog(journal, settings)
+        keeper = open_keys(journal, settings)
         assert keeper is not None
         problem = keeper.step().problem
         assert problem is not None
         assert "cannot be written" in problem
-        assert journal.cursor("catalog") == journal.cursor("layout")
+        assert journal.cursor("keys") == journal.cursor("layout")
     assert len(Lineage.open(settings.home).find(Query(filename="a.csv"))) == 1

@@ -7,6 +7,7 @@ import hashlib
 import io
 import shlex
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,11 @@ from layouts import (
 from stores import Store, new_bucket, s3_server
 
 from waybill.exporter import IncompleteError, Query, SourceUnreachableError, export, open_destination
+from waybill.exporter.keys import ExportedKeys, open_exported
+from waybill.exporter.keys.contents import read_contents
 from waybill.exporter.query import cursor_of
 from waybill.facets import FinalState
 from waybill.lineage import Lineage
-from waybill.lineage.catalog import ExportedCatalog, open_exported
 from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
@@ -69,9 +71,9 @@ def layout(root: Path) -> Layout:
 
 
 @pytest.fixture
-def opened(store: Store, tmp_path: Path) -> Callable[..., ExportedCatalog]:
+def opened(store: Store, tmp_path: Path) -> Callable[..., ExportedKeys]:
     """Open the destination anew, as another process would."""
-    return functools.partial(ExportedCatalog, store.url, tmp_path / "cache")
+    return functools.partial(ExportedKeys, store.url, tmp_path / "cache")
 
 
 def exported(layout: Layout, url: str, *records: ProvenanceRecord, delete_after: bool = False) -> None:
@@ -85,8 +87,15 @@ def of_hours(count: int) -> list[ProvenanceRecord]:
     return [record(f"did-{at}", at_ms=at * HOUR_MS) for at in range(count)]
 
 
-def asked(catalog: ExportedCatalog, query: Query | None = None) -> list[str]:
-    return [one.did for one in find(catalog.root, query, access=catalog)]
+def asked(keys: ExportedKeys, query: Query | None = None) -> list[str]:
+    return [one.did for one in find(keys.root, query, access=keys)]
+
+
+def make(keys: ExportedKeys) -> int:
+    """Ask for a text, so that all files are read; return how many of them have keys."""
+    keys.list_files(keys.root, Query(did="nobody"), ())
+    contents = read_contents(keys.root)
+    return 0 if contents is None else sum(span.live for span in contents.spans)
 
 
 def maybe(*values: object) -> st.SearchStrategy[object]:
@@ -131,64 +140,61 @@ def test_an_exported_root_gives_the_answers_of_a_root_that_kept_everything(
             exported(leaving, str(there), record("first"), *records, delete_after=delete_after)
             kept.write(record("first"), *records)
             kept.compactor().compact()
-            catalog = ExportedCatalog(
-                there.as_uri(), Path(folder, "cache"), read_first_bytes=read_first_bytes
-            )
+            keys = ExportedKeys(there.as_uri(), Path(folder, "cache"), read_first_bytes=read_first_bytes)
             for query in queries:
-                found = find(catalog.root, query, access=catalog)
+                found = find(keys.root, query, access=keys)
                 assert found == find(kept.root, query)
-                assert stats(catalog.root, query, access=catalog) == stats(kept.root, query)
+                assert stats(keys.root, query, access=keys) == stats(kept.root, query)
             if len(records) % 2:
-                catalog.keep()
+                make(keys)
             for query in BY_KIND:
-                assert find(catalog.root, query, access=catalog) == find(kept.root, query)
-                assert stats(catalog.root, query, access=catalog) == stats(kept.root, query)
-        assert paged(catalog) == find(kept.root)
+                assert find(keys.root, query, access=keys) == find(kept.root, query)
+                assert stats(keys.root, query, access=keys) == stats(kept.root, query)
+        assert paged(keys) == find(kept.root)
 
 
-def paged(catalog: ExportedCatalog) -> list[ProvenanceRecord]:
+def paged(keys: ExportedKeys) -> list[ProvenanceRecord]:
     """All records, one page of two after the other."""
     found: list[ProvenanceRecord] = []
     after: str | None = None
-    while page := find(catalog.root, Query(limit=2, after=after), access=catalog):
+    while page := find(keys.root, Query(limit=2, after=after), access=keys):
         found += page
         after = cursor_of(page[-1])
     return found
 
 
 def test_a_question_opens_only_the_files_that_may_hold_the_answer_and_each_is_read_once(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(6))
-    assert opened().keep().files == 6
+    assert make(opened()) == 6
     for path in [path for path in store.files() if path.endswith(".parquet") and "/03." not in path]:
         store.remove(path)
-    catalog = opened()
-    assert catalog.keep().unread == ()
+    keys = opened()
     for query in (Query(did="did-3"), Query(dids=frozenset({"did-3"})), Query(until_ms=START_MS)):
-        assert asked(catalog, query) == (["did-3"] if query.until_ms is None else [])
-    assert catalog.problem is None
+        assert asked(keys, query) == (["did-3"] if query.until_ms is None else [])
+    assert keys.problem is None
 
 
-def test_files_that_the_catalog_has_are_counted_without_being_opened_until_they_are_replaced(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+def test_files_that_the_keys_has_are_counted_without_being_opened_until_they_are_replaced(
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     failed = record("failed", at_ms=2 * HOUR_MS, final_state=FinalState.ERROR)
     exported(layout, store.url, *of_hours(2), failed)
-    assert opened().keep().files == 3
+    assert make(opened()) == 3
     exported(layout, store.url, record("more", at_ms=1))
     for path in [path for path in store.files() if path.endswith(("/01.parquet", "/02.parquet"))]:
         store.put(path, b"PAR1 and nothing more PAR1")
-    catalog = opened()
-    assert stats(catalog.root, access=catalog).by_final_state == {"COMPLETE": 3, "ERROR": 1}
-    assert stats(catalog.root, Query(until_ms=START_MS + HOUR_MS), access=catalog).total_records == 2
-    assert asked(catalog, Query(final_state=FinalState.FILTERED)) == []
+    keys = opened()
+    assert stats(keys.root, access=keys).by_final_state == {"COMPLETE": 3, "ERROR": 1}
+    assert stats(keys.root, Query(until_ms=START_MS + HOUR_MS), access=keys).total_records == 2
+    assert asked(keys, Query(final_state=FinalState.FILTERED)) == []
     with pytest.raises(IncompleteError):
-        asked(catalog, Query(final_state=FinalState.ERROR))
+        asked(keys, Query(final_state=FinalState.ERROR))
 
 
-def test_what_is_exported_later_is_in_the_next_answer_and_in_the_catalog(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+def test_what_is_exported_later_is_in_the_next_answer_and_in_the_keys(
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(2), delete_after=True)
     assert asked(opened(), Query(filename="orders.csv")) == ["did-1", "did-0"]
@@ -197,22 +203,24 @@ def test_what_is_exported_later_is_in_the_next_answer_and_in_the_catalog(
     )
     assert asked(opened()) == ["new", "did-1", "late", "did-0"]
     assert asked(opened(), Query(filename="late.csv")) == ["late"]
-    assert opened().keep().files == 3
+    assert make(opened()) == 3
 
 
-def test_many_files_are_opened_without_the_catalog_which_a_note_says(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+def test_many_files_are_opened_without_the_keys_which_a_note_says(
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(3))
-    catalog = opened(read_first_bytes=0)
-    assert asked(catalog, Query(did="did-2")) == ["did-2"]
-    assert catalog.problem is not None
-    assert catalog.problem.startswith(f"3 of the 3 files at {catalog.name} are not in the catalog yet; run ")
+    keys = opened(read_first_bytes=0)
+    assert asked(keys, Query(did="did-2")) == ["did-2"]
+    assert keys.problem is not None
+    assert keys.problem.startswith(f"3 of the 3 files at {keys.name} have no keys yet; each question")
+    assert make(keys) == 0
     seen: list[tuple[int, int]] = []
-    assert catalog.keep(lambda done, total: seen.append((done, total))).files == 3
-    assert seen == [(3, 3)]
-    assert asked(catalog, Query(did="did-2")) == ["did-2"]
-    assert catalog.problem is None
+    progress = functools.partial(nullcontext, lambda completed, total: seen.append((completed, total)))
+    keys = opened(progress=progress)
+    assert asked(keys, Query(did="did-2")) == ["did-2"]
+    assert seen == [(0, 3)]
+    assert keys.problem is None
 
 
 def test_python_asks_a_destination_by_its_url(layout: Layout, store: Store) -> None:
@@ -227,7 +235,7 @@ def test_python_asks_a_destination_by_its_url(layout: Layout, store: Store) -> N
     assert there.duplicates() == []
 
 
-def test_the_catalog_is_in_the_home_if_there_is_one_and_in_the_user_s_cache_if_not(
+def test_the_keys_is_in_the_home_if_there_is_one_and_in_the_user_s_cache_if_not(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -236,17 +244,17 @@ def test_the_catalog_is_in_the_home_if_there_is_one_and_in_the_user_s_cache_if_n
     assert open_exported(store.url, tmp_path / "none").root.parent == tmp_path / "own/waybill/exported"
 
 
-def test_without_a_place_for_the_catalog_the_answer_is_the_same(
+def test_without_a_place_for_the_keys_the_answer_is_the_same(
     layout: Layout, store: Store, tmp_path: Path
 ) -> None:
     exported(layout, store.url, *of_hours(2))
     (tmp_path / "cache").write_text("somebody's file")
-    assert asked(ExportedCatalog(store.url, tmp_path / "cache"), Query(did="did-1")) == ["did-1"]
-    catalog = ExportedCatalog(store.url, tmp_path / "other")
-    (catalog.root / "provenance").write_text("somebody's file")
-    assert asked(catalog, Query(did="did-1")) == ["did-1"]
-    assert catalog.problem is not None
-    assert "cannot be written" in catalog.problem
+    assert asked(ExportedKeys(store.url, tmp_path / "cache"), Query(did="did-1")) == ["did-1"]
+    keys = ExportedKeys(store.url, tmp_path / "other")
+    (keys.root / "provenance").write_text("somebody's file")
+    assert asked(keys, Query(did="did-1")) == ["did-1"]
+    assert keys.problem is not None
+    assert "cannot be written" in keys.problem
 
 
 def test_where_nothing_was_exported_the_answer_is_an_error(store: Store, tmp_path: Path) -> None:
@@ -260,41 +268,41 @@ def test_a_store_that_does_not_answer_is_an_error(
 ) -> None:
     store = new_bucket(s3, monkeypatch)
     exported(layout, store.url, *of_hours(1))
-    catalog = ExportedCatalog(store.url, tmp_path / "cache")
-    assert asked(catalog) == ["did-0"]
+    keys = ExportedKeys(store.url, tmp_path / "cache")
+    assert asked(keys) == ["did-0"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(SourceUnreachableError, match=r"cannot be read .*; check the object store"):
-        asked(ExportedCatalog(store.url, tmp_path / "cache"))
+        asked(ExportedKeys(store.url, tmp_path / "cache"))
 
 
 def test_a_file_that_is_gone_or_damaged_is_named_by_its_url_and_the_others_answer(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(4))
     paths = [f"provenance/compacted/edge/20260101/0{at}.parquet" for at in range(4)]
     store.remove(paths[0])
     store.put(paths[1], b"PAR1 and nothing more PAR1")
     store.put(paths[2], b"")
-    catalog = opened()
-    assert catalog.keep().unread == ("20260101/00", "20260101/01", "20260101/02")
+    keys = opened()
+    assert make(keys) == 1
     found: list[ProvenanceRecord] = []
     with pytest.raises(IncompleteError) as raised:
-        found += find(catalog.root, access=catalog)
+        found += find(keys.root, access=keys)
     reasons = ["the manifest lists it, and it is gone"] + 2 * ["it is not a whole Parquet file"]
     assert sorted(raised.value.unread) == [
-        f"{catalog.name}/{path} is damaged ({reason}); put a good copy in its place"
+        f"{keys.name}/{path} is damaged ({reason}); put a good copy in its place"
         for path, reason in zip(paths, reasons, strict=False)
     ]
-    contents = (catalog.root / "provenance/catalog/catalog").read_bytes()
+    contents = (keys.root / "provenance/keys/contents.json").read_bytes()
     with pytest.raises(IncompleteError):
-        asked(catalog, Query(did="did-3"))
-    assert catalog.problem is None
-    assert (catalog.root / "provenance/catalog/catalog").read_bytes() == contents
-    assert asked(catalog, Query(since_ms=START_MS + 3 * HOUR_MS)) == ["did-3"]
+        asked(keys, Query(did="did-3"))
+    assert keys.problem is None
+    assert (keys.root / "provenance/keys/contents.json").read_bytes() == contents
+    assert asked(keys, Query(since_ms=START_MS + 3 * HOUR_MS)) == ["did-3"]
 
 
 def test_raw_files_that_programs_wrote_there_are_named_until_they_are_compacted(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(2))
     layout.write(record("new", at_ms=1))
@@ -311,7 +319,7 @@ def test_raw_files_that_programs_wrote_there_are_named_until_they_are_compacted(
 
 
 def test_many_files_answer_in_order_while_the_next_are_opened(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     exported(layout, store.url, *of_hours(70))
     for query in (Query(), Query(oldest_first=True), Query(filename="orders.csv", limit=33)):
@@ -319,22 +327,22 @@ def test_many_files_answer_in_order_while_the_next_are_opened(
 
 
 def test_a_large_file_is_read_in_parts_and_not_at_all_if_its_filters_rule_it_out(
-    layout: Layout, store: Store, opened: Callable[..., ExportedCatalog]
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
     names = [hashlib.sha256(str(at).encode()).hexdigest() for at in range(20_000)]
     exported(layout, store.url, *(record(name, at_ms=at, filename=name) for at, name in enumerate(names)))
     for query in (Query(did=names[777]), Query(filename=names[5]), Query(limit=3)):
-        for catalog in (opened(read_first_bytes=0), opened()):
-            assert find(catalog.root, query, access=catalog) == find(layout.root, query)
+        for keys in (opened(read_first_bytes=0), opened()):
+            assert find(keys.root, query, access=keys) == find(layout.root, query)
     ((path, data),) = [one for one in store.files().items() if one[0].endswith(".parquet")]
     assert len(data) > 2**20
     # Without its rows, what is left are the filters and the footer.
     rows_end = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0).bloom_filter_offset
     store.put(path, bytes(rows_end) + data[rows_end:])
-    catalog = opened(read_first_bytes=0)
-    assert asked(catalog, Query(did="another")) == []
+    keys = opened(read_first_bytes=0)
+    assert asked(keys, Query(did="another")) == []
     with pytest.raises(IncompleteError):
-        asked(catalog, Query(did=names[777]))
+        asked(keys, Query(did=names[777]))
 
 
 def damaged(path: Path, how: str) -> None:
@@ -343,38 +351,38 @@ def damaged(path: Path, how: str) -> None:
     path.write_bytes(b"" if how == "empty" else data)
 
 
-@pytest.mark.parametrize("kind", ["manifests", "provenance/catalog/catalog", "**/*.files", "**/*.keys"])
+@pytest.mark.parametrize(
+    "kind", ["manifests.json", "provenance/keys/contents.json", "**/*.files.parquet", "**/*.keys.parquet"]
+)
 @pytest.mark.parametrize("how", ["flipped", "empty", "gone"])
 def test_a_damaged_cache_is_set_aside_and_made_again(
     layout: Layout, tmp_path: Path, kind: str, how: str
 ) -> None:
     there = tmp_path / "there"
     exported(layout, str(there), *of_hours(4))
-    catalog = ExportedCatalog(there.as_uri(), tmp_path / "cache")
-    first = catalog.keep()
-    (path,) = catalog.root.glob(kind)
+    keys = ExportedKeys(there.as_uri(), tmp_path / "cache")
+    assert make(keys) == 4
+    (path,) = keys.root.glob(kind)
     path.unlink() if how == "gone" else damaged(path, how)
     for _ in range(2):
-        catalog = ExportedCatalog(there.as_uri(), tmp_path / "cache")
-        assert asked(catalog, Query(did="did-1")) == ["did-1"]
-        assert asked(catalog, Query(did="nothing")) == []
-    assert catalog.keep().files == first.files
+        keys = ExportedKeys(there.as_uri(), tmp_path / "cache")
+        assert asked(keys, Query(did="did-1")) == ["did-1"]
+        assert asked(keys, Query(did="nothing")) == []
+    assert make(keys) == 4
     assert path.exists() or "*" in kind
 
 
-def test_whoever_makes_the_catalog_dies_at_any_step_and_the_next_goes_on(
-    layout: Layout, tmp_path: Path
-) -> None:
+def test_whoever_makes_the_keys_dies_at_any_step_and_the_next_goes_on(layout: Layout, tmp_path: Path) -> None:
     there = tmp_path / "there"
     exported(layout, str(there), *of_hours(3))
     for calls in range(1, 100):
         cache = tmp_path / f"cache-{calls}"
         try:
-            ExportedCatalog(there.as_uri(), cache, files=StoppingFiles(calls)).keep()
+            make(ExportedKeys(there.as_uri(), cache, files=StoppingFiles(calls)))
         except StoppedError:
             pass
         else:
             break
-        assert asked(ExportedCatalog(there.as_uri(), cache), Query(did="did-1")) == ["did-1"]
-        assert ExportedCatalog(there.as_uri(), cache).keep().files == 3
+        assert asked(ExportedKeys(there.as_uri(), cache), Query(did="did-1")) == ["did-1"]
+        assert make(ExportedKeys(there.as_uri(), cache)) == 3
     assert calls > 8

@@ -1,8 +1,7 @@
-"""The catalog as a projection: whoever files the records of a home keeps up the catalog of its root.
+"""The keys as a projection: whoever files the records of a home keeps up the keys of its root.
 
-It reads no entries. Its cursor follows the layout's, so that a flush waits until the catalog has what the
-flush compacted. The cursor also moves on when the catalog cannot be written, since no entry has to be kept
-for it.
+It reads no entries. Its cursor follows the layout's, so that a flush waits until the keys have what the flush
+compacted. The cursor also moves on when the keys cannot be written, since no entry has to be kept for them.
 """
 
 from __future__ import annotations
@@ -10,17 +9,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from waybill.exporter.names import LAYOUT
 from waybill.transport.errors import RootError, reason_of
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step, statuses
 
+from ..names import LAYOUT
+
 if TYPE_CHECKING:
-    from waybill.exporter.ledger import Position
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-CATALOG: Final = "catalog"
+    from ..ledger import Position
+
+PROJECTION: Final = "keys"
 """The name of the projection."""
 
 _LOOKS_EVERY_S: Final = 30.0
@@ -31,16 +32,15 @@ _BEHIND_S: Final = 0.05
 _RETRY_S: Final = 5.0
 
 
-def open_catalog(journal: Journal, settings: Settings) -> CatalogKeeper | None:
-    """What keeps up the catalog of a root; None if `catalog_enabled` or `provenance_enabled` is off."""
-    wanted = settings.catalog_enabled and settings.provenance_enabled
-    return CatalogKeeper(journal, settings) if wanted else None
+def open_keys(journal: Journal, settings: Settings) -> KeysKeeper | None:
+    """What keeps up the keys of a root; None if `provenance_enabled` is off."""
+    return KeysKeeper(journal, settings) if settings.provenance_enabled else None
 
 
-class CatalogKeeper:
-    """Keeps up the catalog of the root that a home files into."""
+class KeysKeeper:
+    """Keeps up the keys of the root that a home files into."""
 
-    name = CATALOG
+    name = PROJECTION
     stores = False
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
@@ -59,11 +59,11 @@ class CatalogKeeper:
             self._position = None  # The layout reports it.
         except OSError as error:
             problem = (
-                f"the catalog below {self._root} cannot be written ({reason_of(error)}); free space there or "
+                f"the keys below {self._root} cannot be written ({reason_of(error)}); free space there or "
                 "fix the disk, and it continues: until then, answers take longer"
             )
-        if not applied and self._journal.cursor(CATALOG) < filed:
-            self._journal.commit(CATALOG, cursor=filed, durable=False)
+        if not applied and self._journal.cursor(PROJECTION) < filed:
+            self._journal.commit(PROJECTION, cursor=filed, durable=False)
         if problem is not None:
             self._position = None
             return Step(retry_s=_RETRY_S, problem=problem)
@@ -71,8 +71,8 @@ class CatalogKeeper:
         return Step(applied=int(applied), retry_s=_BEHIND_S if is_behind else _LOOKS_EVERY_S)
 
     def pending(self) -> int:
-        """The entries of which the catalog does not know what became of them."""
-        return self._journal.last_seq() - self._journal.cursor(CATALOG)
+        """The entries of which the keys do not know what became of them."""
+        return self._journal.last_seq() - self._journal.cursor(PROJECTION)
 
     def finish(self) -> None:
         """Do nothing: each step is durable, and what is left is read from the files."""
@@ -88,9 +88,8 @@ class CatalogKeeper:
 
     def _keep(self) -> bool:
         """Do one step; return whether there are more."""
-        # These load pyarrow, which a command that only names the projection does not need.
-        from waybill.exporter.ledger import follow_ledger
-
+        # These load pyarrow and DuckDB, which a command that only names the projection does not need.
+        from ..ledger import follow_ledger
         from .making import keep_step
 
         if self._position is not None:

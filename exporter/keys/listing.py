@@ -1,0 +1,249 @@
+"""Listing the files that may hold part of an answer, by the keys instead of the folders.
+
+The keys know what the files had up to an entry of the ledger. The hours that later entries name are listed
+from their folders, and so are the hours with raw files, with records that are in no file yet, and with files
+that could not be read. There, every file is read. In all other hours, only the files are read that have the
+texts which the query asks for.
+
+The raw hours are listed before the ledger is read. A record that a compaction moves out of a raw file in
+between is in an hour that the ledger names by then, because an entry is begun before its files change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from waybill.transport.errors import reason_of
+
+from ..directory import FileStamp, compacted_in, raw_files, raw_hours
+from ..hour_files import HourFiles
+from ..ledger import follow_ledger
+from ..names import KEYS
+from ..parquet import unreadable
+from ..quarantine import list_quarantined
+from ..query import FOLDERS
+from .contents import CONTENTS, DamagedError, read_contents
+from .hashes import wanted_hashes
+from .opened import OpenKeys, lacking
+from .spans import hour_of_file, set_aside
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..names import Hour, RawName
+    from ..query import Dimension, Listing, Query
+
+_TRIES: Final = 3
+_LISTED_ONE_BY_ONE: Final = 50
+"""For more hours than this, listing all folders once takes less time than looking into all for each hour."""
+
+
+class Keys:
+    """The keys of a root, to read only; one object serves many questions about one root, from any thread.
+
+    Without keys, or with some that cannot be used, every file is listed from the folders.
+    """
+
+    def __init__(self) -> None:
+        self._problem: str | None = None
+        self._asked: OpenKeys | None = None
+        self._lock = threading.Lock()
+        self._opened: OpenKeys | None = None
+        self._stamp: FileStamp | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why answers take longer now, in a sentence; None if they do not."""
+        return self._problem or (None if self._asked is None else self._asked.problem)
+
+    def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:
+        """List the files that may hold part of an answer: see `waybill.exporter.query.Access`.
+
+        Raises:
+            OSError: a folder cannot be read.
+        """
+        for _ in range(_TRIES):
+            try:
+                self._asked = opened = self._current(root)
+                found = None if opened is None else _listed(opened, query, unfiled)
+                self._problem = None
+                return found or FOLDERS.list_files(root, query, unfiled)
+            except FileNotFoundError:
+                # They were replaced in this moment.
+                self._problem = lacking(root)
+            except OSError as error:
+                # If it is the root that cannot be read, listing all files says so.
+                self._problem = (
+                    f"{root / KEYS} cannot be read ({reason_of(error)}); until it can, answers take longer"
+                )
+                break
+            except DamagedError as error:
+                self._problem = set_aside(error.path, error)
+                break
+        return FOLDERS.list_files(root, query, unfiled)
+
+    def place(self, path: Path) -> Path:
+        """Where a file that was listed is on this machine: see `waybill.exporter.query.Access`."""
+        return path
+
+    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
+        """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""
+        return unreadable(path, error, root=root)
+
+    def _current(self, root: Path) -> OpenKeys | None:
+        """The keys as they are now; None if there are none."""
+        with self._lock:
+            try:
+                stamp = FileStamp.of((root / CONTENTS).stat())
+            except FileNotFoundError:
+                return None
+            before = self._opened if self._opened is not None and self._opened.root == root else None
+            if before is None or self._stamp != stamp:
+                contents = read_contents(root)
+                self._opened = None if contents is None else OpenKeys(root, contents, before)
+                self._stamp = stamp
+            return self._opened
+
+
+def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listing | None:
+    """The files by the keys; None if the ledger does not go on from where the keys end."""
+    root, contents = opened.root, opened.contents
+    unknown = {*unfiled, *raw_hours(root), *contents.waiting, *contents.unread, *contents.doubled}
+    # `Unread.add_quarantined` reports an unreadable report.
+    with contextlib.suppress(OSError):
+        unknown.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)
+    followed = follow_ledger(root, contents.position)
+    if followed is None:
+        return None
+    return list_known(opened, query, unknown | followed.hours, _Folders(root, query))
+
+
+def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> Listing:
+    """The files of known hours that may hold part of an answer, and all files of the others."""
+    hashes = wanted_hashes(query)
+    if not hashes:
+        return _KindFiles(opened, query, unknown, whole)
+    files, more = opened.look_up(query, hashes)
+    unknown |= more
+    return _SomeFiles(
+        opened, query, unknown, whole, [file.path for file in files if file.hour not in unknown]
+    )
+
+
+class WholeHours(Protocol):
+    """All files of the hours that the keys do not know."""
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        """See `Listing`."""
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        """See `Listing`."""
+
+    def expect(self, paths: Sequence[Path]) -> None:
+        """Prepare for the reading of some files, which are about to be asked for."""
+
+
+class _Folders:
+    """The files of the hours of a root."""
+
+    def __init__(self, root: Path, query: Query) -> None:
+        self._root = root
+        self._query = query
+        self._asked: set[Hour] = set()
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        return raw_files(self._root, hour)
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        self._asked.add(hour)
+        if len(self._asked) > _LISTED_ONE_BY_ONE:
+            return self._all.compacted(hour, raws)
+        return compacted_in(self._root, hour, self._query.system_name)
+
+    def expect(self, paths: Sequence[Path]) -> None:
+        """Do nothing: they are there."""
+
+    @functools.cached_property
+    def _all(self) -> HourFiles:
+        return HourFiles(self._root, self._query.system_name)
+
+
+class _Files:
+    """Of the known hours, some files, and of the others all: a `Listing`."""
+
+    def __init__(
+        self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours, known: Sequence[Hour]
+    ) -> None:
+        self.opened = opened
+        self.query = query
+        self.unknown = unknown
+        self.whole = whole
+        # Of years, few hours are unknown.
+        more = [hour for hour in unknown if known[bisect_left(known, hour) :][:1] != [hour]]
+        self.hours: Sequence[Hour] = sorted([*known, *more]) if more else known
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        # Raw files that have come since have only records that were accepted after the question.
+        return self.whole.raw(hour) if hour in self.unknown else {}
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        is_known = hour not in self.unknown
+        paths = self.known(hour) if is_known else self.whole.compacted(hour, raws)
+        self.whole.expect(paths)
+        return paths
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:  # noqa: ARG002
+        return None, self
+
+    def known(self, hour: Hour) -> list[Path]:
+        """The files of a known hour that may hold part of the answer."""
+        raise NotImplementedError
+
+
+class _SomeFiles(_Files):
+    """Of the known hours, these files."""
+
+    def __init__(
+        self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours, paths: Iterable[str]
+    ) -> None:
+        self._known: defaultdict[Hour, list[Path]] = defaultdict(list)
+        for path in paths:
+            self._known[hour_of_file(path)].append(opened.root / path)
+        super().__init__(opened, query, unknown, whole, sorted(self._known))
+
+    def known(self, hour: Hour) -> list[Path]:
+        return self._known.get(hour, [])
+
+
+class _KindFiles(_Files):
+    """Of the known hours, the files with records of a kind that is asked for.
+
+    They are looked for when an hour is asked for: a question without bounds may end in the first one.
+    """
+
+    def __init__(self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> None:
+        super().__init__(opened, query, unknown, whole, opened.hours)
+
+    def known(self, hour: Hour) -> list[Path]:
+        files = self.opened.of_hour(hour, self.query)
+        kinds = self._with_kind
+        wanted = (one for one in files if kinds is None or one.number in kinds or not one.is_summed)
+        return [self.opened.root / one.path for one in wanted]
+
+    @functools.cached_property
+    def _with_kind(self) -> frozenset[int] | None:
+        return self.opened.with_kind(self.query)
+
+    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+        found = self.opened.count(query, by, self.unknown) if query.is_by_kind else None
+        if found is None:
+            return None, self
+        sums, paths = found
+        return sums, _SomeFiles(self.opened, query, self.unknown, self.whole, paths)

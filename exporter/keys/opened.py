@@ -1,0 +1,210 @@
+"""The keys as some contents have them, to be asked."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
+
+from ..names import HOUR_MS, KEYS, Hour, hour_of, safe_name
+from ..query import FAILED, Conditions, Dimension, connect, escaped, run
+from .contents import DamagedError, digits_of, read_contents
+from .spans import KnownFile, OpenSpan, known_files, set_aside
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ..query import Query
+    from .contents import Contents
+
+_Answer = TypeVar("_Answer")
+
+_SUMS: Final = "FROM read_parquet($sums, hive_partitioning = false)"
+_COUNTS: Final = "sum(records)::BIGINT AS records, min(first_ms) AS first, max(last_ms) AS last"
+_WHOLE: Final = "is_summed AND first_ms >= $since AND last_ms < $until"
+_TOUCHED: Final = f"""
+    first_ms < $until AND last_ms >= $since AND ($system IS NULL OR split_part(path, '/', 3) = $system)
+    AND number NOT IN (SELECT unnest($gone::UINTEGER[]))
+    AND first_ms // {HOUR_MS} NOT IN (SELECT unnest($unknown::BIGINT[]))
+"""
+
+
+class OpenKeys:
+    """The keys as some contents have them; spans that they share with those before stay open.
+
+    Attributes:
+        gone: the numbers of files that have been removed or replaced.
+        problem: why answers take longer, in a sentence; None if they do not.
+    """
+
+    def __init__(self, root: Path, contents: Contents, before: OpenKeys | None = None) -> None:
+        spans = () if before is None else before.spans
+        known = {(one.span.name, one.span.serial): one for one in spans}
+        self.root = root
+        self.contents = contents
+        self.gone = frozenset(number for span in contents.spans for number in span.gone)
+        self.spans: Sequence[OpenSpan] = [
+            known.get((one.name, one.serial)) or OpenSpan(root, one) for one in contents.spans
+        ]
+        self.problem: str | None = None
+
+    def without(self, gone: frozenset[int]) -> Self:
+        """The same, where other files are gone."""
+        found = copy.copy(self)
+        found.gone = gone
+        return found
+
+    @functools.cached_property
+    def files(self) -> pa.Table:
+        """All files, in order of their hours."""
+        table = pa.concat_tables([one.files for one in self.spans])
+        return table.take(pc.sort_indices(table, [("first_ms", "ascending")]))
+
+    @functools.cached_property
+    def by_hour(self) -> dict[Hour, tuple[int, int]]:
+        """Where the files of each hour are, and how many there are; the hours are in order."""
+        if not self.spans:
+            return {}
+        instants = self.files["first_ms"].cast(pa.timestamp("ms", tz="UTC"))
+        runs = pc.run_end_encode(pc.floor_temporal(instants, unit="hour").combine_chunks())
+        days, hours = (pc.strftime(runs.values, one).to_pylist() for one in ("%Y%m%d", "%H"))
+        ends = runs.run_ends.to_pylist()
+        places = ((begin, end - begin) for begin, end in pairwise([0, *ends]))
+        return dict(zip(map(Hour, days, hours), places, strict=True))
+
+    @functools.cached_property
+    def hours(self) -> list[Hour]:
+        """All hours that it has files of, in order."""
+        return list(self.by_hour)
+
+    @functools.cached_property
+    def _places(self) -> dict[int, int]:
+        return {number: at for at, number in enumerate(self.files["number"].to_pylist())}
+
+    def of_hour(self, hour: Hour, query: Query) -> Iterator[KnownFile]:
+        """The files of an hour that a query asks for."""
+        place = self.by_hour.get(hour)
+        found = () if place is None else known_files(self.files.slice(*place))
+        return (file for file in found if self.is_asked_for(file, query))
+
+    def is_asked_for(self, file: KnownFile, query: Query) -> bool:
+        """Whether a file is there and has records of the query's system and window."""
+        window, system = query.window, query.system_name
+        return (
+            file.first_ms < window.until_ms
+            and file.last_ms >= window.since_ms
+            and file.number not in self.gone
+            and (system is None or file.system == safe_name(system))
+        )
+
+    def look_up(self, query: Query, hashes: list[list[int]]) -> tuple[list[KnownFile], set[Hour]]:
+        """The files that have one hash of each list, and the hours that turn out to be unknown.
+
+        Raises:
+            FileNotFoundError: the spans have been replaced in this moment.
+        """
+        numbers: set[int] = set()
+        unknown: set[Hour] = set()
+        for one in self._spans_of(query):
+            try:
+                numbers |= _numbers(one, hashes)
+            except (DamagedError, FileNotFoundError) as error:
+                if isinstance(error, FileNotFoundError) and read_contents(self.root) != self.contents:
+                    raise
+                self.problem = set_aside(one.span.path(self.root, "keys"), error)
+                unknown.update(file.hour for file in known_files(one.files))
+        rows = [self._places[number] for number in numbers]
+        found = (file for at in rows for file in known_files(self.files.slice(at, 1)))
+        return [file for file in found if self.is_asked_for(file, query)], unknown
+
+    def _spans_of(self, query: Query) -> list[OpenSpan]:
+        """The spans that have a part of the query's window."""
+        window = query.window
+        since_ms, until_ms = max(window.since_ms, FIRST_MS), min(window.until_ms, AFTER_LAST_MS)
+        if since_ms >= until_ms:
+            return []
+        first, last = digits_of(hour_of(since_ms)), digits_of(hour_of(until_ms - 1))
+        names = ((one, one.span.name) for one in self.spans)
+        return [one for one, name in names if first[: len(name)] <= name <= last[: len(name)]]
+
+    def with_kind(self, query: Query) -> frozenset[int] | None:
+        """The numbers of the files in the sums with records of a kind that is asked for; None: all may."""
+        kinds = Conditions(query.of_kind())
+        if kinds.by_key == kinds.by_rest == "true":
+            return None
+        wanted = f"{_SUMS} SELECT DISTINCT file WHERE {kinds.all}"
+
+        def ask(connection: duckdb.DuckDBPyConnection, sums: list[str]) -> frozenset[int]:
+            rows = run(connection, wanted, {**kinds.params, "sums": sums})
+            return frozenset(number for (number,) in rows.fetchall())
+
+        return self._ask_sums(query, ask)
+
+    def count(
+        self, query: Query, by: Collection[Dimension], unknown: Iterable[Hour]
+    ) -> tuple[pa.Table, list[str]] | None:
+        """The sums of records that answer a query by kinds, and the paths of the files that are not in them.
+
+        Files that are gone, and those of unknown hours, are in neither. None: the sums cannot be used.
+        """
+        kinds = Conditions(query.of_kind())
+        params = {
+            **kinds.params,
+            "since": query.window.since_ms,
+            "until": query.window.until_ms,
+            "system": None if query.system_name is None else safe_name(query.system_name),
+            "gone": list(self.gone),
+            "unknown": [hour.start_ms // HOUR_MS for hour in unknown],
+        }
+        wanted = ", ".join([*(_value_of(one) for one in Dimension if one in by), _COUNTS])
+        whole = f"FROM files SELECT number WHERE {_TOUCHED} AND {_WHOLE}"
+        where = f"WHERE {kinds.all} AND file IN ({whole})"
+        others = f"FROM files SELECT path WHERE {_TOUCHED} AND NOT ({_WHOLE})"
+        counts = f"{_SUMS} SELECT {wanted} {where} GROUP BY ALL HAVING count(*) > 0"
+
+        def ask(connection: duckdb.DuckDBPyConnection, sums: list[str]) -> tuple[pa.Table, list[str]]:
+            connection.register("files", self.files)
+            paths = [path for (path,) in run(connection, others, params).fetchall()]
+            return run(connection, counts, {**params, "sums": sums}).to_arrow_table(), paths
+
+        return self._ask_sums(query, ask)
+
+    def _ask_sums(
+        self, query: Query, ask: Callable[[duckdb.DuckDBPyConnection, list[str]], _Answer]
+    ) -> _Answer | None:
+        """What a question of the sums gives; None if they cannot be used, or there are none."""
+        spans = self._spans_of(query)
+        if not spans:
+            return None
+        try:
+            with connect() as connection:
+                return ask(connection, escaped(one.sums for one in spans))
+        except DamagedError as error:
+            self.problem = set_aside(error.path, error)
+        except FAILED:
+            self.problem = lacking(self.root)
+        return None
+
+
+def lacking(root: Path) -> str:
+    """Why answers take longer where a file of the keys is missing, or was replaced in this moment."""
+    return f"{root / KEYS} lacks a file; until it is made again, answers take longer"
+
+
+def _numbers(one: OpenSpan, hashes: list[list[int]]) -> set[int]:
+    """The numbers of a span's files that have one hash of each list."""
+    return set.intersection(*(set().union(*map(one.numbers, some)) for some in hashes))
+
+
+def _value_of(one: Dimension) -> str:
+    if one is Dimension.HOUR:
+        return f"first_ms - first_ms % {HOUR_MS} AS hour"
+    return f"{one.column} AS {one}"
