@@ -24,6 +24,7 @@ from waybill.transport import Journal, Kind, Settings, Tracker, flush
 WAYBILL = Path(sys.executable).parent / "waybill"
 PARENT = "01a1fd6a-9e75-7d78-870f-0000000000aa"
 MOVED = "01a1fd6a-9e75-7d78-870f-0000000000cc"
+RUN = "01a1fd6a-9e75-7d78-870f-0000000000ee"
 
 
 class Pipeline(NamedTuple):
@@ -85,16 +86,19 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         dids |= {file.filename: file.did for file in (*parts, daily, stuck, lost)}
         inputs = [{"namespace": "file", "name": f"/in/{name}.csv"} for name in ("left", "right")]
         run = event(eventType="COMPLETE", run={"runId": "join"}, inputs=inputs)
+        one_run = event(run={"runId": RUN.upper()}), event(eventType="COMPLETE", run={"runId": RUN})
         corrected = moved("START", PARENT[:-2] + "dd"), moved("COMPLETE", "right")
         chain = {"app": "app", "step": "app", "sub": "step"}
+        asking = {"asked": "what?.csv", "told": "whats.csv"}
         records = [
-            record(did=did, parentDid=parent, dataSource="daily", dataSink="")
-            for did, parent in chain.items()
+            *({"did": did, "parentDid": parent} for did, parent in chain.items()),
+            *({"did": did, "filename": name} for did, name in asking.items()),
         ]
         with contextlib.closing(Journal(home)) as journal:
-            bodies = (run, child_in_capitals(), *corrected)
+            bodies = (run, child_in_capitals(), *one_run, *corrected)
             journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
-            journal.append(Kind.PROVENANCE, json.dumps(records).encode())
+            whole = [record(**one, dataSource="daily", dataSink="") for one in records]
+            journal.append(Kind.PROVENANCE, json.dumps(whole).encode())
         assert flush(settings).left == {}
         started = Collector(home, "--runner", "none")
         try:
@@ -232,6 +236,7 @@ def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline, t
 def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipeline: Pipeline) -> None:
     for name in ("report[1].csv", "lost.csv"):
         assert trace_by_command(pipeline, name) == {pipeline.dids[name]}
+    assert trace_by_command(pipeline, "what?.csv") == {"asked"}
     told = pipeline.run("trace", "lost.csv").stdout
     assert "not ended" in told
     assert "landing, last began unpack" in told
@@ -241,6 +246,16 @@ def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipelin
 def test_a_name_with_brackets_is_a_name(pipeline: Pipeline, find: Find) -> None:
     assert find(pipeline, {"filename": "report[1].csv"}) == [pipeline.dids["report[1].csv"]]
     assert len(find(pipeline, {"filename": "report*.csv"})) == 2
+    assert find(pipeline, {"filename": "what?.csv"}) == ["asked"]
+    assert find(pipeline, {"filename": "wha?s.csv"}) == ["told"]
+
+
+@every_find
+def test_a_run_that_began_in_capitals_and_ended_in_small_letters_is_one(
+    pipeline: Pipeline, find: Find
+) -> None:
+    for spelled in (RUN, RUN.upper()):
+        assert find(pipeline, {"did": spelled}) == [RUN]
 
 
 @every_find
