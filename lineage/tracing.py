@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import Query
-from waybill.exporter.parquet import rows_where
-from waybill.exporter.query import read_as_of
+from waybill.exporter.query import Conditions, read_as_of
 from waybill.exporter.rebuilding import rule_for
 from waybill.facets import canonical_did
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
@@ -212,7 +211,7 @@ def _asked(known: Iterable[ProvenanceRecord]) -> Ask:
     records = pa.concat_tables([to_table([]), *to_tables(known)])
 
     def ask(query: Query, columns: Sequence[str]) -> Iterable[pa.Table]:
-        return [rows_where(records, query.by_key() & query.by_rest()).select(list(columns))]
+        return [Conditions(query).filter(records).select(list(columns))]
 
     return ask
 

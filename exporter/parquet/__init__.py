@@ -2,7 +2,7 @@
 
 from .bloom import can_hold as can_hold
 from .covers import Covers as Covers
-from .decoded import in_pieces as in_pieces, row_bytes as row_bytes
+from .decoded import in_pieces as in_pieces
 from .encoding import (
     CODED_SCHEMA as CODED_SCHEMA,
     COMPACTED_FILTERS as COMPACTED_FILTERS,
@@ -52,10 +52,4 @@ from .seal import (
     seal_in as seal_in,
     seal_of as seal_of,
     to_be_sealed as to_be_sealed,
-)
-from .selection import (
-    SELECTED_SCHEMA as SELECTED_SCHEMA,
-    matching_row_groups as matching_row_groups,
-    open_selectable as open_selectable,
-    rows_where as rows_where,
 )

@@ -29,7 +29,7 @@ def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()
     """
     if not table.num_rows:
         return
-    if table.nbytes <= max_bytes and not any(_is_coded(column.type) for column in table.columns):
+    if table.nbytes <= max_bytes and not any(pt.is_dictionary(column.type) for column in table.columns):
         yield table
         return
     ends = pc.cumulative_sum(row_bytes(table)).to_pylist()
@@ -50,11 +50,6 @@ def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()
         yield table.take(pa.arange(start, end))
 
 
-def _is_coded(kind: pa.DataType) -> bool:
-    """Whether values of a type may share a text."""
-    return pt.is_dictionary(kind) or any(_is_coded(kind.field(at).type) for at in range(kind.num_fields))
-
-
 def trimmed(table: pa.Table) -> pa.Table:
     """The same rows, with no large dictionary that holds more than they need, as filtered rows have it."""
     for place, field in enumerate(table.schema):
@@ -66,23 +61,10 @@ def trimmed(table: pa.Table) -> pa.Table:
 
 
 def _dictionary_bytes(array: pa.Array) -> int:
-    if pt.is_dictionary(array.type):
-        return int(array.dictionary.nbytes)
-    if pt.is_map(array.type):
-        return _dictionary_bytes(array.items)
-    return _dictionary_bytes(array.values) if pt.is_list(array.type) else 0
+    return int(array.dictionary.nbytes) if pt.is_dictionary(array.type) else 0
 
 
 def _trimmed(array: pa.Array) -> pa.Array:
-    # What hides behind a null, or before the first offset, is left out by `take`.
-    if pt.is_map(array.type):
-        array = array.take(pa.arange(0, len(array)))
-        return pa.MapArray.from_arrays(array.offsets, array.keys, _trimmed(array.items), mask=array.is_null())
-    if pt.is_list(array.type):
-        array = array.take(pa.arange(0, len(array)))
-        return pa.ListArray.from_arrays(
-            array.offsets, _trimmed(array.values), array.type, mask=array.is_null()
-        )
     used = array.indices.unique().drop_null()
     indices = pc.index_in(array.indices, used, skip_nulls=True)
     return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.facets import merge_all, record_key
-from waybill.facets.arrow import PIECE_BYTES, from_table, to_table, to_tables
+from waybill.facets.arrow import from_table, to_tables
 
-from .decoded import in_pieces, row_bytes, same_as_before
-from .encoding import CODED_SCHEMA, code, join, sort
+from .decoded import same_as_before
+from .encoding import code, join, sort
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -28,29 +28,17 @@ _SEPARATOR: Final = "\0"
 
 
 def merge_table(table: pa.Table) -> pa.Table:
-    """Merge rows of `CODED_SCHEMA` or `SELECTED_SCHEMA` that share a natural key, and sort them.
+    """Merge rows of `CODED_SCHEMA` that share a natural key, and sort them.
 
     The result is that of `merge_all`, except that systems may be in any order within one (completed, did).
-    Of the texts that rows of `SELECTED_SCHEMA` share, few are decoded at once.
     """
     table = sort(table, *_PLACE)
     tied = same_as_before(table, _PLACE)
     if not pc.any(tied).as_py():
         return table
     tied = _whole_groups(tied)
-    rows = table.filter(tied)
-    if table.schema == CODED_SCHEMA:
-        merged = [_merge_tied(rows)]
-    else:
-        merged = [_merge_shared(piece) for piece in in_pieces(rows, PIECE_BYTES, together=_PLACE)]
-    return sort(join([table.filter(pc.invert(tied)), *merged]), *_PLACE)
-
-
-def _merge_shared(table: pa.Table) -> pa.Table:
-    if pc.sum(row_bytes(table)).as_py() > PIECE_BYTES:
-        # As records, rows share their texts still.
-        return to_table(merge_all(from_table(table)), table.schema)
-    return _merge_tied(table.cast(CODED_SCHEMA)).cast(table.schema)
+    merged = _merge_tied(table.filter(tied))
+    return sort(join([table.filter(pc.invert(tied)), merged]), *_PLACE)
 
 
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from waybill.facets import canonical_did
 from waybill.transport.errors import WaybillError
@@ -47,10 +43,10 @@ def is_pattern(name: str) -> bool:
 def has_name(query: Query, field: str, name: str) -> bool:
     """Whether a name is what a query has in a field, or is matched by its pattern; without one, any is."""
     asked = getattr(query, field)
-    return asked in {None, name} or (
-        query.is_pattern(field)
-        and re.search(expression_of(asked).removesuffix("$") + r"\Z", name) is not None
-    )
+    if asked is None or not query.is_pattern(field):
+        return asked in {None, name}
+    expression = "".join(_WILD.get(letter) or re.escape(letter) for letter in asked)
+    return re.fullmatch(expression, name, re.DOTALL) is not None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,86 +157,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         """The conditions on system, source, sink and state alone."""
         return Query(**{name: getattr(self, name) for name in _OF_KIND})
 
-    def by_key(self) -> pc.Expression:
-        """The conditions on the natural key: they hold for a record exactly if for each of its repeats.
-
-        Of `after` they have only its instant; `beyond` has the rest.
-        """
-        wanted = self._by_end()
-        if self.did is not None:
-            wanted &= pc.field("did") == self.did
-        if self.dids is not None:
-            wanted &= pc.field("did").isin(pa.array(self.dids, pa.string()))
-        window = self.window
-        if window.since_ms != ALWAYS.since_ms:
-            wanted &= pc.field("completed") >= _instant(window.since_ms)
-        if window.until_ms != ALWAYS.until_ms:
-            wanted &= pc.field("completed") < _instant(window.until_ms)
-        return wanted
-
-    def _by_end(self) -> pc.Expression:
-        """The conditions on system, state and sink."""
-        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        if self.system_name is not None:
-            wanted &= pc.field("system_name") == self.system_name
-        if self.final_state is not None:
-            wanted &= _is_any("final_state", tuple(self.final_state))
-        if self.not_final_states:
-            wanted &= ~_is_any("final_state", tuple(self.not_final_states))
-        is_without = pc.field("data_sink").is_null()
-        if self.data_sink is not None:
-            wanted &= self._named("data_sink", self.data_sink)
-        if self.has_data_sink is not None:
-            wanted &= ~is_without if self.has_data_sink else is_without
-        if self.not_data_sinks:
-            # A comparison with null is null, which a filter drops.
-            wanted &= is_without | ~_is_any("data_sink", tuple(self.not_data_sinks))
-        return wanted
-
-    def _named(self, column: str, name: str) -> pc.Expression:
-        """The condition that a column has a name, or one that its pattern matches."""
-        same = pc.field(column) == name
-        if self.is_pattern(column):
-            same |= pc.match_substring_regex(pc.field(column).cast(pa.string()), expression_of(name))
-        return same
-
     def is_pattern(self, field: str) -> bool:
         """Whether the name in a field is a pattern, so that it may stand for others."""
         return field not in self.literal and is_pattern(getattr(self, field) or "")
-
-    def by_rest(self) -> pc.Expression:
-        """The conditions on the other fields, which a merge of repeats can change."""
-        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        if self.parent_did is not None:
-            wanted &= pc.field("parent_did") == self.parent_did
-        if self.parent_dids is not None:
-            # It is a dictionary where many rows share it.
-            wanted &= pc.field("parent_did").cast(pa.string()).isin(pa.array(self.parent_dids, pa.string()))
-        if self.data_source is not None:
-            wanted &= self._named("data_source", self.data_source)
-        if self.filename is not None:
-            same = self._named("filename", self.filename)
-            if self.filename_dids:
-                same |= pc.field("did").isin(pa.array(self.filename_dids, pa.string()))
-            wanted &= same
-        for key, value in self.annotations.items():
-            wanted &= pc.map_lookup(pc.field("annotations"), key, "first") == value
-        if self.created_since_ms is not None:
-            wanted &= pc.field("created") >= _instant(self.created_since_ms)
-        if self.created_until_ms is not None:
-            wanted &= pc.field("created") < _instant(self.created_until_ms)
-        return wanted
-
-
-def _is_any(name: str, texts: tuple[str, ...]) -> pc.Expression:
-    nothing = pc.scalar(False)  # noqa: FBT003 - the neutral element of `or`
-    return functools.reduce(operator.or_, [pc.field(name) == text for text in texts], nothing)
-
-
-def _instant(epoch_ms: int) -> pa.Scalar:
-    return pa.scalar(epoch_ms, pa.timestamp("ms", tz="UTC"))
-
-
-def expression_of(pattern: str) -> str:
-    """A pattern as a regular expression of RE2; `fnmatch.translate` writes Python's own kind."""
-    return f"(?s)^{''.join(_WILD.get(letter) or re.escape(letter) for letter in pattern)}$"

@@ -40,7 +40,7 @@ from .. import parquet
 from ..hour_files import HourFiles
 from ..incomplete import Unread
 from ..names import relative
-from ..parquet import Rules, matching_row_groups, open_selectable
+from ..parquet import Rules
 from .folded import Folded
 
 if TYPE_CHECKING:
@@ -340,15 +340,16 @@ def _numbered(did: str, root: Path, path: Path, unread: Unread) -> _Found:
     """The records of one file, each with the number of its row; raises `FileNotFoundError`."""
     found: list[_Numbered] = []
     try:
-        file = open_selectable(path)
+        file = parquet.open_file(path)
         rules = Rules.read(file.metadata.metadata)
-        for part in matching_row_groups(file, pc.field("did") == did, {"did": (did,)}):
-            before = range(part.row_groups[0].id)
-            first = sum(file.metadata.row_group(at).num_rows for at in before)
-            table = part.to_table(use_threads=False)
-            numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
-            records = from_table(table.take(numbers))
-            found += zip([first + number for number in numbers.to_pylist()], records, strict=True)
+        first = 0
+        for at in range(file.num_row_groups):
+            dids = file.read_row_group(at, ["did"], use_threads=False)["did"]
+            numbers = pc.indices_nonzero(pc.equal(dids, pa.scalar(did)))
+            if len(numbers):
+                records = from_table(file.read_row_group(at, use_threads=False).take(numbers))
+                found += zip([first + number for number in numbers.to_pylist()], records, strict=True)
+            first += len(dids)
     except FileNotFoundError:
         raise
     except parquet.DAMAGED as error:

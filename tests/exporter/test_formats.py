@@ -12,7 +12,7 @@ from layouts import NODE, Layout, event, record
 from waybill.exporter import IncompleteError
 from waybill.exporter.archive import read_entries
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries
-from waybill.exporter.parquet import FORMAT, FormatError, open_file, open_selectable
+from waybill.exporter.parquet import FORMAT, FormatError, open_file
 from waybill.lineage import find
 from waybill.transport.journal import Entry, Kind
 
@@ -44,7 +44,6 @@ def archive_file(root: Path) -> Path:
     ("make", "read"),
     [
         (raw_file, open_file),
-        (raw_file, open_selectable),
         (archive_file, lambda path: list(read_entries(path))),
     ],
 )

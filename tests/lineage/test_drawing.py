@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from layouts import START_MS, record
 
+from waybill.exporter.query import Conditions
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import to_table
 from waybill.lineage import Journey, OpenFile, trace
@@ -33,7 +34,7 @@ def journey_of(records: list[ProvenanceRecord], did: str) -> Journey:
     table = to_table(records)
 
     def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
-        return [table.filter(query.by_key() & query.by_rest()).select(columns)]
+        return [Conditions(query).filter(table).select(columns)]
 
     return trace(ask, did)
 

@@ -13,7 +13,7 @@ from layouts import Layout, record
 from msgspec import structs
 
 from waybill.exporter import Query
-from waybill.exporter.query import TooManyError, cursor_of
+from waybill.exporter.query import Conditions, TooManyError, cursor_of
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 from waybill.lineage import Lineage
@@ -91,7 +91,7 @@ def test_what_is_missing_is_what_following_each_file_by_hand_misses(
     every = to_table(records)
 
     def ask(query: Query, columns: Sequence[str] = SCHEMA.names) -> Iterator[pa.Table]:
-        yield every.filter(query.by_key() & query.by_rest()).select(list(columns))
+        yield Conditions(query).filter(every).select(list(columns))
 
     def below(dids: Iterable[str]) -> dict[str, set[str]]:
         return {did: joins[did] for did in dids if did in joins}

@@ -13,6 +13,7 @@ from layouts import FILES, NODE, record
 from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
+from waybill.exporter.query import Conditions
 from waybill.facets.arrow import to_table
 from waybill.lineage import Journey, Lineage, OpenFile, trace
 from waybill.lineage.drawing import outline
@@ -263,7 +264,7 @@ def test_open_files_are_members_of_journeys_whatever_was_read_ahead(
     table = to_table([record(child, parent_did=parent) for child, parent in parents.items()])
 
     def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
-        return [table.filter(query.by_key() & query.by_rest()).select(columns)]
+        return [Conditions(query).filter(table).select(columns)]
 
     kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()], likely)
     edges = {(parent, child) for some in (parents, open_parents) for child, parent in some.items() if parent}
