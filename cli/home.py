@@ -78,9 +78,8 @@ def open_answers(
             files = FileAnswers(agreed.root, Keys(), published, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
-            with contextlib.closing(TailReader(journal.home)) as tails:
-                home = HomeAnswers(journal, agreed, tails, Keys(), os_user())
-                yield home, f"in {journal.path} and below {agreed.root}", journal
+            home = HomeAnswers(journal, agreed, TailReader(journal), Keys(), os_user())
+            yield home, f"in {journal.path} and below {agreed.root}", journal
 
 
 def is_home(folder: Path) -> bool:

@@ -263,8 +263,5 @@ def open_answers(folder: Path, access: Access, published: Published, asker: Aske
     if not Journal.exists(folder):
         yield FileAnswers(folder, access, published, asker)
         return
-    with (
-        contextlib.closing(Journal(folder, to_read=True)) as journal,
-        contextlib.closing(TailReader(folder)) as tails,
-    ):
-        yield HomeAnswers(journal, obey(journal), tails, access, asker)
+    with contextlib.closing(Journal(folder, to_read=True)) as journal:
+        yield HomeAnswers(journal, obey(journal), TailReader(journal), access, asker)

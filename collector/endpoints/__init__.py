@@ -14,6 +14,7 @@ from .provenance import (
     ProvenanceEndpoints as ProvenanceEndpoints,
     Taken as Taken,
 )
+from .reading import Readings as Readings
 from .trace import (
     MEDIA as MEDIA,
     TRACE_PATH as TRACE_PATH,

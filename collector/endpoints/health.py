@@ -24,13 +24,13 @@ from ..event_logs import EventLogStatus
 from ..http import Answer, Problem, Request, json_answer, wrong_root
 from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, problems_text
-from .reading import Reading
 
 if TYPE_CHECKING:
     from waybill.lineage.answers import ReceiptStatus
     from waybill.transport import Journal, Settings
 
     from ..metrics import Metrics, Tallies
+    from .reading import Readings
 
 _OWNER: Final = "collector"
 
@@ -60,6 +60,7 @@ class HealthEndpoints:
     Args:
         journal: the home's.
         settings: the home's agreed ones.
+        readings: begins its answers.
         metrics: the counters of this worker.
         tallies: the counters of the other workers, if there are any.
         follows: whether the collector follows Spark's event logs.
@@ -69,6 +70,7 @@ class HealthEndpoints:
         self,
         journal: Journal,
         settings: Settings,
+        readings: Readings,
         metrics: Metrics,
         tallies: Tallies | None,
         *,
@@ -76,6 +78,7 @@ class HealthEndpoints:
     ) -> None:
         self._journal = journal
         self._settings = settings
+        self._readings = readings
         self._metrics = metrics
         self._tallies = tallies
         self._follows = follows
@@ -128,7 +131,7 @@ class HealthEndpoints:
         return json_answer(found)
 
     def _located(self, receipt: Receipt, key: str) -> ReceiptStatus | None:
-        return Reading(self._journal, self._settings, key).answers.locate(receipt)
+        return self._readings.begin(key).answers.locate(receipt)
 
     def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics

@@ -23,7 +23,7 @@ from waybill.transport.root import check_root
 from ..http import NDJSON, Answer, Problem, Request, json_answer
 from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
-from .reading import Reading, problems_told
+from .reading import problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..http import Bodies
     from ..intake import Acceptor
     from .query_params import QueryParams
+    from .reading import Readings
 
 PROVENANCE_PATH: Final = "/provenance"
 SUMMARY_PATH: Final = f"{SUMMARIES_PATH}{{number}}"
@@ -79,11 +80,14 @@ class Taken(msgspec.Struct, frozen=True):
 class ProvenanceEndpoints:
     """Accepts provenance records, and answers queries for them from the files and the journal."""
 
-    def __init__(self, bodies: Bodies, acceptor: Acceptor, journal: Journal, settings: Settings) -> None:
+    def __init__(
+        self, bodies: Bodies, acceptor: Acceptor, journal: Journal, settings: Settings, readings: Readings
+    ) -> None:
         self._bodies = bodies
         self._acceptor = acceptor
         self._journal = journal
         self._settings = settings
+        self._readings = readings
         self._bounds = settings.bounds
         self._check_records = partial(check_records, bounds=self._bounds)
         # Separate threads, so that neither occupies those that everything else shares.
@@ -212,7 +216,7 @@ class ProvenanceEndpoints:
 
     async def _list(self, ask: Callable[[HomeAnswers], object], request: Request) -> Answer:
         def look_up() -> Answer:
-            read = Reading(self._journal, self._settings, request.key)
+            read = self._readings.begin(request.key)
             return json_answer(ask(read.answers), headers=read.headers())
 
         with problems_told():
@@ -235,7 +239,7 @@ class ProvenanceEndpoints:
     ) -> Answer:
         from .query_params import next_page
 
-        read = Reading(self._journal, self._settings, request.key, is_partial=params.is_partial)
+        read = self._readings.begin(request.key, is_partial=params.is_partial)
         value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
         headers = read.headers()
         if cursor is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import threading
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
@@ -16,13 +16,12 @@ from waybill.transport.errors import RootError
 from ..http import Problem, UnknownName, busy, wrong_root
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from waybill.exporter import Query
     from waybill.exporter.keys import Keys
     from waybill.exporter.query import Dimension, TailReader
+    from waybill.lineage.answers import HomeAnswers
     from waybill.lineage.index import KeptIndex
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -33,44 +32,70 @@ _UNFILED_ENTRIES_MAX: Final = 1_000_000
 _UNREAD_NAMED_MAX: Final = 100
 
 
-@functools.cache
-def _keys_of(root: Path) -> Keys:  # noqa: ARG001 - each root has its own
-    """The keys that all answers about a root share, since they keep what they have read."""
-    from waybill.exporter.keys import Keys
+class _Opened(NamedTuple):
+    """What all answers of a home share, since it keeps what it has read."""
 
-    return Keys()
-
-
-@functools.cache
-def _tails_of(home: Path) -> TailReader:
-    """The reader that all answers about a home share, since it keeps what it has read."""
-    from waybill.exporter.query import TailReader
-
-    return TailReader(home, entries_max=_UNFILED_ENTRIES_MAX)
+    journal: Journal
+    tails: TailReader
+    kept: KeptIndex
+    keys: Keys
 
 
-@functools.lru_cache(maxsize=1)
-def _index_of(journal: Journal) -> KeptIndex:
-    """The index that all answers of the collector's home share, since it stays open."""
-    from waybill.lineage.index import KeptIndex
+class Readings:
+    """Begins the answers of the collector's home; what they share is opened with the first and then kept.
 
-    return KeptIndex(journal)
+    Args:
+        journal: the home's journal.
+        settings: its agreed settings.
+    """
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._opened: _Opened | None = None
+        self._lock = threading.Lock()
+
+    def begin(self, key: str, *, is_partial: bool = False) -> Reading:
+        """The answers for one request.
+
+        Args:
+            key: the name of the API key that asks; empty without one.
+            is_partial: whether an answer that lacks records is enough; it comes with a warning then.
+        """
+        from waybill.lineage.answers import HomeAnswers
+
+        _, tails, kept, keys = self._open()
+        asker = reading.Asker(reading.Door.HTTP, key)
+        answers = HomeAnswers(self._journal, self._settings, tails, keys, asker, kept=kept)
+        return Reading(answers, is_partial=is_partial)
+
+    def _open(self) -> _Opened:
+        from waybill.exporter.keys import Keys
+        from waybill.exporter.query import TailReader
+        from waybill.lineage.index import KeptIndex
+        from waybill.transport.journal import Journal
+
+        with self._lock:
+            if self._opened is None:
+                journal = Journal(self._journal.home, to_read=True)
+                tails = TailReader(journal, entries_max=_UNFILED_ENTRIES_MAX)
+                self._opened = _Opened(journal, tails, KeptIndex(self._journal), Keys())
+            return self._opened
+
+    def close(self) -> None:
+        """Close what was opened; the next answer opens it again."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.kept.close()
+            opened.journal.close()
 
 
 class Reading:
-    """The answers of the collector's home for one request, which may take several questions.
+    """The answers of the collector's home for one request, which may take several questions."""
 
-    Args:
-        key: the name of the API key that asks; empty without one.
-        is_partial: whether an answer that lacks records is enough; it comes with a warning then.
-    """
-
-    def __init__(self, journal: Journal, settings: Settings, key: str, *, is_partial: bool = False) -> None:
-        from waybill.lineage.answers import HomeAnswers
-
-        asker = reading.Asker(reading.Door.HTTP, key)
-        tails, keys, kept = _tails_of(journal.home), _keys_of(settings.root), _index_of(journal)
-        self.answers = HomeAnswers(journal, settings, tails, keys, asker, kept=kept)
+    def __init__(self, answers: HomeAnswers, *, is_partial: bool) -> None:
+        self.answers = answers
         self._is_partial = is_partial
 
     def tables(

@@ -16,16 +16,15 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
 from ..http import JSON, Answer, Problem, Request
-from .reading import Reading, problems_told
+from .reading import problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.lineage import Journey
-    from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
 
     from .query_params import TraceParams
+    from .reading import Readings
 
 TRACES_PATH: Final = "/trace/"
 TRACE_PATH: Final = f"{TRACES_PATH}{{did}}"
@@ -53,9 +52,8 @@ _NARROW: Final = (
 class TraceEndpoints:
     """Answers with the journeys of files."""
 
-    def __init__(self, journal: Journal, settings: Settings) -> None:
-        self._journal = journal
-        self._settings = settings
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
         # One journey at a time is in memory, and none delays the queries.
         self._traces = ThreadPoolExecutor(1, thread_name_prefix="waybill-traces")
 
@@ -74,7 +72,7 @@ class TraceEndpoints:
     def _trace(self, did: str, params: TraceParams, key: str) -> Answer:
         from waybill.exporter.query import EntriesGoneError
 
-        reading = Reading(self._journal, self._settings, key, is_partial=params.is_partial)
+        reading = self._readings.begin(key, is_partial=params.is_partial)
         bounds = _Bounds(time.monotonic() + TRACE_TIMEOUT_S)
         try:
             journey = reading.answers.trace(

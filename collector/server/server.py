@@ -27,7 +27,7 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
-from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, TraceEndpoints
+from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
 from ..http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
 from ..intake import Acceptor, Rejects
 from ..keys import Keys
@@ -217,6 +217,7 @@ class _Server:
         self._home = home
         self._journal = home.journal
         self._settings = settings = home.settings
+        self._readings = Readings(home.journal, settings)
         self._check_due_s = 0.0
         self._keys = Keys(home.journal)
         self._metrics = Metrics()
@@ -289,6 +290,7 @@ class _Server:
                 chore.cancel()
             for thread in beside:
                 thread.end()
+            self._readings.close()
             self._journal.close()
         return not signals.second.done()
 
@@ -334,10 +336,15 @@ class _Server:
         acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
         routes = routes_of(
             LineageEndpoints(bodies, acceptor, redaction),
-            ProvenanceEndpoints(bodies, acceptor, journal, settings),
-            TraceEndpoints(journal, settings),
+            ProvenanceEndpoints(bodies, acceptor, journal, settings, self._readings),
+            TraceEndpoints(self._readings),
             HealthEndpoints(
-                journal, settings, self._metrics, self._tallies, follows=self._follower is not None
+                journal,
+                settings,
+                self._readings,
+                self._metrics,
+                self._tallies,
+                follows=self._follower is not None,
             ),
         )
         return Application(routes, self._connections, bodies, self._auth, self._metrics)

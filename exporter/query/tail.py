@@ -8,6 +8,7 @@ layout read them: the layout's cursor stands still while `provenance_enabled` is
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import tempfile
 import threading
@@ -24,17 +25,16 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
-from waybill.transport.journal import Journal
 
 from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
-from ..layout import DUE, FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
+from ..layout import FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
 from ..names import LAYOUT, Hour, hour_of
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.config import Settings
-    from waybill.transport.journal import Entry
+    from waybill.transport.journal import Entry, Journal
 
     from ..layout import UnsettledRuns
 
@@ -42,6 +42,7 @@ _CHUNK_BYTES: Final = 16 * 2**20
 _CHUNK_ENTRIES: Final = 5_000
 _HELD_BYTES_MAX: Final = 64 * 2**20
 """Records that take more go into a temporary file."""
+_HELD_TABLES_MAX: Final = 64
 _HOUR_MS: Final = 3_600_000
 _SETTLE_MS: Final = int(SETTLE_S * 1_000)
 
@@ -53,7 +54,10 @@ IN_FILES: Final = -1
 
 _SCHEMA: Final = SCHEMA.append(pa.field(STEP, pa.int32(), nullable=False))
 
-_CHANGED: Final = "CREATE TABLE changed (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
+_CHANGED: Final = """
+PRAGMA cache_size = -16384;
+CREATE TABLE changed (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID
+"""
 _CHANGE: Final = "INSERT OR REPLACE INTO changed VALUES (?, ?)"
 _CHANGED_ONE: Final = "SELECT value FROM changed WHERE key = ?"
 _CHANGED_SOME: Final = "SELECT key, value FROM changed WHERE key >= ? AND key < ?"
@@ -92,24 +96,26 @@ NO_TAIL: Final = Tail(_NOTHING, _NOTHING, SCHEMA.empty_table(), frozenset(), ())
 class TailReader:
     """Reads the tail of a home's journal; one object serves many questions, from any thread.
 
+    What it has folded stays until the layout's cursor moves, so that a question reads what is new.
+
     Args:
-        home: the home.
+        journal: the home's, opened to be read.
         entries_max: more entries are too many to answer; None: however many there are.
         now_ms: the time.
     """
 
     def __init__(
         self,
-        home: Path,
+        journal: Journal,
         *,
         entries_max: int | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._journal = Journal(home, to_read=True)
+        self._journal = journal
         self._entries_max = entries_max
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._read: tuple[tuple[int, int, Settings], int, Tail] | None = None
+        self._fold: _Fold | None = None
 
     def read(self, settings: Settings) -> Tail:
         """The tail as it is now, by the home's agreed settings.
@@ -121,60 +127,69 @@ class TailReader:
             JournalError: the journal cannot be read.
         """
         with self._lock, self._journal.snapshot():
-            place = self._journal.cursor(LAYOUT), self._journal.last_seq(), settings
-            now_ms = self._now_ms()
-            if self._read is None or self._read[0] != place or self._read[1] <= now_ms:
-                self._read = place, *self._fold(*place, now_ms)
-            return self._read[2]
-
-    def close(self) -> None:
-        """Release the journal."""
-        self._journal.close()
-
-    def _fold(self, cursor: int, last_seq: int, settings: Settings, now_ms: int) -> tuple[int, Tail]:
-        """The tail, and until when it stays the same if nothing comes."""
-        if self._entries_max is not None and last_seq - cursor > self._entries_max:
-            raise BacklogError(
-                f"{last_seq - cursor:,} accepted entries are not in files yet, too many to answer now; try "
-                "again later, or see `waybill status`"
-            )
-        store = _Overlay(self._journal)
-        if cursor == last_seq and not store.with_prefix(DUE):
-            return 2**63, NO_TAIL
-        return _Fold(self._journal, settings, store, cursor).run(now_ms)
+            cursor, last_seq = self._journal.cursor(LAYOUT), self._journal.last_seq()
+            if self._entries_max is not None and last_seq - cursor > self._entries_max:
+                raise BacklogError(
+                    f"{last_seq - cursor:,} accepted entries are not in files yet, too many to answer now; "
+                    "try again later, or see `waybill status`"
+                )
+            fold, self._fold = self._fold, None  # one that fails halfway is not gone on with
+            if fold is None or not fold.can_go_on(cursor, last_seq, settings):
+                fold = _Fold(self._journal, settings, cursor)
+            tail = fold.tail(last_seq, self._now_ms())
+            self._fold = fold
+            return tail
 
 
 class _Fold:
-    """One fold of the entries after the layout's cursor."""
+    """The fold of the entries after the layout's cursor, which goes on with those that come."""
 
-    def __init__(self, journal: Journal, settings: Settings, store: _Overlay, cursor: int) -> None:
+    def __init__(self, journal: Journal, settings: Settings, cursor: int) -> None:
         self._journal = journal
         self._settings = settings
-        self._store = store
-        self._cursor = cursor
+        self._cursor = self._seq = cursor
+        self._store = _Overlay(journal)
         self._rows = _Rows()
-        self._retracted: list[pa.Table] = []
         self._unread: list[str] = []
+        self._tail, self._until_ms = NO_TAIL, 0
 
-    def run(self, now_ms: int) -> tuple[int, Tail]:
-        """Fold them all: the tail at an instant, and until when it stays the same if nothing comes."""
-        runs, seq = self._load(), self._cursor
-        for entries in entries_after(self._journal, self._settings.root, self._cursor, self._unread):
-            self._rows.add(fold_entries(runs, self._readable(entries), self._settings, self._note))
-            seq = entries[-1].seq
-            self._finish(runs, seq, entries[-1].received_ms)
+    def can_go_on(self, cursor: int, last_seq: int, settings: Settings) -> bool:
+        """Whether what was folded still holds.
+
+        The layout's files have, once it has come further, what runs gave then and may have lost since; and
+        what it stored before may be gone. What could not be read is tried again with the next entries.
+        """
+        is_same = (self._cursor, self._settings) == (cursor, settings)
+        return is_same and (self._seq == last_seq or not self._unread)
+
+    def tail(self, last_seq: int, now_ms: int) -> Tail:
+        """The tail at an instant, with all entries up to now."""
+        if self._seq != last_seq or self._until_ms <= now_ms:
+            runs = self._load()
+            for entries in entries_after(self._journal, self._settings.root, self._seq, self._unread):
+                self._rows.add(fold_entries(runs, self._readable(entries), self._settings, self._note))
+                self._seq = entries[-1].seq
+                self._finish(runs, self._rows, entries[-1].received_ms)
+            with self._store.undone():
+                self._until_ms, self._tail = self._settled(runs, now_ms)
+        return self._tail
+
+    def _settled(self, runs: UnsettledRuns, now_ms: int) -> tuple[int, Tail]:
+        """The tail with all runs that have ended, which are settled; and until when it stays the same."""
+        rows = _Rows(self._rows.step)
         runs.settle_until(now_ms)
-        self._finish(runs, seq)
-        settles_ms = runs.settles_ms
+        self._finish(runs, rows)
+        until_ms = 2**63 if runs.settles_ms is None else runs.settles_ms
         runs.settle_all(now_ms)
-        unsettled = self._finish(runs, seq)
-        records = self._rows.whole()
-        retracted = pa.concat_tables([_NOTHING, *self._retracted])
-        hours = _hours_in(records) | _hours_in(retracted)
-        until_ms = 2**63 if settles_ms is None else settles_ms
-        batches = (pa.Table.from_batches([batch]) for batch in records.to_batches())
-        has_large_rows = any(map(parquet.has_large_rows, batches))
-        return until_ms, Tail(records, retracted, unsettled, hours, tuple(self._unread), has_large_rows)
+        unsettled = self._finish(runs, rows)
+        return until_ms, Tail(
+            pa.concat_tables([_NOTHING, *self._rows.records, *rows.records]),
+            pa.concat_tables([_NOTHING, *self._rows.retracted, *rows.retracted]),
+            unsettled,
+            frozenset(self._rows.hours | rows.hours),
+            tuple(self._unread),
+            self._rows.has_large or rows.has_large,
+        )
 
     def _load(self) -> UnsettledRuns:
         folded_from = functools.partial(folded_without_gap_from, self._store.get(FOLDED), self._cursor + 1)
@@ -182,19 +197,17 @@ class _Fold:
             self._journal, self._settings, self._store, settle_ms=_SETTLE_MS, folded_from=folded_from
         )
 
-    def _finish(self, runs: UnsettledRuns, seq: int, received_ms: int = 0) -> pa.Table:
+    def _finish(self, runs: UnsettledRuns, rows: _Rows, received_ms: int = 0) -> pa.Table:
         """End a step, and return the records that runs have given."""
-        batch = runs.finish(seq, received_ms)
-        derived = [SCHEMA.empty_table(), *to_tables(batch.records)]
+        batch = runs.finish(self._seq, received_ms)
+        derived = pa.concat_tables([SCHEMA.empty_table(), *to_tables(batch.records)])
         self._store.put(batch.put)
         self._store.delete(batch.delete)
-        for table in derived:
-            self._rows.add(table)
+        rows.add(derived)
         if batch.retracted:
-            gone = to_table([_record_of(key) for key in batch.retracted])
-            self._retracted.append(self._rows.with_step(gone))
-        self._rows.step += 1
-        return pa.concat_tables(derived)
+            rows.retract(to_table([_record_of(key) for key in batch.retracted]))
+        rows.step += 1
+        return derived
 
     def _readable(self, entries: Iterable[Entry]) -> list[Entry]:
         entries = list(entries)
@@ -208,47 +221,51 @@ class _Fold:
 
 
 class _Rows:
-    """Rows, in memory or, if they take too much of it, in a temporary file."""
+    """Rows, in memory or, if they take too much of it, in temporary files."""
 
-    def __init__(self) -> None:
-        self.step = 0
+    def __init__(self, step: int = 0) -> None:
+        self.step = step
+        self.hours: set[Hour] = set()
+        self.has_large = False
+        self.retracted: list[pa.Table] = []
         self._held: list[pa.Table] = []
         self._held_bytes = 0
-        self._file: Path | None = None
-        self._writer: pa.RecordBatchFileWriter | None = None
+        self._spilled: list[pa.Table] = []
+
+    @property
+    def records(self) -> list[pa.Table]:
+        """The records of all steps."""
+        return self._spilled + self._held
 
     def add(self, table: pa.Table) -> None:
-        """Add rows of this step."""
+        """Add records of this step."""
         if not table.num_rows:
             return
-        self._held.append(self.with_step(table))
+        self.has_large = self.has_large or parquet.has_large_rows(table)
+        self._held.append(self._with_step(table))
         self._held_bytes += table.nbytes
         if self._held_bytes > _HELD_BYTES_MAX:
             self._spill()
+        elif len(self._held) > _HELD_TABLES_MAX:
+            self._held = [pa.concat_tables(self._held).combine_chunks()]
 
-    def with_step(self, table: pa.Table) -> pa.Table:
-        """Rows of this step, with its number."""
+    def retract(self, table: pa.Table) -> None:
+        """Add rows with the natural keys of records that are no more as of this step."""
+        self.retracted.append(self._with_step(table))
+
+    def _with_step(self, table: pa.Table) -> pa.Table:
+        self.hours |= _hours_in(table)
         steps = pa.repeat(pa.scalar(self.step, pa.int32()), table.num_rows)
         return table.append_column(_SCHEMA.field(STEP), steps)
 
-    def whole(self) -> pa.Table:
-        """All rows; nothing can be added any more."""
-        if self._writer is None or self._file is None:
-            return pa.concat_tables([_NOTHING, *self._held])
-        self._spill()
-        self._writer.close()
-        with pa.memory_map(str(self._file)) as mapped:
-            table = pa.ipc.open_file(mapped).read_all()
-        self._file.unlink()  # its content stays for as long as the table does
-        return table
-
     def _spill(self) -> None:
-        if self._writer is None:
-            with tempfile.NamedTemporaryFile(prefix="waybill-", suffix=".arrow", delete=False) as file:
-                self._file = Path(file.name)
-            self._writer = pa.ipc.new_file(str(self._file), _SCHEMA)
-        for table in self._held:
-            self._writer.write_table(table)
+        with tempfile.NamedTemporaryFile(prefix="waybill-", suffix=".arrow") as file:
+            with pa.ipc.new_file(file.name, _SCHEMA) as writer:
+                for table in self._held:
+                    writer.write_table(table)
+            with pa.memory_map(file.name) as mapped:
+                # The content stays for as long as the table does.
+                self._spilled.append(pa.ipc.open_file(mapped).read_all())
         self._held, self._held_bytes = [], 0
 
 
@@ -259,6 +276,15 @@ class _Overlay:
         self._journal = journal
         self._changed = apsw.Connection("")
         self._changed.execute(_CHANGED)
+
+    @contextlib.contextmanager
+    def undone(self) -> Iterator[None]:
+        """Undo all changes at the end."""
+        self._changed.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._changed.execute("ROLLBACK")
 
     def with_prefix(self, prefix: str) -> Mapping[str, bytes]:
         bounds = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
@@ -349,6 +375,6 @@ def _record_of(key: RecordKey) -> ProvenanceRecord:
     )
 
 
-def _hours_in(table: pa.Table) -> frozenset[Hour]:
+def _hours_in(table: pa.Table) -> set[Hour]:
     hours = pc.unique(pc.divide(table["completed"].cast(pa.int64()), _HOUR_MS)).to_pylist()
-    return frozenset(hour_of(hour * _HOUR_MS) for hour in hours)
+    return {hour_of(hour * _HOUR_MS) for hour in hours}

@@ -17,7 +17,7 @@ from waybill.transport.root import check_root
 from ..kin import by_records
 from .contents import find_duplicates
 from .missing import Known, find_missing
-from .naming import check_missing_sink, settle_patterns, unknown_keys, unknown_names
+from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
 from .opened import can_be_open, check_open, meets
 
 if TYPE_CHECKING:
@@ -234,12 +234,18 @@ class IndexedAnswers(ABC):
         summed_by: Collection[Dimension] | None,
         index: IndexReader,
     ) -> Iterator[Any]:
-        if query.missing_sink is None:
+        sink = query.missing_sink
+        if sink is None:
             return self._ask(query, columns, summed_by=summed_by)
         arrived = msgspec.structs.replace(query, missing_sink=None)
         opened = [file for file in self._open(arrived, index) if file.filename is not None]
         missing = find_missing(
-            Known(self._ask, self._ask_beside, index.children_of),
+            Known(
+                self._ask,
+                self._ask_beside,
+                index.children_of,
+                check_sink=lambda: check_sink(sink, self._ask_beside),
+            ),
             query,
             columns if summed_by is None else SUMMED_COLUMNS,
             began_ms={file.did: file.began_ms for file in opened},
@@ -249,7 +255,6 @@ class IndexedAnswers(ABC):
 
     def _settled(self, query: Query, index: IndexReader) -> Query:
         """The query as records and open files can answer it."""
-        check_missing_sink(query, self._ask_beside)
         named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
         if named == (None,) * len(named):
             return query

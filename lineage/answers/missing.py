@@ -49,11 +49,13 @@ class Known(NamedTuple):
         ask: answers queries without `missing_sink` for the files themselves.
         ask_beside: answers those for what came of them.
         below: knows of joins.
+        check_sink: raises an error if no record has the sink. It is called if nothing got there.
     """
 
     ask: Ask
     ask_beside: Ask
     below: Below
+    check_sink: Callable[[], None]
 
 
 def find_missing(
@@ -85,6 +87,7 @@ def find_missing(
         first_ms = min([*began_ms.values(), *([first_ms] if waiting else [])])
         waiting.update(began_ms)
     if not waiting:
+        known.check_sink()
         return
     within = Query(since_ms=max(first_ms - _BEFORE_MS, 0))
     at_sink = msgspec.structs.replace(
@@ -98,6 +101,8 @@ def find_missing(
         there.update(dids)
         _check(len(there))
         waiting.difference_update(dids, parents)
+    if not there:
+        known.check_sink()
     waiting -= _above(known, within, waiting, there)
     if not waiting:
         return

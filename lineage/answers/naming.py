@@ -65,18 +65,16 @@ def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]
     return msgspec.structs.replace(query, literal=frozenset(literal))
 
 
-def check_missing_sink(query: Query, ask: Ask) -> None:
-    """Raise an `UnknownNameError` if no record has the sink that files are to be missing at."""
-    sink = query.missing_sink
-    if sink is not None:
-        known: set[str] = set()
-        try:
-            known.update(_known(ask, Dimension.SINK))
-        except IncompleteError:
-            if sink not in known:
-                raise
+def check_sink(sink: str, ask: Ask) -> None:
+    """Raise an `UnknownNameError` if no record has a sink."""
+    known: set[str] = set()
+    try:
+        known.update(_known(ask, Dimension.SINK))
+    except IncompleteError:
         if sink not in known:
-            raise UnknownNameError("sink", sink, _nearest(sink, known))
+            raise
+    if sink not in known:
+        raise UnknownNameError("sink", sink, _nearest(sink, known))
 
 
 def unknown_names(query: Query, ask: Ask) -> Iterator[str]:

@@ -40,6 +40,13 @@ class KeptIndex:
             raise
         self._keep(reader)
 
+    def close(self) -> None:
+        """Close the reader that stays open."""
+        with self._lock:
+            reader, self._idle = self._idle, None
+        if reader is not None:
+            reader.close()
+
     def _renewed(self) -> IndexReader | None:
         with self._lock:
             reader, self._idle = self._idle, None

@@ -19,7 +19,7 @@ import pytest
 
 from waybill.cli.commands.doctor import home_is_well, marquez_answers, root_is_right
 from waybill.cli.findings import Level
-from waybill.collector.endpoints import HealthEndpoints, health
+from waybill.collector.endpoints import HealthEndpoints, Readings, health
 from waybill.collector.event_logs import STATE, STATUS, EventLogStatus
 from waybill.collector.metrics import Metrics
 from waybill.exporter.health import LAG_MAX_S, ProblemKind, problems_of_projections
@@ -170,7 +170,7 @@ def test_each_problem_is_told_alike_wherever_somebody_looks(
 ) -> None:
     journal = Journal(settings.home)
     agreed = agree(journal, settings)
-    endpoints = HealthEndpoints(journal, agreed, Metrics(), None, follows=True)
+    endpoints = HealthEndpoints(journal, agreed, Readings(journal, agreed), Metrics(), None, follows=True)
     request: Any = None
     ready, metrics = asked(endpoints, request)
     assert (ready, [line for line in metrics if "waybill_problem{" in line]) == (
@@ -222,7 +222,7 @@ def test_a_root_that_hangs_is_waited_for_once_and_not_by_each_probe(
     answers = threading.Event()
     monkeypatch.setattr(health, "problems_of_root", lambda *_: answers.wait() and [])
     journal = Journal(settings.home)
-    doors = HealthEndpoints(journal, settings, Metrics(), None, follows=False)
+    doors = HealthEndpoints(journal, settings, Readings(journal, settings), Metrics(), None, follows=False)
 
     async def probe() -> str:
         reply = await asyncio.wait_for(doors.metrics(cast("Request", None)), 20)

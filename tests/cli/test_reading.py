@@ -11,7 +11,7 @@ import pytest
 
 import waybill
 from waybill.collector.app import routes_of
-from waybill.collector.endpoints import ProvenanceEndpoints, TraceEndpoints
+from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
 from waybill.transport import Journal, WaybillError
@@ -84,11 +84,12 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
     unused = cast("Any", None)
     with contextlib.closing(Journal(kept.home)) as journal:
         settings = obey(journal)
-        provenance = ProvenanceEndpoints(unused, unused, journal, settings)
+        readings = Readings(journal, settings)
+        provenance = ProvenanceEndpoints(unused, unused, journal, settings, readings)
         routes = routes_of(
             cast("Any", SimpleNamespace(event=None, batch=None)),
             provenance,
-            TraceEndpoints(journal, settings),
+            TraceEndpoints(readings),
             cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
         )
         doors = {

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from served import Collector, without_runner
 
-from waybill.collector.endpoints import trace
+from waybill.collector.endpoints import Readings, trace
 from waybill.collector.http import Problem
 from waybill.exporter import Query
 from waybill.exporter.query import Dimension
@@ -229,7 +229,7 @@ def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
         scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: "", key=""
     )
     with contextlib.closing(Journal(shared.home)) as journal:
-        endpoints = trace.TraceEndpoints(journal, obey(journal))
+        endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
         with pytest.raises(Problem) as refused:
             asyncio.run(endpoints.trace(cast("Any", request)))
     assert refused.value.status == status

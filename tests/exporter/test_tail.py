@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +48,25 @@ def told(
     return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
 
 
-def found_in(settings: Settings, query: Query | None = None, *, now_ms: int = LATER_MS) -> list[Any]:
-    """The records that a home finds, as tuples."""
-    with contextlib.closing(TailReader(settings.home, now_ms=lambda: now_ms)) as tails:
-        tables = list(scan(settings.root, query, tail=tails.read(settings)))
+@contextlib.contextmanager
+def tails_of(
+    settings: Settings, *, now_ms: Callable[[], int] = lambda: LATER_MS, entries_max: int | None = None
+) -> Iterator[TailReader]:
+    """A reader of a home's tail."""
+    with contextlib.closing(Journal(settings.home, to_read=True)) as journal:
+        yield TailReader(journal, entries_max=entries_max, now_ms=now_ms)
+
+
+def found_by(tails: TailReader, settings: Settings, query: Query | None = None) -> list[Any]:
+    """The records that are found with a reader's tail, as tuples."""
+    tables = list(scan(settings.root, query, tail=tails.read(settings)))
     return [msgspec.structs.astuple(record) for table in tables for record in from_table(table)]
+
+
+def found_in(settings: Settings, query: Query | None = None) -> list[Any]:
+    """The records that a home finds, as tuples."""
+    with tails_of(settings) as tails:
+        return found_by(tails, settings, query)
 
 
 EVENTS = st.tuples(
@@ -60,10 +76,11 @@ EVENTS = st.tuples(
     st.sampled_from(["x", "y"]),
     st.booleans(),
 )
-STEPS = st.lists(st.one_of(EVENTS, EVENTS, EVENTS, st.sampled_from(["file", "settle", "flush"])), max_size=14)
+DONE = st.sampled_from(["file", "file some", "settle", "flush", "ask", "ask soon"])
+STEPS = st.lists(st.one_of(EVENTS, EVENTS, EVENTS, DONE), max_size=16)
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=80, deadline=None)
 @hypothesis.given(steps=STEPS)
 @hypothesis.example(
     steps=[("a", "COMPLETE", 0, "x", False), "flush", "file", ("a", "FAIL", 1_800, "y", False), "file"]
@@ -74,29 +91,53 @@ STEPS = st.lists(st.one_of(EVENTS, EVENTS, EVENTS, st.sampled_from(["file", "set
 @hypothesis.example(
     steps=[("a", "COMPLETE", 0, "x", False), "flush", "file", ("a", "COMPLETE", 1_800, "y", True)]
 )
+@hypothesis.example(
+    steps=[
+        *[("a", "COMPLETE", 0, "x", False), "ask soon", "ask", "flush", "ask"],
+        *[("a", "FAIL", 1_800, "y", False), "ask", "file", "ask"],
+    ]
+)
+@hypothesis.example(
+    steps=[
+        *[("a", "COMPLETE", 0, "x", False), "flush", ("a", "FAIL", 1_800, "y", False)],
+        *["ask", "file some", "ask"],
+    ]
+)
 def test_the_tail_has_what_the_layout_writes_later(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        with contextlib.closing(Journal(home)) as journal:
-            given = {"home": str(home), "root": str(home), "archive_enabled": False}
+        given = {"home": str(home), "root": str(home), "archive_enabled": False}
+        with contextlib.ExitStack() as opened:
+            journal = opened.enter_context(contextlib.closing(Journal(home)))
             settings = agree(journal, Settings.load(given, origin="test"))
             layout = Layout(journal, settings, linger_s=0, gather_s=0)
+            now_ms = 0
+            kept = opened.enter_context(tails_of(settings, now_ms=lambda: now_ms))
             for step in steps:
                 if step == "file":
                     while journal.cursor("layout") < journal.last_seq():
                         layout.step()
+                elif step == "file some":
+                    layout.step()
                 elif step in {"settle", "flush"}:
                     journal.mark(step.encode())
+                elif step in {"ask", "ask soon"}:
+                    now_ms = LATER_MS if step == "ask" else now_ms
+                    with tails_of(settings, now_ms=functools.partial(int, now_ms)) as fresh:
+                        assert found_by(kept, settings) == found_by(fresh, settings)
+                        unsettled = [tails.read(settings).unsettled for tails in (kept, fresh)]
+                        assert Counter(from_table(unsettled[0])) == Counter(from_table(unsettled[1]))
                 else:
                     run, kind, second, output, is_faceted = step
                     facet = {"did": run, "filename": f"{output}.csv", "systemName": "edge"}
                     facets = {"waybill_deltaFile": facet} if is_faceted else {}
                     journal.append_many([told(run, kind, second, output=output, **facets)])
-            before = found_in(settings)
+            now_ms = LATER_MS
+            before = found_by(kept, settings)
             journal.mark(b"flush")
             while journal.cursor("layout") < journal.last_seq():
                 layout.step()
-            assert before == found_in(settings)
+            assert before == found_by(kept, settings) == found_in(settings)
 
 
 def test_a_record_that_a_later_event_takes_back_is_in_no_answer(journal: Journal, settings: Settings) -> None:
@@ -164,7 +205,7 @@ def test_a_record_may_change_until_its_run_has_settled(journal: Journal, setting
     agreed = agree(journal, settings)
     journal.append_many([told("r", "COMPLETE")])
     times_ms = iter([0, 1, LATER_MS, LATER_MS + 1])
-    with contextlib.closing(TailReader(settings.home, now_ms=lambda: next(times_ms))) as tails:
+    with tails_of(settings, now_ms=lambda: next(times_ms)) as tails:
         first, again, settled, still = (tails.read(agreed) for _ in range(4))
     assert again is first
     assert still is settled
@@ -176,7 +217,34 @@ def test_more_entries_than_are_allowed_are_an_error(journal: Journal, settings: 
     agreed = agree(journal, settings)
     journal.append_many(told(f"r{at}", "COMPLETE") for at in range(3))
     with (
-        contextlib.closing(TailReader(settings.home, entries_max=2)) as tails,
+        tails_of(settings, entries_max=2) as tails,
         pytest.raises(BacklogError, match=r"^3 accepted entries are not in files yet"),
     ):
         tails.read(agreed)
+
+
+def test_a_question_reads_only_what_came_since_the_last_one(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=True))
+    layout = Layout(journal, agreed, linger_s=0)
+    read: list[int] = []
+    entries_after = tail.entries_after
+
+    def noted(*arguments: Any) -> Iterator[Any]:  # noqa: ANN401
+        for entries in entries_after(*arguments):
+            read.extend(entry.seq for entry in entries)
+            yield entries
+
+    monkeypatch.setattr(tail, "entries_after", noted)
+    with tails_of(agreed) as tails:
+        for runs, expected in (("ab", [1, 2]), ("", []), ("c", [3])):
+            journal.append_many(told(run, "COMPLETE") for run in runs)
+            read.clear()
+            assert tails.read(agreed).records.num_rows >= len(runs)
+            assert read == expected
+        layout.step()
+        journal.append_many([told("d", "COMPLETE")])
+        read.clear()
+        assert sorted(tails.read(agreed).records["did"].to_pylist()) == ["a", "b", "c", "d"]
+        assert read == [4]

@@ -89,6 +89,7 @@ def test_what_is_missing_is_what_following_each_file_by_hand_misses(
     *, records: list[ProvenanceRecord], joins: dict[str, set[str]], source: str | None, oldest_first: bool
 ) -> None:
     every = to_table(records)
+    checked: list[bool] = []
 
     def ask(query: Query, columns: Sequence[str] = SCHEMA.names) -> Iterator[pa.Table]:
         yield Conditions(query).filter(every).select(list(columns))
@@ -97,12 +98,15 @@ def test_what_is_missing_is_what_following_each_file_by_hand_misses(
         return {did: joins[did] for did in dids if did in joins}
 
     def answered(query: Query) -> list[ProvenanceRecord]:
-        known = missing.Known(ask, ask, below)
+        known = missing.Known(ask, ask, below, check_sink=lambda: checked.append(True))
         tables = missing.find_missing(known, query, began_ms={}, unended=set())
         return [one for table in tables for one in from_table(table)]
 
     query = Query(missing_sink="lake", data_source=source, oldest_first=oldest_first)
     found = answered(query)
+    arrived = any(source in {None, one.data_source} for one in records)
+    there = any(one.data_sink == "lake" and one.final_state == "COMPLETE" for one in records)
+    assert bool(checked) == (not arrived or not there)
     assert [one.did for one in found] == list(dict.fromkeys(one.did for one in found))
     assert {one.did for one in found} == missing_by_hand(records, joins, "lake", source)
     for one in found:

@@ -604,7 +604,7 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     assert_type(sums, dict[tuple[str | int | None, ...], int])
     assert_type(write_answer(scan(root, query), root / "found.parquet", replace=True), int)
     try:
-        waiting = TailReader(settings.home).read(settings)
+        waiting = TailReader(journal).read(settings)
     except BacklogError:
         return
     assert_type(waiting, Tail)
