@@ -98,20 +98,6 @@ def in_order(table: pa.Table, *, oldest_first: bool) -> pa.Table:
     return table.take(pa.array(places))
 
 
-def first_of(table: pa.Table, count: int, *, oldest_first: bool) -> pa.Table:
-    """The rows that the first so many are among once they are in order, in any order.
-
-    There are more where several share the last instant.
-    """
-    if table.num_rows <= count:
-        return table
-    completed = table["completed"].cast(pa.int64())
-    order: Final = "ascending" if oldest_first else "descending"
-    last = pc.select_k_unstable(completed, count, [("completed", order)])[-1]
-    reaches = pc.less_equal if oldest_first else pc.greater_equal
-    return table.filter(reaches(completed, completed[last.as_py()]))
-
-
 def beyond(table: pa.Table, after: Position, *, oldest_first: bool) -> pa.Table:
     """The rows that come after a place; the table has all of `KEY_COLUMNS`."""
     completed = table["completed"].cast(pa.int64())
