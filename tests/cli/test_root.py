@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.lineage import find
-from waybill.transport import Journal, Settings, Tracker, flush
+from waybill.transport import Journal, Settings, SettingsConflictError, Tracker, flush
 from waybill.transport.config import agreed, change
 from waybill.transport.home import Home
 
@@ -132,6 +132,22 @@ def test_so_is_one_from_the_environment_with_its_origin(
     done = called(command, "--home", filed.home)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{tmp_path / 'typo'}' (from environment WAYBILL_ROOT): is not there" in done.stderr
+
+
+def test_a_program_with_a_root_that_is_not_the_homes_loses_no_event_and_changes_no_root(
+    filed: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"home": filed.home, "root": tmp_path / "typo", "runner": "none"}
+    settings = Settings.load(given, env={})
+    with Tracker(settings=settings) as tracker, tracker.file("kept.csv", data_source="orders"):
+        pass
+    command = f"waybill settings apply --home {filed.home} --root {tmp_path / 'typo'}"
+    assert f"to change the agreed settings: {command}" in caplog.text
+    journal = Journal(filed.home)
+    assert agreed(journal)["root"] == str(filed.root)
+    assert b"kept.csv" in journal.read(journal.last_seq() - 1)[-1].body
+    with pytest.raises(SettingsConflictError, match=f"files into {filed.root}; .*settings apply"):
+        Tracker(settings=settings.with_values({"strict": True}, "tests"))
 
 
 def test_beside_a_live_runner_it_is_refused_too_and_files_are_named_by_the_real_root(
