@@ -107,9 +107,15 @@ def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
 
 def files_below(folder: Path) -> Iterator[Path]:
     """All published files below a folder, in order; raises `OSError` if a folder cannot be read."""
-    for name in names(folder):
-        path = folder / name
-        if path.is_dir():
+    try:
+        with os.scandir(folder) as scanned:
+            entries = sorted(scanned, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        path = folder / entry.name
+        # Listing told what it is: a folder that has gone since must not pass for a file.
+        if entry.is_dir():
             yield from files_below(path)
         elif not is_temporary(path):
             yield path
