@@ -24,7 +24,7 @@ from waybill.transport.files import Files, publish
 from .. import parquet
 from ..directory import names
 from ..names import HOUR_MS, KEYS, hour_of
-from ..query import FAILED, connect, escaped, execute
+from ..query import FAILED, connect_alone, escaped, execute
 from .contents import CONTENTS, KINDS, Contents, DamagedError, Span, digits_of, read_contents
 from .hashes import HASHES
 from .spans import KnownFile, check, hour_of_file, known_files, numbers_of, read_files, write_rows
@@ -167,7 +167,7 @@ class Builder:
 
         A file that another stamp than it had is found for now is one of these.
         """
-        with connect() as connection:
+        with connect_alone() as connection:
             execute(connection, _TABLES, {})
             numbered = dict(enumerate(filter(_is_readable, read), contents.number))
             _insert(connection, numbered)
@@ -239,7 +239,7 @@ class Builder:
             kind: escaped(span.path(self.root, kind) for span in some) for kind in KINDS
         }
         params["gone"] = [number for span in some for number in span.gone]
-        with connect() as connection:
+        with connect_alone() as connection:
             return self._published_span(connection, contents, name, _OF_SPANS, params)
 
     def _sweep(self, contents: Contents) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .database import (
         FAILED as FAILED,
         connect as connect,
+        connect_alone as connect_alone,
         escaped as escaped,
         execute as execute,
         run as run,

@@ -1,7 +1,7 @@
 """DuckDB, as questions use it: in memory, bounded, in UTC, and without the network.
 
-A process has one database, and each question a connection of its own to it, so all questions together keep
-within one limit of memory. What does not fit is spilled to a folder for temporary files.
+A process has one database for questions, and each question a connection of its own to it, so all of them
+together keep within one limit of memory. What does not fit is spilled to a folder for temporary files.
 """
 
 from __future__ import annotations
@@ -33,9 +33,18 @@ def connect() -> duckdb.DuckDBPyConnection:
     return _database(os.getpid()).cursor()
 
 
+def connect_alone() -> duckdb.DuckDBPyConnection:
+    """Open a database of its own for work in the background: once it is closed, all its memory is free."""
+    return _opened(os.getpid(), threads=1)
+
+
 @functools.cache
 def _database(process: int) -> duckdb.DuckDBPyConnection:
     """The database of a process: a fork has none of the threads of the one that it comes with."""
+    return _opened(process, threads=_THREADS)
+
+
+def _opened(process: int, *, threads: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         ":memory:",
         config={
@@ -43,7 +52,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "memory_limit": _MEMORY,
             "temp_directory": _spill_folder(process),
-            "threads": str(_THREADS),
+            "threads": str(threads),
             # Each of these reserves 70 MB of addresses, and files on a disk need none.
             "async_threads": "0",
         },
