@@ -58,7 +58,7 @@ _TABLES: Final = """
     )
 """
 _KEYS: Final = f"""
-    INSERT INTO keys FROM ({HASHES}) SELECT DISTINCT hash, $number + file_index WHERE hash IS NOT NULL
+    INSERT INTO keys FROM ({HASHES}) SELECT DISTINCT hash, $number + file_index
 """
 # Kinds are told apart by hashes first: those whose names take much are never held as names.
 _FOUND: Final = f"""
@@ -167,6 +167,8 @@ class Builder:
 
         A file that another stamp than it had is found for now is one of these.
         """
+        if not read:
+            return contents, []
         with connect_alone() as connection:
             execute(connection, _TABLES, {})
             numbered = dict(enumerate(filter(_is_readable, read), contents.number))

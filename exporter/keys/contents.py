@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal
 
+import duckdb
 import msgspec
 
 from waybill.transport.errors import WaybillError
@@ -84,6 +85,7 @@ class Contents(msgspec.Struct, frozen=True):
         doubled: the hours with a compacted and a late file of one system, which may hold the same record.
         serial: the next free serial.
         number: the next free number of a file; none is ever used again.
+        duckdb: the version that computed the hashes; those of another one are computed again.
         format: the number of the format of all these files; keys with another one are made again.
     """
 
@@ -94,6 +96,7 @@ class Contents(msgspec.Struct, frozen=True):
     doubled: tuple[Hour, ...] = ()
     serial: int = 1
     number: int = 1
+    duckdb: str = duckdb.__version__
     format: Literal[1] = 1
 
 
@@ -105,8 +108,11 @@ def digits_of(hour: Hour) -> str:
 def read_contents(root: Path) -> Contents | None:
     """The contents of a root's keys; None if it has none. Raises `DamagedError` and `OSError`."""
     try:
-        return msgspec.json.decode((root / CONTENTS).read_bytes(), type=Contents)
+        contents = msgspec.json.decode((root / CONTENTS).read_bytes(), type=Contents)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
         raise DamagedError(root / CONTENTS) from None
+    if contents.duckdb != duckdb.__version__:
+        raise DamagedError(root / CONTENTS)
+    return contents
