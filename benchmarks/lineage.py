@@ -1,7 +1,7 @@
-"""How soon a collector answers questions about the files of a root, with the keys and without it.
+"""How soon a collector answers questions about the files of a root, with the keys and without them.
 
     python -m benchmarks.lineage                                   # one million records in 120 files
-    python -m benchmarks.lineage --hours 8760 --keys-only       # a year by hours: 43,800 files
+    python -m benchmarks.lineage --hours 8760 --keys-only          # a year by hours: 43,800 files
     python -m benchmarks.lineage --hours 43800 --records 2190000 --keys-only          # five years
     python -m benchmarks.lineage --records 10000 100000 1000000 10000000 --hours 1 4 24 240 --keys-only
 
