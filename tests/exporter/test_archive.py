@@ -265,7 +265,10 @@ def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_dur
     other = {"events": "archive", "provenance/raw": "layout"}[blocked]
     work()
     assert [entry.body for entry in journal.read(0)[:6]] == bodies
-    work()
+    for _ in range(20):  # other projections may still be behind
+        work()
+        if len(journal.read(0)) == 1:
+            break
     assert len(journal.read(0)) == 1, "all but the newest are in both"
     journal.close()
     flush(settings)
