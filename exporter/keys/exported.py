@@ -43,7 +43,7 @@ from ..parallel import in_parallel
 from ..sources import SourceError
 from .building import LOCK, Builder, ReadFile
 from .contents import Contents, DamagedError
-from .hashes import wanted_hashes
+from .hashes import wanted_texts
 from .listing import Keys, list_known
 from .making import STEP_BYTES, STEP_FILES
 from .opened import OpenKeys
@@ -159,7 +159,7 @@ class ExportedKeys(Keys):
                 if (system is None or path.split("/")[2] == system) and query.touches(hour_of_file(path))
             }
             opened, unknown = self._known()
-            if wanted_hashes(query) and (unknown := asked & unknown):
+            if wanted_texts(query) and (unknown := asked & unknown):
                 self._read(unknown)
                 opened, unknown = self._known()
             hours = {*map(hour_of_file, unknown & asked), *filter(None, map(hour_in, self._raws))}

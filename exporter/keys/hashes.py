@@ -6,7 +6,7 @@ made again with each. A hash that two texts share leads to a file too many, neve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from ..query import connect, run
@@ -37,7 +37,18 @@ _LOOKED_UP_MAX: Final = 256
 
 
 def wanted_hashes(query: Query) -> list[list[int]]:
-    """What a file must have to hold part of an answer: of each list one hash at least.
+    """The hashes of `wanted_texts`; a text that no file can have has none."""
+    wanted = [[text for text in texts if _is_storable(text)] for texts in wanted_texts(query)]
+    if not wanted:
+        return []
+    with connect() as connection:
+        found = run(connection, _HASHED, {"texts": list(chain.from_iterable(wanted))}).fetchall()
+    hashes = (hashed for (hashed,) in found)
+    return [list(islice(hashes, len(texts))) for texts in wanted]
+
+
+def wanted_texts(query: Query) -> list[list[str]]:
+    """What a file must have to hold part of an answer: of each list one text at least, after its kind.
 
     A record that several files hold in part, as repeats of it do, may have its texts in different files.
     """
@@ -53,12 +64,7 @@ def wanted_hashes(query: Query) -> list[list[int]]:
     # With its length, no key is confused with the begin of another one.
     for key, value in query.annotations.items():
         wanted.append([f"a{len(key.encode('utf-8', 'replace'))} {key}{value}"])
-    return [_hashed([text for text in texts if _is_storable(text)]) for texts in wanted]
-
-
-def _hashed(texts: Sequence[str]) -> list[int]:
-    with connect() as connection:
-        return [hashed for (hashed,) in run(connection, _HASHED, {"texts": texts}).fetchall()]
+    return wanted
 
 
 def _is_storable(text: str) -> bool:
