@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
+from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, InvalidQueryError, read_conditions
 from waybill.facets import FinalState
 
 from . import completing
@@ -35,12 +35,17 @@ def with_conditions(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each condition, and as third argument, `query`, the query of these.
 
     Its options before them are the first two arguments. Times without a zone are in that of its option `tz`.
+    A value of the query that cannot be is an error of its option.
     """
 
     @functools.wraps(command)
     def asked(*first: object, **given: Any) -> None:  # noqa: ANN401 - each is checked by its own option
-        conditions = {condition: given.pop(condition.field) for condition in CONDITIONS}
-        command(*first, _query_of(conditions, zone_of(given["tz"])), **given)
+        conditions = {condition.field: given.pop(condition.field) for condition in CONDITIONS}
+        try:
+            command(*first, _query_of(conditions, zone_of(given["tz"])), **given)
+        except InvalidQueryError as error:
+            option = FLAGS.get(error.field, f"--{error.field}")
+            raise typer.BadParameter(f"{error.value!r} {error.what}", param_hint=option) from None
 
     signature = inspect.signature(command, eval_str=True, locals={"Query": object})
     own = [one for name, one in signature.parameters.items() if name != _QUERY]
@@ -71,41 +76,21 @@ def _option(condition: Condition) -> inspect.Parameter:
     )
 
 
-def _query_of(given: Mapping[Condition, Any], zone: tzinfo | None) -> Query:
+def _query_of(given: Mapping[str, Any], zone: tzinfo | None) -> Query:
     from waybill.exporter import Query
 
-    values = {
-        condition.field: _value(condition, value, zone)
-        for condition, value in given.items()
-        if value is not None and value is not False and value != []
-    }
+    texts = {field: _texts_of(value) for field, value in given.items() if value not in (None, False, [])}
+    values = read_conditions(texts, lambda condition, text: moment(text, zone, _flag(condition)))
     for since, until in _SPANS:
         check_span(values.get(since), values.get(until), FLAGS[since], FLAGS[until])
     _refuse_contradictions(values)
     return Query(**values)
 
 
-def _value(condition: Condition, given: Any, zone: tzinfo | None) -> Any:  # noqa: ANN401 - one for each kind
-    """What an option says, as the value of its field in `Query`."""
-    match condition.kind:
-        case ConditionKind.TEXT:
-            return given
-        case ConditionKind.TEXTS | ConditionKind.STATES:
-            return tuple(given)
-        case ConditionKind.PAIRS:
-            return _pairs(given, _flag(condition))
-        case ConditionKind.INSTANT | ConditionKind.UNTIL:
-            return moment(given, zone, _flag(condition))
-        case ConditionKind.IS_ABSENT:
-            return False
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for key, equals, _ in pairs:
-        if not (key and equals):
-            raise typer.BadParameter(f"{key!r} is not a pair; give KEY=VALUE", param_hint=option)
-    return {key: value for key, _, value in pairs}
+def _texts_of(value: bool | str | Sequence[str]) -> Sequence[str]:
+    if isinstance(value, bool):
+        return ["true"]
+    return [value] if isinstance(value, str) else value
 
 
 def _refuse_contradictions(values: Mapping[str, Any]) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-import typer
-
 from . import console
 from .records import instant_of, iso, name_of
 
@@ -16,18 +14,6 @@ if TYPE_CHECKING:
 
 _COUNT = "count"
 _HOUR = "hour"
-
-
-def dimensions_of(by: str | None) -> list[Dimension]:
-    """The dimensions that the option `--by` names."""
-    from waybill.exporter.query import Dimension
-
-    names = [] if by is None else [name.strip().lower() for name in by.split(",")]
-    wrong = next((name for name in names if name not in set(Dimension)), None)
-    if wrong is not None:
-        says = f"{wrong[:40]!r} is not one of {', '.join(Dimension)}"
-        raise typer.BadParameter(says, param_hint="--by")
-    return [Dimension(name) for name in dict.fromkeys(names)]
 
 
 def show_total(count: int, unit: str, *, as_json: bool, as_csv: bool) -> None:

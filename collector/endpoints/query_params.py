@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from waybill.exporter import Query
@@ -12,17 +13,14 @@ from waybill.exporter.query import (
     CONDITIONS,
     Condition,
     ConditionKind,
-    CursorError,
     Dimension,
     InvalidQueryError,
-    check_states,
+    read_conditions,
+    read_dimensions,
 )
 from waybill.transport.config import MARQUEZ
 
 from ..http import Problem
-
-if TYPE_CHECKING:
-    from waybill.facets import FinalState
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
@@ -58,6 +56,17 @@ class TraceParams(NamedTuple):
     is_partial: bool
 
 
+@contextlib.contextmanager
+def _naming_parameters() -> Iterator[None]:
+    """Refuse the parameter that gave a value which cannot be."""
+    try:
+        yield
+    except InvalidQueryError as error:
+        name = next((one.parameter for one in CONDITIONS if one.field == error.field), error.field)
+        raise malformed(name, f"is {error.value!r}, which {error.what}") from None
+
+
+@_naming_parameters()
 def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for records.
 
@@ -74,23 +83,22 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     order = values.get("order", "newest")
     if order not in {"newest", "oldest"}:
         raise malformed("order", f"is {order[:40]!r}; use newest or oldest")
-    query = _query(
-        {
-            **_conditions(several, from_deltafi=from_deltafi),
-            "oldest_first": order == "oldest",
-            "after": values.get("after"),
-            "limit": offset + limit + 1,
-        }
+    query = Query(
+        **_conditions(several, from_deltafi=from_deltafi),
+        oldest_first=order == "oldest",
+        after=values.get("after"),
+        limit=offset + limit + 1,
     )
     return QueryParams(query, offset, limit, is_partial=bool(_flag(values, "partial")))
 
 
+@_naming_parameters()
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for statistics, as `query_params_of` does."""
     several = _several(text, (*_FILTERS, "by"), _REPEATABLE)
-    query = _query(_conditions(several, from_deltafi=from_deltafi))
     values = _single(several)
-    return QueryParams(query, is_partial=bool(_flag(values, "partial")), by=_dimensions(values))
+    query = Query(**_conditions(several, from_deltafi=from_deltafi))
+    return QueryParams(query, is_partial=bool(_flag(values, "partial")), by=read_dimensions(values.get("by")))
 
 
 def next_page(text: str, cursor: str) -> str:
@@ -138,21 +146,6 @@ def backend_of(text: str) -> str:
     return _single(_several(text, ("backend",))).get("backend", MARQUEZ)
 
 
-def _query(conditions: dict[str, Any]) -> Query:
-    try:
-        return Query(**conditions)
-    except CursorError as error:
-        raise malformed("after", str(error)) from None
-
-
-def _dimensions(values: Mapping[str, str]) -> tuple[Dimension, ...]:
-    names = [name.strip().lower() for name in values["by"].split(",")] if "by" in values else []
-    wrong = next((name for name in names if name not in set(Dimension)), None)
-    if wrong is not None:
-        raise malformed("by", f"has {wrong[:40]!r}; use {', '.join(Dimension)}, or several with commas")
-    return tuple(map(Dimension, dict.fromkeys(names)))
-
-
 def _flag(values: Mapping[str, str], name: str) -> bool | None:
     given = values.get(name)
     if given not in {"true", "false", None}:
@@ -161,15 +154,19 @@ def _flag(values: Mapping[str, str], name: str) -> bool | None:
 
 
 def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
-    conditions: dict[str, Any] = {}
-    for condition in CONDITIONS:
-        if condition.parameter in several:
-            conditions[condition.field] = _value(several, condition)
-        if condition.kind is ConditionKind.PAIRS:
-            pair = _pair_of(several, condition.deltafi, from_deltafi=from_deltafi)
-            if pair:
-                conditions[condition.field] = {**conditions.get(condition.field, {}), **pair}
+    given = {one.field: several[one.parameter] for one in CONDITIONS if one.parameter in several}
+    conditions = read_conditions(given, _instant)
+    for one in CONDITIONS:
+        if one.kind is ConditionKind.PAIRS and (
+            pair := _pair_of(several, one.deltafi, from_deltafi=from_deltafi)
+        ):
+            conditions[one.field] = {**conditions.get(one.field, {}), **pair}
     return conditions
+
+
+def _instant(condition: Condition, text: str) -> int:
+    name = condition.parameter
+    return (_number({name: text}, name, 0) or 0) + (condition.kind is ConditionKind.UNTIL)
 
 
 def _pair_of(
@@ -180,40 +177,6 @@ def _pair_of(
     if len(missing) == 1 and not from_deltafi:
         raise malformed(missing[0], f"is missing; {' and '.join(names)} go together")
     return {} if missing else {several[names[0]][0]: several[names[1]][0]}
-
-
-def _value(several: Mapping[str, Sequence[str]], condition: Condition) -> object:
-    """What a parameter that is given says, as the value of its field in `Query`."""
-    name, given = condition.parameter, several[condition.parameter]
-    match condition.kind:
-        case ConditionKind.TEXT:
-            return given[0]
-        case ConditionKind.TEXTS:
-            return tuple(given)
-        case ConditionKind.STATES:
-            return _states(condition, given)
-        case ConditionKind.PAIRS:
-            return dict(map(_pair, given))
-        case ConditionKind.IS_ABSENT:
-            return not _flag({name: given[0]}, name)
-        case ConditionKind.INSTANT:
-            return _number({name: given[0]}, name, 0)
-        case ConditionKind.UNTIL:
-            return (_number({name: given[0]}, name, 0) or 0) + 1
-
-
-def _states(condition: Condition, given: Sequence[str]) -> tuple[FinalState, ...]:
-    try:
-        return check_states(condition.field, given)
-    except InvalidQueryError as error:
-        raise malformed(condition.parameter, f"is {error.value!r}, which {error.what}") from None
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise malformed("annotation", f"is {text[:40]!r}; use key=value")
-    return key, value
 
 
 def _single(several: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Condition as Condition,
         ConditionKind as ConditionKind,
         InvalidQueryError as InvalidQueryError,
-        check_states as check_states,
+        read_conditions as read_conditions,
     )
     from .database import (
         FAILED as FAILED,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Stats as Stats,
         Sum as Sum,
         heard_sums as heard_sums,
+        read_dimensions as read_dimensions,
         stats_of as stats_of,
         summed as summed,
         sums_of as sums_of,

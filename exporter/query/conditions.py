@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
@@ -76,6 +76,28 @@ class Condition(NamedTuple):
     def parameters(self) -> tuple[str, ...]:
         """The HTTP parameters for it, with DeltaFi's."""
         return tuple(dict.fromkeys((self.parameter, *self.deltafi)))
+
+    def read(self, texts: Sequence[str], read_ms: Callable[[Condition, str], int]) -> object:
+        """The value of the field for what an option or a parameter is given, several times if repeatable."""
+        match self.kind:
+            case ConditionKind.TEXT:
+                return texts[0]
+            case ConditionKind.TEXTS | ConditionKind.STATES:
+                return tuple(texts)
+            case ConditionKind.PAIRS:
+                return dict(map(self._pair, texts))
+            case ConditionKind.INSTANT | ConditionKind.UNTIL:
+                return read_ms(self, texts[0])
+            case ConditionKind.IS_ABSENT:
+                if texts[0] not in {"true", "false"}:
+                    raise InvalidQueryError(self.field, texts[0][:40], "is neither true nor false")
+                return texts[0] == "false"
+
+    def _pair(self, text: str) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise InvalidQueryError(self.field, text[:40], f"is not a pair; give {self.metavar}")
+        return key, value
 
     def tell(self, value: object) -> list[str]:
         """The values of the HTTP parameter for a value of the field."""
@@ -192,6 +214,21 @@ CONDITIONS: Final = (
     ),
 )
 """All conditions that a command and a request can give."""
+
+
+def read_conditions(
+    given: Mapping[str, Sequence[str]], read_ms: Callable[[Condition, str], int]
+) -> dict[str, Any]:
+    """The fields of `Query` for the conditions that options or parameters give.
+
+    Args:
+        given: the texts of each, by its field.
+        read_ms: reads an instant in epoch milliseconds.
+
+    Raises:
+        InvalidQueryError: one cannot be read.
+    """
+    return {one.field: one.read(given[one.field], read_ms) for one in CONDITIONS if given.get(one.field)}
 
 
 def check_states(field: str, states: str | Collection[str]) -> tuple[FinalState, ...]:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
-from waybill.transport.errors import WaybillError
 
 from .. import parquet
+from .conditions import InvalidQueryError
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -31,7 +31,7 @@ KEY_COLUMNS: Final = ("completed", "did", "system_name", "data_sink", "transform
 _REST: Final = KEY_COLUMNS[2:]
 
 
-class CursorError(WaybillError):
+class CursorError(InvalidQueryError):
     """A cursor is not one that an answer gave."""
 
 
@@ -77,7 +77,9 @@ def read_cursor(cursor: str) -> Position:
         # Decoding ignores characters that do not belong there.
         if _encoded(position) == cursor and FIRST_MS <= position.completed_ms < AFTER_LAST_MS:
             return position
-    raise CursorError(f"{cursor[:40]!r} is not a cursor; give the whole cursor that came with the answer")
+    raise CursorError(
+        "after", cursor[:40], "is not a cursor; give the whole cursor that came with the answer"
+    )
 
 
 def in_order(table: pa.Table, *, oldest_first: bool) -> pa.Table:

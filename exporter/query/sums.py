@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .conditions import InvalidQueryError
 from .query import TooManyError
 
 
@@ -41,6 +42,20 @@ SUMMED_COLUMNS: Final = (*KIND_COLUMNS, "completed")
 """The columns of records that are summed."""
 
 _COLUMNS: Final = dict(zip(Dimension, SUMMED_COLUMNS, strict=True))
+
+
+def read_dimensions(text: str | None) -> tuple[Dimension, ...]:
+    """The dimensions that a text names with commas between them; none if there is no text.
+
+    Raises:
+        InvalidQueryError: it names another.
+    """
+    names = () if text is None else dict.fromkeys(name.strip().lower() for name in text.split(","))
+    for name in names:
+        if name not in set(Dimension):
+            raise InvalidQueryError("by", name[:40], f"is not one of {', '.join(Dimension)}")
+    return tuple(map(Dimension, names))
+
 
 Kind = tuple[str | int | None, ...]
 """A value of each dimension: an hour as the epoch milliseconds of its start; None for no sink."""

@@ -332,7 +332,7 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         ]
         assert shared.get(f"{door}/stats?filename=none&by=source").json == []
         reply = shared.get(f"{door}/stats?by=state,color")
-        assert (reply.status, "the parameter by has 'color'" in reply.json["detail"]) == (400, True)
+        assert (reply.status, "the parameter by is 'color'" in reply.json["detail"]) == (400, True)
 
 
 BAD = [
