@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from ..query import connect, run
+from ..query import connect, execute
 
 if TYPE_CHECKING:
     from ..query import Query
@@ -42,7 +42,7 @@ def wanted_hashes(query: Query) -> list[list[int]]:
     if not wanted:
         return []
     with connect() as connection:
-        found = run(connection, _HASHED, {"texts": list(chain.from_iterable(wanted))}).fetchall()
+        found = execute(connection, _HASHED, {"texts": list(chain.from_iterable(wanted))})
     hashes = (hashed for (hashed,) in found)
     return [list(islice(hashes, len(texts))) for texts in wanted]
 

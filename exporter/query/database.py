@@ -6,13 +6,14 @@ together keep within one limit of memory. What does not fit is spilled to a fold
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,18 +71,30 @@ def _spill_folder(process: int) -> str:
 def run(
     connection: duckdb.DuckDBPyConnection, query: str, params: Mapping[str, Any]
 ) -> duckdb.DuckDBPyRelation:
-    """Run a query with those of the parameters that it names."""
-    try:
+    """Run a query for Arrow's rows with those of the parameters that it names."""
+    with _renewed_if_dead():
         return connection.sql(query, params=_named(query, params))
+
+
+def execute(
+    connection: duckdb.DuckDBPyConnection, statement: str, params: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Execute a statement with those of the parameters that it names; returns its rows, of which it has few.
+
+    It takes half the time of `run`, which binds the statement twice.
+    """
+    with _renewed_if_dead():
+        return connection.execute(statement, _named(statement, params)).fetchall()
+
+
+@contextlib.contextmanager
+def _renewed_if_dead() -> Iterator[None]:
+    try:
+        yield
     except duckdb.FatalException:
         # Once memory ran out at a bad moment, a database answers nothing: the next question has a new one.
         _database.cache_clear()
         raise
-
-
-def execute(connection: duckdb.DuckDBPyConnection, statement: str, params: Mapping[str, Any]) -> None:
-    """Execute a statement that has no rows as its result, with those of the parameters that it names."""
-    connection.execute(statement, _named(statement, params)).fetchall()
 
 
 def _named(text: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ pyarrow reads them in windows of time that fit into memory, and the files that i
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from .. import parquet
 from ..directory import FileStamp
 from ..names import RawName, safe_name
 from ..parquet import CODED_SCHEMA, Covers, Span, TimeWindow, in_windows
-from .database import FAILED, escaped, is_short_of_memory, run
+from .database import FAILED, escaped, execute, is_short_of_memory, run
 from .query import TooManyError
 from .sums import Dimension
 from .tail import IN_FILES, STEP, Tail
@@ -45,13 +46,14 @@ _BATCH_ROWS: Final = 2_048
 _WINDOW_ROWS: Final = 32_768
 """About how many rows are read together where they are large, or as much memory as they usually take."""
 
+_NOTES_KEPT: Final = 4_096
+"""So many files' notes stay in memory for further questions, of about half a kilobyte each."""
+
+_TOO_MANY_OPEN: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
 _FILE: Final = "file_of_row"
 _PLACE: Final = "place_of_row"
 _READ: Final = f"read_parquet($files, hive_partitioning = false, filename = '{_FILE}')"
-_NOTED: Final = (
-    "FROM parquet_kv_metadata($files) SELECT file_name, key, value WHERE key IN ($covers, $format, $large)"
-)
-_COVERS: Final = b"waybill.covers"
 _NO_ROWS: Final = CODED_SCHEMA.append(pa.field(STEP, pa.int32())).empty_table()
 _WITHIN: Final = "epoch_ms(completed) >= $tail_since_ms AND epoch_ms(completed) < $tail_until_ms"
 _KEY: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
@@ -285,7 +287,7 @@ class HourRows:
                 if files.is_merged:
                     raise MovedError from None
             except parquet.DAMAGED as error:
-                self._unreadable[path] = error
+                self._note_unreadable(path, error)
         self._check_unmoved(files, there)
         return found
 
@@ -302,8 +304,13 @@ class HourRows:
                 if path in files.raws:
                     raise MovedError from None
             except parquet.DAMAGED as error:
-                self._unreadable[path] = error
+                self._note_unreadable(path, error)
         return found
+
+    def _note_unreadable(self, path: Path, error: Exception) -> None:
+        if getattr(error, "errno", None) in _TOO_MANY_OPEN:
+            raise error
+        self._unreadable[path] = error
 
     def _check_unmoved(self, files: Files, there: _There) -> None:
         """Raise `MovedError` if rows may have been read twice, or not at all."""
@@ -339,29 +346,23 @@ class HourRows:
             return None
         if not there:
             return _NOTHING
-        paths = {str(place): path for path, (place, _) in there.items()}
-        params = {"files": escaped(place for place, _ in there.values())}
-        names = {"covers": _COVERS, "format": next(iter(parquet.FORMAT)), "large": parquet.LARGE_ROWS}
         covers: dict[Path, Covers] = {}
-        for name, key, value in run(self._connection, _NOTED, {**params, **names}).fetchall():
-            parquet.check_format({key: value})
-            if key == parquet.LARGE_ROWS:
+        for path, (place, stamp) in there.items():
+            notes = _read_notes(place, stamp)
+            if notes.has_large_rows:
                 return None
-            if key == _COVERS:
-                covers[paths[name]] = Covers.decode(value)
+            covers[path] = notes.covers
         covered = {(str(there[path][0]), system) for path, system in _covered(files, covers) if path in there}
-        return self._uncovered(_Source(_READ, params), covered)
+        source = _Source(_READ, {"files": escaped(place for place, _ in there.values())})
+        return self._uncovered(source, covered)
 
     def _uncovered(self, source: _Source, covered: Collection[tuple[str, str]]) -> _Source:
         """The rows, without those of the systems of files that are `covered`."""
         if not covered:
             return source
-        found = run(
-            self._connection, f"FROM {source.text} SELECT DISTINCT {_FILE}, system_name", source.params
-        )
-        pairs = [
-            f"{file}\n{system}" for file, system in found.fetchall() if (file, safe_name(system)) in covered
-        ]
+        systems = f"FROM {source.text} SELECT DISTINCT {_FILE}, system_name"
+        found = execute(self._connection, systems, source.params)
+        pairs = [f"{file}\n{system}" for file, system in found if (file, safe_name(system)) in covered]
         is_covered = f"list_contains($covered, {_FILE} || chr(10) || system_name)"
         return _Source(f"(FROM {source.text} WHERE NOT {is_covered})", {**source.params, "covered": pairs})
 
@@ -374,6 +375,19 @@ class _Source(NamedTuple):
 
 
 _NOTHING: Final = _Source(None, {})
+
+
+class _Notes(NamedTuple):
+    """What the footer of a file says of it."""
+
+    covers: Covers
+    has_large_rows: bool
+
+
+@functools.lru_cache(_NOTES_KEPT)
+def _read_notes(place: Path, stamp: FileStamp) -> _Notes:  # noqa: ARG001 - another version has other notes
+    noted = parquet.open_file(place).metadata.metadata
+    return _Notes(Covers.read(noted), parquet.LARGE_ROWS in (noted or {}))
 
 
 _Covered = tuple[Path, str]
