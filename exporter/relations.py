@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.transport.files import publish_alone
@@ -78,6 +79,14 @@ def relation_files(root: Path) -> Iterator[tuple[tuple[str, str], Path]]:
 def read_relations(data: Path | ReadableBuffer) -> pa.Table:
     """The rows of a file or of its bytes; raises `parquet.DAMAGED` if it cannot be read."""
     return pa.concat_tables([RELATIONS_SCHEMA.empty_table(), *_tables(data)])
+
+
+def tells_of_open_file(path: Path) -> bool:
+    """Whether a file tells that something has begun and not ended; False if it cannot be read."""
+    try:
+        return any(pc.any(pc.equal(table["kind"], _OPEN)).as_py() for table in _tables(path))
+    except parquet.DAMAGED:
+        return False
 
 
 def merge_relations(theirs: bytes, ours: bytes) -> ReadableBuffer:

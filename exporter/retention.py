@@ -20,7 +20,7 @@ from .exporting import destinations, is_exported
 from .names import COMPACTED, LATE, Hour, RawName, relative, safe_name
 from .parquet import Covers
 from .quarantine import list_quarantined
-from .relations import relation_files
+from .relations import relation_files, tells_of_open_file
 from .removal import remove
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def age_off(
     A compacted file is old when both the end of its hour and its last change are old. So a late record ages
     from its arrival: a row that joins a file makes the whole file as young as itself. A late file is removed
     only after it is exported. Raw files are left alone: they are compacted first. A file with relations goes
-    a day after a compacted file of its day would, since what is told of a file is told before it ends.
+    a day after a compacted file of its day would, since what is told of a file is told before it ends, and
+    stays as long as it names a file that has not ended.
 
     Records are kept for `days`, or for `days_by_system` for some systems, by name. With `only_exported`, only
     files whose current form is exported to every destination so far are removed; if there is no destination,
@@ -94,7 +95,7 @@ def age_off(
     for (system, day), path in relation_files(root):
         stamp, last = FileStamp.of(path.stat()), Hour(day, "23")
         old_ms = max(last.end_ms + _DAY_MS, stamp.mtime_ns // 1_000_000)
-        if old_ms > now_ms - int(by_name.get(system, days) * _DAY_MS):
+        if old_ms > now_ms - int(by_name.get(system, days) * _DAY_MS) or tells_of_open_file(path):
             continue
         if only_exported and not is_exported(states, root, path, system, last):
             waiting.append(relative(root, path))

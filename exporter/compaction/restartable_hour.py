@@ -177,7 +177,6 @@ class HourCompaction:
         self._folder = root / raw_folder(hour)
         self._raws: dict[RawName, _Raw] = {}
         self._paths: dict[str, PurePosixPath] = {}
-        self._emptied: list[PurePosixPath] = []
         self._is_complete = True
 
     def run(self, retraction: Retraction | None) -> None:
@@ -216,7 +215,7 @@ class HourCompaction:
             # A covered range has already been retracted, so its own records must not be taken back.
             applies = retraction is not None and not known.covers.has(retraction.raw)
             keys = retracted.get(system, frozenset()) if applies else frozenset()
-            if fresh or keys:
+            if fresh or (keys and known.metadata is not None):
                 encoder = self._encoder(known, len(names))
                 systems[system] = _SystemCompaction(known, fresh, retraction, keys, encoder)
         return systems
@@ -277,9 +276,6 @@ class HourCompaction:
         return self._paths[system]
 
     def _publish(self, path: PurePosixPath, one: _SystemCompaction) -> None:
-        if one.encoder.is_empty:
-            self._emptied.append(path)
-            return
         covers = one.known.covers.adding(self._raws)
         rules = one.known.rules.uniting(self._raws[raw].rules for raw in one.raws)
         noted = covers.metadata() | rules.metadata()
@@ -290,14 +286,6 @@ class HourCompaction:
     def _remove(self, raws: Sequence[Path]) -> None:
         for path in raws:
             self._files.remove(path)
-        if self._emptied:
-            # Only the emptied file showed that these raw files had been compacted: they must not count again
-            # after it is removed.
-            if self._folder.is_dir():
-                self._files.fsync_folder(self._folder)
-            for emptied in self._emptied:
-                self._files.remove(self._root / emptied)
-                self.report.changed[str(emptied)] = None
         if raws:
             self._files.remove_folder(self._folder)
             self._files.remove_folder(self._folder.parent)

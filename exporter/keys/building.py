@@ -75,6 +75,7 @@ _FOUND: Final = f"""
     ) SELECT $number + file_index, min(first_ms), max(last_ms), sum(size) <= {_KINDS_BYTES_MAX}
     GROUP BY file_index
 """
+_EMPTY: Final = "INSERT INTO found VALUES ($number, $start_ms, $start_ms, true)"
 _SUMS: Final = """
     INSERT INTO sums FROM read_parquet($files, hive_partitioning = false)
     SELECT $numbers[file_index::BIGINT + 1], final_state, system_name, data_source, data_sink,
@@ -171,8 +172,12 @@ class Builder:
             return contents, []
         with connect_alone() as connection:
             execute(connection, _TABLES, {})
-            numbered = dict(enumerate(filter(_is_readable, read), contents.number))
+            rows = {one: count for one in read if (count := _count_rows(one)) is not None}
+            numbered = dict(enumerate(rows, contents.number))
             _insert(connection, numbered)
+            for number in (number for number, one in numbered.items() if not rows[one]):
+                start_ms = hour_of_file(numbered[number].path).start_ms
+                execute(connection, _EMPTY, {"number": number, "start_ms": start_ms})
             same = {number: one for number, one in numbered.items() if _has_stamp(one, stamp_of)}
             paths, stamps = [one.path for one in same.values()], [one.stamp for one in same.values()]
             execute(connection, _FILES, {"numbers": list(same), "paths": paths, "stamps": stamps})
@@ -252,12 +257,13 @@ class Builder:
                 self._files.remove(self.root / KEYS / name)
 
 
-def _is_readable(one: ReadFile) -> bool:
+def _count_rows(one: ReadFile) -> int | None:
+    """How many rows a file has; None if it cannot be read."""
     try:
-        parquet.open_file(one.place)
+        rows: int = parquet.open_file(one.place).metadata.num_rows
     except parquet.DAMAGED:
-        return False
-    return True
+        return None
+    return rows
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, numbered: Mapping[int, ReadFile]) -> None:

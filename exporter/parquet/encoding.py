@@ -101,6 +101,26 @@ class Encoder:
 
     def add(self, table: pa.Table) -> None:
         """Go on with the rows of a table, of `SCHEMA` or `CODED_SCHEMA`, in row groups of their own."""
+        writer = self._open(table)
+        self._has_large_rows = self._has_large_rows or has_large_rows(table)
+        for start in range(0, table.num_rows, ROW_GROUP):
+            for group in _row_groups(table.slice(start, ROW_GROUP)):
+                writer.write_table(group)
+
+    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> memoryview:
+        """The bytes of the file, which may be changed in place; without a table, it has no rows.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        writer = self._open(CODED_SCHEMA.empty_table())
+        large = {LARGE_ROWS: b"1"} if self._has_large_rows else {}
+        writer.add_key_value_metadata({**FORMAT, **large, **(metadata or {})})
+        writer.close()
+        return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
+
+    def _open(self, table: pa.Table) -> pq.ParquetWriter:
+        """What writes the file, whose columns and filters follow from the first table."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._spool.sink if self._spool else self._buffer,
@@ -112,29 +132,7 @@ class Encoder:
                 bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
-        self._has_large_rows = self._has_large_rows or has_large_rows(table)
-        for start in range(0, table.num_rows, ROW_GROUP):
-            for group in _row_groups(table.slice(start, ROW_GROUP)):
-                self._writer.write_table(group)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no table was added."""
-        return self._writer is None
-
-    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> memoryview:
-        """The bytes of the file, which may be changed in place.
-
-        Raises:
-            ValueError: no table was added.
-            OSError: there is no room for it.
-        """
-        if self._writer is None:
-            raise ValueError("there is nothing to encode: add a table first")
-        large = {LARGE_ROWS: b"1"} if self._has_large_rows else {}
-        self._writer.add_key_value_metadata({**FORMAT, **large, **(metadata or {})})
-        self._writer.close()
-        return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
+        return self._writer
 
     def _bloom_filters(self, table: pa.Table) -> dict[str, dict[str, float]]:
         rows = min(max(table.num_rows, self._rows, 1), ROW_GROUP)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files, publish, publish_new
 
 from ..parquet import COMPACTED_FILTERS, Encoder
@@ -37,7 +36,5 @@ def write_answer(
     for table in tables:
         encoder.add(table)
         rows += table.num_rows
-    if encoder.is_empty:
-        encoder.add(SCHEMA.empty_table())
     (publish if replace else publish_new)(files or Files(), path, encoder.finish())
     return rows

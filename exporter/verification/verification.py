@@ -308,11 +308,12 @@ def _judge_compacted(view: _LedgerView, path: PurePosixPath, hour: Hour) -> tupl
         metadata = file.metadata.metadata
         Covers.read(metadata)
         Rules.read(metadata)
-        if not file.metadata.num_rows:
+        seal = seal_in(metadata)
+        if not file.metadata.num_rows and seal is None:
+            # Of a sealed file, all records were taken back.
             return 0, [("empty", "it holds no rows; remove it")]
         rows = Rows(file, hour)
         repeats = rows.repeats()
-        seal = seal_in(metadata)
         is_altered = seal is not None and not is_intact(source, seal)
     said = [*rows.faults()]
     if is_altered:

@@ -330,15 +330,17 @@ def test_a_raw_file_damaged_in_the_middle_is_set_aside_whole(layout: Layout) -> 
     assert layout.raw() == []
 
 
-def test_a_retraction_that_leaves_nothing_removes_the_file(layout: Layout) -> None:
+def test_a_retraction_that_leaves_nothing_leaves_a_file_without_rows(layout: Layout) -> None:
     wrong = record("run")
     layout.write(wrong)
     layout.compactor().compact()
     raw = layout.write(record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR))
     layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
-    assert layout.compacted() == []
+    [path] = layout.compacted()
+    assert pq.ParquetFile(path).metadata.num_rows == 0
     layout.compactor().compact()
     assert layout.rows() == [record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR)]
+    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
 
 
 def test_a_raw_file_that_comes_back_after_a_power_cut_is_not_counted_again(layout: Layout) -> None:

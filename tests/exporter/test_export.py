@@ -14,8 +14,9 @@ import pytest
 from layouts import HOUR_MS, Layout, record
 
 from waybill.exporter import DestinationError, age_off, export, open_destination
+from waybill.exporter.compaction import Retraction
 from waybill.exporter.exporting import Exported
-from waybill.facets import merge_all
+from waybill.facets import merge_all, record_key
 from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
@@ -125,6 +126,17 @@ def test_a_record_that_was_taken_back_leaves_the_destination_too(layout: Layout,
     filled(layout, record("a"))
     assert run(layout, store).copied == (FILE,)
     assert store.rows() == [record("a")]
+
+
+def test_the_only_record_of_an_hour_leaves_the_destination_too(layout: Layout, store: Store) -> None:
+    wrong = record("a")
+    filled(layout, wrong)
+    run(layout, store)
+    raw = layout.write(record("b", at_ms=HOUR_MS))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    assert run(layout, store).copied == (FILE,)
+    assert store.rows() == []
+    assert_listed(store)
 
 
 def test_what_another_host_exported_is_merged_not_replaced(

@@ -24,12 +24,13 @@ from layouts import (
 )
 
 from waybill.exporter import Query, age_off
+from waybill.exporter.compaction import Retraction
 from waybill.exporter.keys import Keys, keep_step, open_keys
 from waybill.exporter.keys.hashes import HASHES, wanted_hashes
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.parquet import COMPACTED_FILTERS, encode
 from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, connect, run, scan, stats_of, sums_of
-from waybill.facets import FinalState, ProvenanceRecord, merge_all
+from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
 from waybill.lineage import Lineage
 from waybill.transport import Journal, Settings, Tracker, flush
@@ -455,6 +456,22 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     assert contents is not None
     assert contents.unread == (hour_of(START_MS),)
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
+
+
+def test_a_file_without_rows_is_known_beside_others(layout: Layout) -> None:
+    wrong = record("a")
+    layout.write(wrong)
+    layout.compactor().compact()
+    raw = layout.write(record("b", at_ms=HOUR_MS))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    layout.compactor().compact()
+    for again in (False, True):
+        contents = keep_step(layout.root, again=again)
+        assert contents is not None
+        assert (files_in(contents), contents.unread, contents.waiting) == (2, (), ())
+    assert listed(layout.root, Query(did="b")) == {"edge 01"}
+    by = [Dimension.HOUR]
+    assert sums_of(scan(layout.root, access=Keys(), summed_by=by), by) == {(HOUR_MS + START_MS,): 1}
 
 
 def test_a_file_with_one_long_name_in_many_kinds_is_counted_by_reading_it(layout: Layout) -> None:

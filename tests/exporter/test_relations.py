@@ -105,6 +105,14 @@ def test_relations_are_aged_off_a_day_after_the_records_of_their_day(root: Path)
     assert list(relation_files(root)) == []
 
 
+def test_relations_stay_while_they_tell_of_an_open_file(root: Path) -> None:
+    now_ms = NOON_MS + 9 * DAY_MS
+    for rows, removed in ([OPEN], ()), ([], (PATH,)):
+        write_relations(Files(), root / PATH, rows)
+        os.utime(path_in(root), (NOON_MS / 1_000, NOON_MS / 1_000))
+        assert age_off(root, days=3, now_ms=now_ms).removed == removed
+
+
 def test_relations_that_wait_for_an_export_stay(root: Path, tmp_path: Path) -> None:
     now_ms = NOON_MS + 9 * DAY_MS
     relative = PATH

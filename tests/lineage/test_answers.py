@@ -232,9 +232,8 @@ class History:
 
     def export(self) -> None:
         there = self.there()
-        # A record that is taken back stays where its hour has left the root, or has no other record.
-        current = {hour_of(one) for one in there} - self._aged
-        stay = [one for one in self.exported if one not in there and hour_of(one) not in current]
+        # A record that is taken back stays where its hour has left the root.
+        stay = [one for one in self.exported if one not in there and hour_of(one) in self._aged]
         self.exported = stay + there
 
 

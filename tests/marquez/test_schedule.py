@@ -136,6 +136,20 @@ def test_poison_is_parked_and_nothing_else_is(
     assert {seq for seq, outcome in bench.outcomes.items() if outcome is SendOutcome.PARKED} == ill
 
 
+def test_after_an_outage_what_failed_in_it_is_sent_again_at_once() -> None:
+    bench, delivered_s = Bench(list("abcdef")), list[float]()
+
+    def answer_to(_: int) -> Answer:
+        if bench.now_s < POISON_AFTER_S:
+            return Answer(verdict=Verdict.UNWELL, status=500)
+        delivered_s.append(bench.now_s)
+        return DELIVERED
+
+    bench.run(answer_to)
+    assert len(delivered_s) == 6
+    assert delivered_s[-1] - delivered_s[0] < 6 * SENT_S
+
+
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.8])
 def test_an_event_that_fails_by_chance_is_not_taken_for_poison(share: float) -> None:
     chance = Random(7)  # noqa: S311 - a die
