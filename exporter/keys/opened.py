@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 
 from ..names import HOUR_MS, KEYS, Hour, hour_of, safe_name
-from ..query import FAILED, Conditions, Dimension, connect, escaped, run
+from ..query import FAILED, KIND_COLUMNS, Conditions, Dimension, connect, escaped, execute, run
 from .contents import DamagedError, digits_of, read_contents
 from .spans import KnownFile, OpenSpan, known_files, set_aside
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from .contents import Contents
 
 _Answer = TypeVar("_Answer")
+
+_TABLES_KEPT: Final = 128
+_TABLE_BYTES_MAX: Final = 2**18
+"""So many sums of spans stay in memory for further questions, of no more than so many bytes each."""
 
 _SUMS: Final = "FROM read_parquet($sums, hive_partitioning = false)"
 _COUNTS: Final = "sum(records)::BIGINT AS records, min(first_ms) AS first, max(last_ms) AS last"
@@ -138,13 +142,13 @@ class OpenKeys:
     def with_kind(self, query: Query) -> frozenset[int] | None:
         """The numbers of the files in the sums with records of a kind that is asked for; None: all may."""
         kinds = Conditions(query.of_kind())
-        if kinds.by_key == kinds.by_rest == "true":
+        if kinds.is_any:
             return None
         wanted = f"{_SUMS} SELECT DISTINCT file WHERE {kinds.all}"
 
-        def ask(connection: duckdb.DuckDBPyConnection, sums: list[str]) -> frozenset[int]:
-            rows = run(connection, wanted, {**kinds.params, "sums": sums})
-            return frozenset(number for (number,) in rows.fetchall())
+        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> frozenset[int]:
+            rows = execute(connection, wanted, {**kinds.params, "sums": escaped(one.sums for one in spans)})
+            return frozenset(number for (number,) in rows)
 
         return self._ask_sums(query, ask)
 
@@ -156,29 +160,45 @@ class OpenKeys:
         Files that are gone, and those of unknown hours, are in neither. None: the sums cannot be used.
         """
         kinds = Conditions(query.of_kind())
-        params = {
-            **kinds.params,
-            "since": query.window.since_ms,
-            "until": query.window.until_ms,
-            "system": None if query.system_name is None else safe_name(query.system_name),
-            "gone": list(self.gone),
-            "unknown": [hour.start_ms // HOUR_MS for hour in unknown],
-        }
-        wanted = ", ".join([*(_value_of(one) for one in Dimension if one in by), _COUNTS])
-        whole = f"FROM files SELECT number WHERE {_TOUCHED} AND {_WHOLE}"
-        where = f"WHERE {kinds.all} AND file IN ({whole})"
-        others = f"FROM files SELECT path WHERE {_TOUCHED} AND NOT ({_WHOLE})"
-        counts = f"{_SUMS} SELECT {wanted} {where} GROUP BY ALL HAVING count(*) > 0"
+        dimensions = [one for one in Dimension if one in by]
+        columns = (name for name in KIND_COLUMNS if name in kinds.all)
+        wanted = ", ".join([*map(_value_of, dimensions), *columns, _COUNTS])
 
-        def ask(connection: duckdb.DuckDBPyConnection, sums: list[str]) -> tuple[pa.Table, list[str]]:
-            connection.register("files", self.files)
-            paths = [path for (path,) in run(connection, others, params).fetchall()]
-            return run(connection, counts, {**params, "sums": sums}).to_arrow_table(), paths
+        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> tuple[pa.Table, list[str]]:
+            whole = {one: _all_sums(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
+            tables = [table for table in whole.values() if table is not None]
+            paths: list[str] = []
+            if rest := [one for one in spans if whole.get(one) is None]:
+                params = {
+                    "since": query.window.since_ms,
+                    "until": query.window.until_ms,
+                    "system": None if query.system_name is None else safe_name(query.system_name),
+                    "gone": list(self.gone),
+                    "unknown": [hour.start_ms // HOUR_MS for hour in unknown],
+                }
+                connection.register("files", pa.concat_tables([one.files for one in rest]))
+                others = f"FROM files SELECT path WHERE {_TOUCHED} AND NOT ({_WHOLE})"
+                paths += [path for (path,) in execute(connection, others, params)]
+                summed = f"WHERE file IN (FROM files SELECT number WHERE {_TOUCHED} AND {_WHOLE})"
+                tables.append(_read_sums(connection, rest, wanted, summed, params))
+            found = kinds.filter(pa.concat_tables(tables))
+            return found.select([*dimensions, "records", "first", "last"]), paths
 
         return self._ask_sums(query, ask)
 
+    def _is_whole(self, one: OpenSpan, query: Query, unknown: Iterable[Hour]) -> bool:
+        """Whether a question is about all files of a span, and the sums have them all."""
+        window = query.window
+        return (
+            one.is_summed
+            and window.since_ms <= one.window.since_ms
+            and one.window.until_ms <= window.until_ms
+            and not any(map(one.span.has, unknown))
+            and self.gone.isdisjoint(one.files["number"].to_pylist() if self.gone else ())
+        )
+
     def _ask_sums(
-        self, query: Query, ask: Callable[[duckdb.DuckDBPyConnection, list[str]], _Answer]
+        self, query: Query, ask: Callable[[duckdb.DuckDBPyConnection, list[OpenSpan]], _Answer]
     ) -> _Answer | None:
         """What a question of the sums gives; None if they cannot be used, or there are none."""
         spans = self._spans_of(query)
@@ -186,7 +206,7 @@ class OpenKeys:
             return None
         try:
             with connect() as connection:
-                return ask(connection, escaped(one.sums for one in spans))
+                return ask(connection, spans)
         except DamagedError as error:
             self.problem = set_aside(error.path, error)
         except FAILED:
@@ -197,6 +217,25 @@ class OpenKeys:
 def lacking(root: Path) -> str:
     """Why answers take longer where a file of the keys is missing, or was replaced in this moment."""
     return f"{root / KEYS} lacks a file; until it is made again, answers take longer"
+
+
+@functools.lru_cache(_TABLES_KEPT)
+def _all_sums(one: OpenSpan, wanted: str) -> pa.Table | None:
+    """The sums of all records of a span; None if they are too large to be kept."""
+    with connect() as connection:
+        table = _read_sums(connection, [one], wanted, "", {})
+    return table if table.nbytes <= _TABLE_BYTES_MAX else None
+
+
+def _read_sums(
+    connection: duckdb.DuckDBPyConnection,
+    spans: Sequence[OpenSpan],
+    wanted: str,
+    where: str,
+    params: Mapping[str, Any],
+) -> pa.Table:
+    query = f"{_SUMS} SELECT {wanted} {where} GROUP BY ALL HAVING count(*) > 0"
+    return run(connection, query, {**params, "sums": escaped(one.sums for one in spans)}).to_arrow_table()
 
 
 def _numbers(one: OpenSpan, hashes: list[list[int]]) -> set[int]:

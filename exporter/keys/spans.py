@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.transport.files import TEMPORARY_SUFFIX
 
 from ..names import Hour
-from ..parquet import DAMAGED
+from ..parquet import DAMAGED, TimeWindow
 from ..query import run
 from .contents import DamagedError
 
@@ -173,6 +174,18 @@ class OpenSpan:
     def files(self) -> pa.Table:
         """Its files; see `read_files`."""
         return read_files(self._root, self.span)
+
+    @functools.cached_property
+    def window(self) -> TimeWindow:
+        """The time of its records."""
+        bounds = pc.min(self.files["first_ms"]), pc.max(self.files["last_ms"])
+        first_ms, last_ms = (one.as_py() for one in bounds)
+        return TimeWindow(first_ms, last_ms + 1)
+
+    @functools.cached_property
+    def is_summed(self) -> bool:
+        """Whether the sums have the records of all its files."""
+        return bool(pc.all(self.files["is_summed"]).as_py())
 
     @functools.cached_property
     def sums(self) -> Path:

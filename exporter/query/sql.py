@@ -39,9 +39,14 @@ class Conditions:
         """All of them."""
         return f"({self.by_key}) AND ({self.by_rest})"
 
+    @property
+    def is_any(self) -> bool:
+        """Whether every record meets them."""
+        return self.by_key == self.by_rest == "true"
+
     def filter(self, table: pa.Table) -> pa.Table:
         """The rows of a table that meet all conditions."""
-        return self._filter(table, self.all)
+        return table if self.is_any else self._filter(table, self.all)
 
     def filter_by_rest(self, table: pa.Table) -> pa.Table:
         """The rows of a table that meet the conditions on the other fields."""
