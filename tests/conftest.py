@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from waybill.transport import locks
+from waybill.transport import Journal, locks
 from waybill.transport.config import Settings
 
 if TYPE_CHECKING:
@@ -148,6 +148,13 @@ def end_runner_of(home: Path) -> bool:
 def home(tmp_path: Path) -> Path:
     """A folder for a journal of this test's own."""
     return tmp_path / "home"
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    """The journal of that home."""
+    with contextlib.closing(Journal(home)) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -53,9 +52,7 @@ class ExportedFiles:
         Raises:
             SourceUnreachableError: the store does not answer.
         """
-        with self._explained(str(MANIFEST)):
-            found = [one for batch in self._store.list(str(MANIFEST)) for one in batch]
-        return {one["path"]: version_of(one) for one in found if PurePosixPath(one["path"]).suffix == ".json"}
+        return self._versions(MANIFEST, ".json")
 
     def raw_files(self) -> list[str]:
         """The raw files, in order, which are there if programs have written to this place without a root.
@@ -63,8 +60,7 @@ class ExportedFiles:
         Raises:
             SourceUnreachableError: the store does not answer.
         """
-        with self._explained(str(RAW)):
-            found = [one["path"] for batch in self._store.list(str(RAW)) for one in batch]
+        found = self._versions(RAW, ".parquet")
         return sorted(path for path in found if hour_in(path) and RawName.parse(PurePosixPath(path).name))
 
     def relation_files(self) -> dict[str, str]:
@@ -73,9 +69,7 @@ class ExportedFiles:
         Raises:
             SourceUnreachableError: the store does not answer.
         """
-        with self._explained(str(RELATIONS)):
-            found = [one for batch in self._store.list(str(RELATIONS)) for one in batch]
-        return {one["path"]: version_of(one) for one in found if one["path"].endswith(".parquet")}
+        return self._versions(RELATIONS, ".parquet")
 
     def read_relations(self, path: str) -> pa.Table:
         """The rows of a file with relations.
@@ -84,8 +78,7 @@ class ExportedFiles:
             SourceUnreachableError: the store does not answer, or the file is gone.
             SourceError: it cannot be read.
         """
-        with self._explained(path):
-            content = bytes(self._store.get(path).bytes())
+        content = self._content(path)
         try:
             return read_relations(content)
         except DAMAGED as error:
@@ -98,8 +91,7 @@ class ExportedFiles:
             SourceUnreachableError: the store does not answer, or the manifest is gone.
             SourceError: it is not a manifest.
         """
-        with self._explained(path):
-            content = bytes(self._store.get(path).bytes())
+        content = self._content(path)
         try:
             return decode_manifest(content)
         except msgspec.DecodeError as error:
@@ -115,13 +107,19 @@ class ExportedFiles:
             DAMAGED: it is gone.
         """
         try:
-            with self._explained(path):
-                return bytes(self._store.get(path).bytes())
+            return self._content(path)
         except ObjectGoneError:
             raise _GoneError from None
 
-    def _explained(self, path: str) -> AbstractContextManager[None]:
-        return explained(f"{self.name}/{path}")
+    def _versions(self, folder: PurePosixPath, suffix: str) -> dict[str, str]:
+        """The files below a folder, by path, with what tells one version from another."""
+        with explained(f"{self.name}/{folder}"):
+            found = [one for batch in self._store.list(str(folder)) for one in batch]
+        return {one["path"]: version_of(one) for one in found if one["path"].endswith(suffix)}
+
+    def _content(self, path: str) -> bytes:
+        with explained(f"{self.name}/{path}"):
+            return bytes(self._store.get(path).bytes())
 
 
 def _folder(place: Path) -> ObjectStore:

@@ -153,11 +153,9 @@ def in_windows(
     rows_max: int,
     read: Callable[[Room], _Read],
     *,
-    row_bytes: int = 2 * _ROW_BYTES,
-    within: TimeWindow = ALWAYS,
     newest_first: bool = False,
 ) -> Iterator[_Read]:
-    """Read row groups in windows, oldest first, of about `rows_max` rows and `row_bytes` of memory for each.
+    """Read row groups in windows, oldest first, of about `rows_max` rows and the memory for as many.
 
     `read` gives what is in the window of a room, and takes the room for it; it is called again for the parts
     of a window that is too large.
@@ -165,12 +163,10 @@ def in_windows(
     spans = list(spans)
     step = 1 if newest_first else -1
     waiting = []
-    for window in cut(spans, rows_max)[::step]:
-        since_ms, until_ms = max(window.since_ms, within.since_ms), min(window.until_ms, within.until_ms)
-        if since_ms < until_ms:
-            rows = sum(span.rows for span in spans if span.first_ms < until_ms and span.last_ms >= since_ms)
-            room = Room({"completed": (since_ms, until_ms)}, rows_max * row_bytes, rows * _ROW_BYTES)
-            waiting.append(room)
+    for since_ms, until_ms in cut(spans, rows_max)[::step]:
+        rows = sum(span.rows for span in spans if span.first_ms < until_ms and span.last_ms >= since_ms)
+        size_bytes = rows_max * 2 * _ROW_BYTES
+        waiting.append(Room({"completed": (since_ms, until_ms)}, size_bytes, rows * _ROW_BYTES))
     while waiting:
         room = waiting.pop()
         try:

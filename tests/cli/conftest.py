@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from waybill.cli.app import main
-from waybill.transport import Settings, Tracker
+from waybill.transport import Journal, Settings, Tracker
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -59,6 +59,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Kept:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["files"]
     return Kept(home, year.did, first.did, second.did)
+
+
+@pytest.fixture
+def made_home(home: Path) -> None:
+    """Make the home, with nothing in it yet."""
+    Journal(home).close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from events import event
 
 from waybill.cli.commands import status
 from waybill.exporter.layout import Layout
@@ -24,16 +25,10 @@ if TYPE_CHECKING:
 DAY_S = 86_400.0
 
 
-def event(run: str, kind: str, **facets: object) -> tuple[Kind, bytes, str]:
-    """An event of a client that knows nothing of Waybill."""
-    body = {
-        "eventTime": f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}",
-        "eventType": kind,
-        "producer": "https://example.com",
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "ns", "name": "job"},
-    }
-    return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
+def told(run: str, kind: str, **facets: object) -> tuple[Kind, bytes, str]:
+    """An event that has just happened."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Kind.OPENLINEAGE, event(run, kind, now, job="ns/job", facets=facets), ""
 
 
 class Left:
@@ -49,7 +44,7 @@ class Left:
         self.file = self.tracker.file("left.csv", data_source="in", annotations={"customer": "acme"})
         with self.tracker.file("ended.csv", data_source="in"):
             pass
-        self.journal.append_many([event("run", "START"), event("ended", "START"), event("ended", "COMPLETE")])
+        self.journal.append_many([told("run", "START"), told("ended", "START"), told("ended", "COMPLETE")])
 
     def work(self) -> None:
         """Have the layout do what there is to do, if it is on."""
@@ -155,14 +150,14 @@ def test_what_is_open_may_be_csv(left: Left) -> None:
 def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Left) -> None:
     given = {"home": left.home, "journal_max_bytes": "1MiB"}
     change(left.journal, Settings.load(given, origin="tests", env={}))
-    left.journal.append_many(event(f"{n}", "COMPLETE", x=os.urandom(40_000).hex()) for n in range(40))
+    left.journal.append_many(told(f"{n}", "COMPLETE", x=os.urandom(40_000).hex()) for n in range(40))
     done = left.called("close-stale", "--as", "ERROR", "--older-than", "1d", "--home", left.home)
     assert (done.returncode, "journal_max_bytes" in done.stderr) == (1, True), done.stderr
 
 
 def test_an_event_that_admission_would_refuse_is_no_open_run_and_the_others_can_be_ended(left: Left) -> None:
     facets = {"waybill_deltaFile": {"did": 5, "filename": "odd.csv"}}
-    left.journal.append_many([event("odd", "START", **facets)])
+    left.journal.append_many([told("odd", "START", **facets)])
     assert left.open() == {left.file.did, "run"}
     assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
 
@@ -170,7 +165,7 @@ def test_an_event_that_admission_would_refuse_is_no_open_run_and_the_others_can_
 def test_open_files_are_known_after_the_journal_has_deleted_what_began_them(left: Left) -> None:
     left.work()
     assert flush(left.settings).left == {}
-    left.journal.append_many([event("new", "START")])
+    left.journal.append_many([told("new", "START")])
     assert left.journal.prune(left.journal.last_seq() - 1, 2**60)
     found = {one["did"]: one["filename"] for one in left.ask("find", "--open")}
     assert found == {left.file.did: "left.csv", "run": None, "new": None}

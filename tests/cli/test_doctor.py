@@ -23,6 +23,8 @@ from waybill.transport.root import MARKER
 if TYPE_CHECKING:
     from conftest import Run
 
+pytestmark = pytest.mark.usefixtures("made_home")
+
 
 OF_SPARK = ["Java", "Spark listener"] if find_spec("pyspark") else []
 Findings = dict[str, dict[str, Any]]
@@ -31,13 +33,6 @@ Findings = dict[str, dict[str, Any]]
 def findings(called: Run, *arguments: str | Path, **options: Path) -> tuple[int, Findings]:
     done = called("doctor", "--json", *arguments, **options)
     return done.returncode, {found["check"]: found for found in json.loads(done.stdout)}
-
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
 
 
 @pytest.fixture

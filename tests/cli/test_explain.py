@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from waybill.transport import Journal, Settings, Tracker
+from waybill.transport import Settings, Tracker
 
 if TYPE_CHECKING:
     from conftest import Kept, Run
 
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
+pytestmark = pytest.mark.usefixtures("made_home")
 
 
 def test_a_file_is_followed_from_its_events_to_its_rows(called: Run, kept: Kept) -> None:

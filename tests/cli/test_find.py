@@ -15,6 +15,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
+from events import event
 
 from waybill.exporter import query
 from waybill.exporter.layout import SETTLE_S, Layout
@@ -103,15 +104,7 @@ def test_what_the_journal_let_go_of_is_found_in_the_archive(called: Run, setting
 
 def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, bytes, str]:
     """An event of a client that knows nothing of Waybill."""
-    body = {
-        "eventTime": at,
-        "eventType": kind,
-        "producer": "https://example.com",
-        "run": {"runId": run},
-        "job": {"namespace": "ns", "name": "job"},
-        "outputs": [{"namespace": "db", "name": "table"}],
-    }
-    return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
+    return Kind.OPENLINEAGE, event(run, kind, at, outputs=["db/table"]), ""
 
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
@@ -387,14 +380,8 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
 
 def test_on_what_a_record_rests_is_told_apart_from_its_annotations(called: Run, home: Path) -> None:
     journal = Journal(home)
-    body = {
-        "eventTime": "2026-01-01T00:00:00Z",
-        "eventType": "ABORT",
-        "producer": "https://example.com",
-        "run": {"runId": "r", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}},
-        "job": {"namespace": "ns", "name": "job"},
-    }
-    journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    facets = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
+    journal.append(Kind.OPENLINEAGE, event("r", "ABORT", "2026-01-01T00:00:00Z", facets=facets))
     journal.close()
     assert called("flush", "--home", home, "--provenance-enabled").returncode == 0
     evidence = "inferred: the program that ran it is gone"

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
+pytestmark = pytest.mark.usefixtures("made_home")
 
 
 def test_a_key_is_shown_once_listed_without_it_and_revoked(called: Run, home: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import pytest
+from events import event
 
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
@@ -61,16 +62,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         shutil.copytree(folder / "home" / "provenance", folder / "copy" / "provenance")
         tracker.file(LONG, data_source="the-flow-that-it-came-by").error("damaged")
         flush(settings)
-    ended = {
-        "eventTime": "2026-01-31T12:00:00Z",
-        "eventType": "COMPLETE",
-        "producer": "https://example.com",
-        "run": {"runId": str(uuid4())},
-        "job": {"namespace": "ns", "name": "job"},
-        "outputs": [{"namespace": "db", "name": "table"}],
-    }
     with contextlib.closing(Journal(settings.home)) as journal:
-        seq = journal.append(Kind.OPENLINEAGE, json.dumps(ended).encode())
+        seq = journal.append(Kind.OPENLINEAGE, event(str(uuid4()), outputs=["db/table"]))
         journal.poison.set_aside(
             "layout", seq, f"the run {uuid4()} is too large for its file, as is {uuid4()}"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from events import RUN_EVENT, event
 
 from waybill.lineage import find
 from waybill.transport import Journal, Settings, SettingsConflictError, Tracker, flush
@@ -19,18 +20,10 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
-EVENT = {
-    "eventTime": "2026-01-01T00:00:00Z",
-    "eventType": "COMPLETE",
-    "producer": "https://example.org",
-    "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-    "job": {"namespace": "edge", "name": "load"},
-}
-
 
 def emit(settings: Settings, number: int) -> None:
     home = Home.open(settings)
-    home.emit(json.dumps({**EVENT, "run": {"runId": f"01890000-0000-7000-8000-{number:012}"}}).encode())
+    home.emit(event(f"01890000-0000-7000-8000-{number:012}", schemaURL=RUN_EVENT))
     home.close()
 
 

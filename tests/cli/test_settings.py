@@ -15,12 +15,7 @@ from waybill.transport.config import SETTINGS, agree
 if TYPE_CHECKING:
     from conftest import Run
 
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
+pytestmark = pytest.mark.usefixtures("made_home")
 
 
 def test_each_setting_is_shown_with_its_value_and_origin(called: Run, home: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from events import RUN_EVENT, event
 
 from waybill.marquez import Counters, DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
@@ -187,15 +188,8 @@ def test_a_note_on_plain_spark_comes_where_a_record_rests_on_its_listener_alone(
         run_id = str(uuid.uuid4())
         journal = Journal(settings.home)
         for kind in ("START", "COMPLETE"):
-            event = {
-                "eventType": kind,
-                "eventTime": "2026-01-01T00:00:00Z",
-                "producer": producer,
-                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-                "run": {"runId": run_id},
-                "job": {"namespace": "n", "name": "j"},
-            }
-            journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+            said = event(run_id, kind, producer=producer, schemaURL=RUN_EVENT)
+            journal.append(Kind.OPENLINEAGE, said)
         journal.close()
         assert flush(settings).problems == {}
         return called("status", "--home", settings.home).stderr

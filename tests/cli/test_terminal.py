@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
@@ -12,12 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from events import event
 
 from waybill.collector import Rejects
 from waybill.transport import Journal, Kind, Settings, flush, locks
 
 if TYPE_CHECKING:
     from conftest import Kept
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    Journal(home).close()
+    return home
 
 
 def on_terminal(command: list[str], answers: str = "", **environment: str) -> tuple[int, str]:
@@ -37,13 +44,6 @@ def on_terminal(command: list[str], answers: str = "", **environment: str) -> tu
             pass  # on Linux, this means that the other side is closed
     os.close(main)
     return process.returncode, shown.decode()
-
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
 
 
 def test_a_terminal_gets_colours_and_aligned_columns(script: Path, home: Path) -> None:
@@ -157,16 +157,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose path, names, reasons and damaged file would steer a terminal."""
     home = tmp_path_factory.mktemp("hostile") / HOSTILE
     given = {"home": home, "system_name": HOSTILE, "provenance_enabled": True, "runner": "none"}
-    said = {
-        "eventTime": "2026-01-31T12:00:00Z",
-        "eventType": "COMPLETE",
-        "producer": HOSTILE,
-        "run": {"runId": HOSTILE},
-        "job": {"namespace": HOSTILE, "name": HOSTILE},
-        "outputs": [{"namespace": HOSTILE, "name": HOSTILE}],
-    }
+    name = f"{HOSTILE}/{HOSTILE}"
+    said = event(HOSTILE, job=name, outputs=[name], producer=HOSTILE)
     journal = Journal(home)
-    seq = journal.append(Kind.OPENLINEAGE, json.dumps(said).encode())
+    seq = journal.append(Kind.OPENLINEAGE, said)
     Rejects(journal).add(Kind.PROVENANCE, [(b"{", HOSTILE)])
     report = flush(Settings.load(given, origin="tests", env={}, cwd=home.parent))
     journal.poison.set_aside("layout", seq, HOSTILE)

@@ -12,12 +12,7 @@ from waybill.transport import Journal
 if TYPE_CHECKING:
     from conftest import Run
 
-
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    Journal(home).close()
-    return home
+pytestmark = pytest.mark.usefixtures("made_home")
 
 
 def test_a_text_that_is_no_receipt_is_exit_code_2(called: Run, home: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from contract_server import ContractServer
 from served import PROGRAM, Collector, without_runner
 
 Start = Callable[..., Collector]
@@ -31,3 +32,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """One collector for all tests of a module that do not mind each other; without a runner."""
     with without_runner(tmp_path_factory.mktemp("shared") / "home") as collector:
         yield collector
+
+
+@pytest.fixture
+def marquez() -> Iterator[ContractServer]:
+    """A server that answers like Marquez."""
+    server = ContractServer().start()
+    yield server
+    server.refuse()

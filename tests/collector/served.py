@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from events import RUN_EVENT, members
+
 from waybill.transport import Journal
 
 PROGRAM = (str(Path(sys.executable).parent / "waybill"),)
@@ -22,15 +24,7 @@ COMPLETED_MS = 1_769_860_800_000
 
 def event(**changes: object) -> bytes:
     """An OpenLineage event."""
-    whole = {
-        "eventTime": "2026-01-31T12:00:00.000Z",
-        "eventType": "START",
-        "run": {"runId": DID},
-        "job": {"namespace": "tests", "name": "job"},
-        "producer": "https://example.org/tests",
-        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-    }
-    return json.dumps(whole | changes).encode()
+    return json.dumps(members(DID, "START", schemaURL=RUN_EVENT) | changes).encode()
 
 
 def record(**changes: object) -> dict[str, object]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from contract_server import ContractServer
 from served import event
 
 from waybill.collector.server.reconciling import DAY_MS, Reconciling
@@ -17,13 +16,7 @@ from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
     from conftest import Start
-
-
-@pytest.fixture
-def marquez() -> Iterator[ContractServer]:
-    server = ContractServer().start()
-    yield server
-    server.refuse()
+    from contract_server import ContractServer
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from contract_server import ContractServer
+from events import RUN_EVENT, event
 
 from waybill.collector.keys import Keys, Role
 from waybill.facets import SUMMARY_FACET
@@ -20,6 +18,7 @@ from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start
+    from contract_server import ContractServer
     from served import Collector
 
     from waybill.transport.config import Detail
@@ -27,32 +26,12 @@ if TYPE_CHECKING:
 AT = "2026-01-01T00:00:01.000Z"
 
 
-@pytest.fixture
-def marquez() -> Iterator[ContractServer]:
-    server = ContractServer().start()
-    yield server
-    server.refuse()
-
-
-@pytest.fixture
-def journal(home: Path) -> Iterator[Journal]:
-    journal = Journal(home)
-    yield journal
-    journal.close()
-
-
 def file_event(did: str, *, ends: bool = True, system: str = "east", source: str = "orders") -> bytes:
     facet: dict[str, Any] = {"did": did, "dataSource": source, "systemName": system, "filename": did}
     ended = {"finalState": "COMPLETE", "dataSink": "lake", "completed": AT, "created": AT}
-    event = {
-        "eventType": "COMPLETE" if ends else "START",
-        "eventTime": AT,
-        "run": {"runId": did, "facets": {"waybill_deltaFile": facet | (ended if ends else {})}},
-        "job": {"namespace": system, "name": source},
-        "producer": "https://example.org/tests",
-        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-    }
-    return json.dumps(event).encode()
+    facets = {"waybill_deltaFile": facet | (ended if ends else {})}
+    kind = "COMPLETE" if ends else "START"
+    return event(did, kind, AT, job=f"{system}/{source}", facets=facets, schemaURL=RUN_EVENT)
 
 
 def keep(journal: Journal, *bodies: bytes) -> None:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+from events import event
 from served import Collector, without_runner
 
 from waybill.collector.endpoints import Readings, trace
@@ -75,15 +76,8 @@ def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
 
 def test_a_file_that_has_only_begun_is_a_journey_of_one_file(tmp_path: Path) -> None:
     with without_runner(tmp_path / "home") as collector:
-        start = {
-            "eventTime": "2026-01-31T12:00:00Z",
-            "eventType": "START",
-            "producer": "https://example.org",
-            "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-            "run": {"runId": YEAR},
-            "job": {"namespace": "edge", "name": "in"},
-        }
-        assert collector.post("/api/v1/lineage", json.dumps(start).encode()).status in {200, 201}
+        start = event(YEAR, "START", job="edge/in")
+        assert collector.post("/api/v1/lineage", start).status in {200, 201}
         journey = asked(collector, YEAR)
         assert journey == Lineage.open(collector.home).trace(YEAR)
         assert journey.file.open is not None

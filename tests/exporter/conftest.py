@@ -24,6 +24,12 @@ def s3() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty bucket."""
+    return new_bucket(s3, monkeypatch)
+
+
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty destination."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import events
 import pyarrow.parquet as pq
 from hypothesis import settings, strategies as st
 
@@ -83,15 +83,8 @@ def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> Provenan
 
 def event(run: str, kind: str, at_ms: int, *, job: object = "job", **more: object) -> bytes:
     """A run event this long after `START_MS`."""
-    body = {
-        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
-        "eventType": kind,
-        "producer": "https://example.org",
-        "run": {"runId": run, "facets": more.pop("facets", {})},
-        "job": {"namespace": "edge", "name": job},
-        **more,
-    }
-    return json.dumps(body).encode()
+    at = datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat()
+    return events.event(run, kind, at, job=f"edge/{job}", **more)
 
 
 def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:

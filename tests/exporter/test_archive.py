@@ -5,7 +5,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,13 +31,6 @@ EVENT = (
     b'{"eventTime": "2026-01-01T01:00:00.25+01:00", "eventType": "COMPLETE", "producer": "p",'
     b' "run": {"runId": "r-1"}, "job": {"namespace": "edge", "name": "load"}}'
 )
-
-
-@pytest.fixture
-def journal(settings: Settings) -> Iterator[Journal]:
-    opened = Journal(settings.home)
-    yield opened
-    opened.close()
 
 
 def archived(root: Path) -> list[Entry]:

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from layouts import HOUR_MS, Layout, record
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
@@ -16,6 +15,8 @@ from waybill.exporter.compaction import CompactionReport, compact_remote
 from waybill.facets import merge_all
 
 if TYPE_CHECKING:
+    import pytest
+
     from waybill.facets import ProvenanceRecord
 
 ROWS = [record(f"{at:03}", at_ms=at * HOUR_MS // 20, system_name="ab"[at % 2]) for at in range(40)]
@@ -34,12 +35,6 @@ def put_raw(store: Store, folder: Path, *records: ProvenanceRecord, node: str = 
 
 def raws(store: Store) -> list[str]:
     return [path for path in store.files() if path.startswith("provenance/raw/")]
-
-
-@pytest.fixture
-def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """An empty bucket."""
-    return new_bucket(s3, monkeypatch)
 
 
 def test_raw_files_of_many_hosts_become_one_file_for_each_system_and_hour(

@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 WANTED = Wanted(system_name="tests")
 
 
-@pytest.fixture
-def journal(settings: Settings) -> Iterator[Journal]:
-    opened = Journal(settings.home)
-    yield opened
-    opened.close()
-
-
 def work(journal: Journal, settings: Settings, *bodies: bytes, kind: Kind = Kind.OPENLINEAGE) -> None:
     """Keep these entries, and flush the layout and the archive."""
     journal.append_many((kind, body, "") for body in bodies)

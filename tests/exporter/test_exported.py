@@ -26,7 +26,7 @@ from layouts import (
     records_strategy,
     stats,
 )
-from stores import Store, new_bucket, s3_server
+from stores import Store, new_bucket
 
 from waybill.exporter import IncompleteError, Query, SourceUnreachableError, export, open_destination
 from waybill.exporter.keys import ExportedKeys, open_exported
@@ -37,16 +37,9 @@ from waybill.lineage import Lineage
 from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from waybill.facets import ProvenanceRecord
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of a server that speaks S3's protocol."""
-    with s3_server() as address:
-        yield address
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -62,12 +55,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A cache of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
-
-
-@pytest.fixture
-def layout(root: Path) -> Layout:
-    """An empty root."""
-    return Layout(root)
 
 
 @pytest.fixture

@@ -59,12 +59,6 @@ def files_in(contents: Contents | None) -> int:
     return sum(span.live for span in contents.spans)
 
 
-@pytest.fixture
-def layout(root: Path) -> Layout:
-    """An empty root."""
-    return Layout(root)
-
-
 def maybe(*values: object) -> st.SearchStrategy[object]:
     return st.none() | st.sampled_from(values)
 

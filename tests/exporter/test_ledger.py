@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from events import event
 from growth import check_linear
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
@@ -150,14 +151,7 @@ def test_what_the_exporter_itself_removes_is_recorded(layout: Layout, tmp_path: 
 
 def test_what_a_rebuild_changes_is_recorded(layout: Layout, tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
-    event = {
-        "eventTime": "2026-01-01T00:00:01Z",
-        "eventType": "COMPLETE",
-        "producer": "tests",
-        "run": {"runId": "r"},
-        "job": {"namespace": "edge", "name": "load"},
-    }
-    events.write_text(json.dumps(event))
+    events.write_bytes(event("r", at="2026-01-01T00:00:01Z"))
     rebuild(LinesSource((events,)), layout.root, Wanted(system_name="edge"))
     assert "r" in {row.did for row in layout.rows()}
     assert kinds(layout.root) == []

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from contract_server import ContractServer, reserialised
 from databases import marquez_database
+from events import RUN_EVENT, members
 from layouts import START_MS, Layout
 
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
@@ -41,16 +42,14 @@ def events() -> list[dict[str, Any]]:
         moment = datetime.fromtimestamp(START_MS / 1_000, UTC) + timedelta(milliseconds=at // 60)
         facet = {"_producer": "p", "_schemaURL": "s", "did": f"d{at}", "annotations": {"errorCause": "ü"}}
         found.append(
-            {
-                "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("499+00:00" if at % 3 else "999Z"),
-                "eventType": "COMPLETE",
-                "producer": "https://example.org",
-                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/definitions/RunEvent",
-                "run": {"runId": f"r{at}", "facets": {"waybill_deltaFile": facet} if at % 2 else {}},
-                "job": {"namespace": "edge", "name": "j"},
-                "inputs": [],
-                "outputs": [{"namespace": "file", "name": "out"}],
-            }
+            members(
+                f"r{at}",
+                at=moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("499+00:00" if at % 3 else "999Z"),
+                job="edge/j",
+                facets={"waybill_deltaFile": facet} if at % 2 else {},
+                outputs=["file/out"],
+                schemaURL=RUN_EVENT,
+            )
         )
     random.Random(3).shuffle(found)  # noqa: S311 - an order of arrival
     return found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import zstandard
+from events import event
 from layouts import HOUR_MS, START_MS, Layout, StoppedError
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
@@ -29,14 +29,9 @@ WANTED = Wanted(system_name="host")
 
 def body(number: int, *, faceted: bool) -> bytes:
     facet = {"_producer": "p", "_schemaURL": "s", "did": f"d{number:03}", "systemName": "own"}
-    event = {
-        "eventTime": f"2026-01-01T0{number % 3}:00:00.{number:03}Z",
-        "eventType": "COMPLETE",
-        "producer": "https://example.org",
-        "run": {"runId": f"r{number:03}", "facets": {"waybill_deltaFile": facet} if faceted else {}},
-        "job": {"namespace": "edge", "name": "job"},
-    }
-    return json.dumps(event).encode()
+    facets = {"waybill_deltaFile": facet} if faceted else {}
+    at = f"2026-01-01T0{number % 3}:00:00.{number:03}Z"
+    return event(f"r{number:03}", at=at, job="edge/job", facets=facets)
 
 
 BODIES = [body(number, faceted=number % 2 == 0) for number in range(120)]
@@ -47,12 +42,6 @@ def expected(folder: Path) -> list[ProvenanceRecord]:
     (folder / "lines").write_bytes(b"\n".join(BODIES))
     rebuild(LinesSource((folder / "lines",)), folder / "expected", WANTED)
     return Layout(folder / "expected").rows()
-
-
-@pytest.fixture
-def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """An empty bucket."""
-    return new_bucket(s3, monkeypatch)
 
 
 def from_url(name: str, *places: str, settings: Settings) -> Source:

@@ -15,6 +15,7 @@ import hypothesis
 import hypothesis.strategies as st
 import msgspec
 import pytest
+from events import event
 
 from waybill.exporter.layout import Layout
 from waybill.exporter.query import BacklogError, Query, TailReader, scan, tail
@@ -26,26 +27,12 @@ LATER_MS = 2**42
 """The time when every run here has settled."""
 
 
-@pytest.fixture
-def journal(settings: Settings) -> Iterator[Journal]:
-    opened = Journal(settings.home)
-    yield opened
-    opened.close()
-
-
 def told(
     run: str, kind: str, second: int = 0, *, output: str = "table", **facets: object
 ) -> tuple[Kind, bytes, str]:
     """An event of a client that knows nothing of Waybill."""
-    body = {
-        "eventTime": f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z",
-        "eventType": kind,
-        "producer": "https://example.com",
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "ns", "name": "job"},
-        "outputs": [{"namespace": "db", "name": output}],
-    }
-    return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
+    at = f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+    return Kind.OPENLINEAGE, event(run, kind, at, outputs=[f"db/{output}"], facets=facets), ""
 
 
 @contextlib.contextmanager

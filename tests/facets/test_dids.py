@@ -5,6 +5,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from events import event
 from hypothesis import given, strategies as st
 
 from waybill.facets import AnnotationRule, canonical_did, decode_event, decode_records, fold, parents_of
@@ -25,7 +26,7 @@ SPELLINGS: list[Spell] = [
 UUIDS = st.uuids()
 
 
-def event(did: str, parent: str, kind: str, at_s: int, *, has_facet: bool) -> bytes:
+def told(did: str, parent: str, kind: str, at_s: int, *, has_facet: bool) -> bytes:
     facets: dict[str, object] = {"parent": {"run": {"runId": parent}, "job": {"namespace": "n", "name": "p"}}}
     if has_facet:
         upstream = [{"run": {"runId": parent}, "job": {"namespace": "n", "name": "p"}}]
@@ -33,15 +34,7 @@ def event(did: str, parent: str, kind: str, at_s: int, *, has_facet: bool) -> by
         facets["jobDependencies"] = {"upstream": upstream}
     else:
         facets["tags"] = {"tags": [{"key": "waybill_parent_did", "value": parent}]}
-    return json.dumps(
-        {
-            "eventTime": f"2026-01-31T12:00:0{at_s}Z",
-            "eventType": kind,
-            "producer": "https://example.org",
-            "run": {"runId": did, "facets": facets},
-            "job": {"namespace": "n", "name": "j"},
-        }
-    ).encode()
+    return event(did, kind, f"2026-01-31T12:00:0{at_s}Z", job="n/j", facets=facets)
 
 
 def read(body: bytes) -> RunEvent:
@@ -84,8 +77,8 @@ def test_a_run_whose_events_spell_its_ids_differently_has_the_records_of_one_run
             spell(id_) for spell, id_ in zip(spellings, [uuid, uuid, parent, parent], strict=True)
         )
         bodies = [
-            event(first, third, "START", 1, has_facet=has_facet),
-            event(second, fourth, "COMPLETE", 2, has_facet=has_facet),
+            told(first, third, "START", 1, has_facet=has_facet),
+            told(second, fourth, "COMPLETE", 2, has_facet=has_facet),
         ]
         return list(map(read, bodies))
 

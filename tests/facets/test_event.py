@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
+from events import members
 from hypothesis import given, strategies as st
 
 from waybill.facets import DatasetEvent, EventType, JobEvent, RunEvent, decode_event, parse_instant_us
@@ -90,14 +91,7 @@ def test_any_instant_that_python_prints_is_read_to_the_microsecond(naive: dateti
 
 
 def event(**changes: object) -> bytes:
-    fields = {
-        "eventTime": "2026-01-31T12:00:00Z",
-        "eventType": "START",
-        "run": {"runId": "r"},
-        "job": {"namespace": "n", "name": "j"},
-        "producer": "https://example.com/tests",
-    }
-    return msgspec.json.encode(fields | changes)
+    return msgspec.json.encode(members("r", "START") | changes)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from events import members, named
 from openlineage.client.serde import Serde
 
 from waybill.facets import (
@@ -28,15 +29,8 @@ def as_sent(**changed: object) -> dict[str, object]:
 
 
 def event(*inputs: object) -> RunEvent:
-    body = {
-        "eventTime": "2026-01-31T12:00:00.000Z",
-        "eventType": "START",
-        "run": {"runId": "0193"},
-        "job": {"namespace": "edge", "name": "sftp-in"},
-        "producer": PRODUCER,
-        "inputs": [{"namespace": "edge", "name": "sftp-in", "inputFacets": one} for one in inputs],
-    }
-    decoded = decode_event(json.dumps(body).encode())
+    read = [named("edge/sftp-in") | {"inputFacets": one} for one in inputs]
+    decoded = decode_event(json.dumps(members("0193", "START") | {"inputs": read}).encode())
     assert isinstance(decoded, RunEvent)
     return decoded
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from events import members
 
 from waybill.facets import (
     PRODUCER,
@@ -28,15 +29,9 @@ INPUT = {"namespace": "s3://lake", "name": "in/orders.csv"}
 
 def event(kind: str, minute: int = 0, **changes: Any) -> RunEvent:  # noqa: ANN401 - any JSON
     """An event of one run at so many minutes past noon; `facets` are run facets."""
-    facets = changes.pop("facets", {})
-    fields = {
-        "eventTime": f"2026-01-31T12:{minute:02}:00Z",
-        "eventType": kind,
-        "run": {"runId": "run", "facets": facets},
-        "job": {"namespace": "ns", "name": "job"},
-        "producer": "https://example.com/tests",
-    }
-    decoded = decode_event(msgspec.json.encode(fields | changes))
+    at = f"2026-01-31T12:{minute:02}:00Z"
+    told = members("run", kind, at, facets=changes.pop("facets", None), job="ns/job")
+    decoded = decode_event(msgspec.json.encode(told | changes))
     assert isinstance(decoded, RunEvent)
     return decoded
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
+from events import members
 from seam.bounded import MIB, RUNNER_BYTES, flush_in_bounded_memory
 from seam.homes import settings_in
 
@@ -23,14 +24,7 @@ ROW_BYTES_MAX: Final = MIB
 
 def ended(run: str, second: int = 0, **more: object) -> bytes:
     """The end of a run."""
-    whole = {
-        "eventTime": f"2026-01-01T00:00:{second:02}Z",
-        "eventType": "COMPLETE",
-        "producer": "https://example.org",
-        "run": {"runId": run},
-        "job": {"namespace": "edge", "name": "job"},
-    }
-    return json.dumps(whole | more).encode()
+    return json.dumps(members(run, at=f"2026-01-01T00:00:{second:02}Z", job="edge/job") | more).encode()
 
 
 def long_names(outputs: int, chars: int, run: str = "names") -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from events import event as event_of
 from openlineage.client import OpenLineageClient
 from seam.bounded import RUNNER_BYTES, flush_in_bounded_memory
 from seam.emissions import emission
@@ -76,21 +77,15 @@ def test_the_runner_stays_within_its_memory_whatever_its_records_share(
             for at in range(first, first + 8)
         ]
         journal.append(Kind.PROVENANCE, json.dumps(batch).encode())
-    outputs = [{"namespace": "o", "name": f"out-{at}"} for at in range(1_000)]
-    journal.append(
-        Kind.OPENLINEAGE,
-        json.dumps(
-            {
-                "eventTime": "2026-01-01T00:00:00Z",
-                "eventType": "COMPLETE",
-                "producer": "https://example.org",
-                "run": {"runId": "r"},
-                "job": {"namespace": "edge", "name": "j" * 90_000},
-                "inputs": [{"namespace": "n", "name": "i" * 90_000}],
-                "outputs": outputs,
-            }
-        ).encode(),
+    outputs = [f"o/out-{at}" for at in range(1_000)]
+    long = event_of(
+        "r",
+        at="2026-01-01T00:00:00Z",
+        job=f"edge/{'j' * 90_000}",
+        inputs=[f"n/{'i' * 90_000}"],
+        outputs=outputs,
     )
+    journal.append(Kind.OPENLINEAGE, long)
     journal.close()
     assert flush_in_bounded_memory(tmp_path).peak_bytes <= RUNNER_BYTES
     files = (settings.root / "provenance/compacted").rglob("*.parquet")

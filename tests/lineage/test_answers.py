@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from events import RUN_EVENT, event as event_of
 from hypothesis import Phase, given, settings as hypothesis_settings, strategies as st
 
 from waybill.exporter import Query, age_off, export, open_destination
@@ -72,17 +73,17 @@ def sent_event(
             facets["jobDependencies"] = {"upstream": upstream}
     elif parents:
         facets["parent"] = {"run": {"runId": parents[0]}, "job": {"namespace": SYSTEM, "name": "app"}}
-    event = {
-        "eventTime": instant(at_ms),
-        "eventType": kind,
-        "producer": "https://example.org",
-        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-        "run": {"runId": did, "facets": facets},
-        "job": {"namespace": SYSTEM, "name": "work"},
-        "inputs": [{"namespace": "file", "name": f"/in/{name}"} for name in inputs],
-        "outputs": [{"namespace": "file", "name": f"/out/{name}"} for name in outputs],
-    }
-    return Kind.OPENLINEAGE, json.dumps(event).encode()
+    said = event_of(
+        did,
+        kind,
+        instant(at_ms),
+        job=f"{SYSTEM}/work",
+        facets=facets,
+        inputs=[f"file//in/{name}" for name in inputs],
+        outputs=[f"file//out/{name}" for name in outputs],
+        schemaURL=RUN_EVENT,
+    )
+    return Kind.OPENLINEAGE, said
 
 
 Sent = tuple[Kind, bytes]

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import apsw
+import events
 import pytest
 
 from waybill.lineage import Index, IndexReader, Lineage
@@ -23,15 +24,8 @@ TABLES = ("fact", "value", "open_run", "ended_run", "place")
 
 
 def event(run: str, kind: str, at_s: int = 0, *, inputs: tuple[str, ...] = ()) -> bytes:
-    said = {
-        "eventTime": f"2026-01-31T12:00:{at_s:02}Z",
-        "eventType": kind,
-        "producer": "https://example.org",
-        "run": {"runId": run},
-        "job": {"namespace": "edge", "name": "work"},
-        "inputs": [{"namespace": "file", "name": name} for name in inputs],
-    }
-    return json.dumps(said).encode()
+    at = f"2026-01-31T12:00:{at_s:02}Z"
+    return events.event(run, kind, at, inputs=[f"file/{name}" for name in inputs])
 
 
 def tables_of(home: Path) -> Rows:

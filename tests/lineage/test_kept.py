@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from events import event
 
 from waybill.lineage.index import Index, IndexReader, KeptIndex
 from waybill.transport import Journal, Kind, Settings
@@ -28,15 +28,9 @@ class Site:
 
     def tell(self, run: str, kind: str, at_s: int, *inputs: str) -> None:
         """Have the journal accept an event."""
-        body = {
-            "eventTime": f"2026-01-31T12:00:{at_s:02}.000Z",
-            "eventType": kind,
-            "run": {"runId": run},
-            "job": {"namespace": "tests", "name": "job"},
-            "producer": "https://example.org/tests",
-            "inputs": [{"namespace": "in", "name": name} for name in inputs],
-        }
-        self.journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+        at = f"2026-01-31T12:00:{at_s:02}.000Z"
+        said = event(run, kind, at, inputs=[f"in/{name}" for name in inputs])
+        self.journal.append(Kind.OPENLINEAGE, said)
 
     def index(self) -> None:
         """Have the index take in what there is."""

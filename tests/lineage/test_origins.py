@@ -6,6 +6,7 @@ import contextlib
 import json
 
 import pytest
+from events import event
 
 from waybill.exporter import Query
 from waybill.exporter.query import scan
@@ -13,22 +14,15 @@ from waybill.lineage import Lineage
 from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
 from waybill.transport.config import agree
 
-ORDERS, DAILY = ("sftp", "/in/orders.csv"), ("lake", "daily")
+ORDERS, DAILY = "sftp//in/orders.csv", "lake/daily"
 DBT, SPARK = "https://example.org/dbt", "https://example.org/spark"
 
 
-def event(did: str, *inputs: tuple[str, str], producer: str = DBT, at: str = "2026-01-31") -> bytes:
+def file(did: str, *inputs: str, producer: str = DBT, at: str = "2026-01-31") -> bytes:
     """The end of a file of the Tracker, with these inputs."""
     facet = {"did": did, "systemName": "edge", "dataSource": "in", "filename": f"{did}.csv"}
-    told = {
-        "eventTime": f"{at}T12:00:00Z",
-        "eventType": "COMPLETE",
-        "producer": producer,
-        "run": {"runId": did, "facets": {"waybill_deltaFile": {**facet, "finalState": "COMPLETE"}}},
-        "job": {"namespace": "e", "name": "j"},
-        "inputs": [{"namespace": namespace, "name": name} for namespace, name in inputs],
-    }
-    return json.dumps(told).encode()
+    facets = {"waybill_deltaFile": {**facet, "finalState": "COMPLETE"}}
+    return event(did, at=f"{at}T12:00:00Z", facets=facets, inputs=inputs, producer=producer)
 
 
 @pytest.fixture
@@ -36,8 +30,8 @@ def told(settings: Settings) -> Settings:
     """A home with events, the last of which is not in the index yet."""
     with contextlib.closing(Journal(settings.home)) as journal:
         agree(journal, settings)
-        journal.append(Kind.OPENLINEAGE, event("a", ORDERS, DAILY))
-        journal.append(Kind.OPENLINEAGE, event("b", DAILY, producer=SPARK, at="2026-01-30"))
+        journal.append(Kind.OPENLINEAGE, file("a", ORDERS, DAILY))
+        journal.append(Kind.OPENLINEAGE, file("b", DAILY, producer=SPARK, at="2026-01-30"))
         journal.append(
             Kind.PROVENANCE,
             json.dumps(
@@ -53,7 +47,7 @@ def told(settings: Settings) -> Settings:
             ).encode(),
         )
         assert flush(settings).left == {}
-        journal.append(Kind.OPENLINEAGE, event("c", ORDERS, producer=SPARK))
+        journal.append(Kind.OPENLINEAGE, file("c", ORDERS, producer=SPARK))
     return settings
 
 

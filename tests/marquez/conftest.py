@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -100,13 +99,6 @@ def marquez(request: pytest.FixtureRequest) -> Iterator[ContractServer]:
     server = ContractServer(upstream=str(REAL_URL).rstrip("/") if is_real else None).start()
     yield server
     server.refuse()
-
-
-@pytest.fixture
-def journal(home: Path) -> Iterator[Journal]:
-    with_journal = Journal(home)
-    yield with_journal
-    with_journal.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from logged import APPLICATION, EVENTS, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
 from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
-from stores import new_bucket, s3_server
+from stores import new_bucket
 
 from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
 from waybill.spark.event_logs import EventLogError, LoggedApplication, find_logs, logs_of_server
@@ -314,13 +314,6 @@ def test_every_form_of_a_log_says_the_same(
     assert [one.output for one in store.catch_up(place).corrections] == ["/out/a", "/out/c"]
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of a server that speaks S3's protocol."""
-    with s3_server() as address:
-        yield address
-
-
 @pytest.mark.parametrize(
     "write",
     [lambda path, content: zstd(path.with_suffix(".zstd"), content), rolling, compacted, unfinished],
@@ -329,11 +322,11 @@ def s3() -> Iterator[str]:
 def test_logs_in_an_object_store_say_the_same(
     store: Store,
     tmp_path: Path,
-    s3: str,
+    s3_address: str,
     monkeypatch: pytest.MonkeyPatch,
     write: Callable[[Path, bytes], object],
 ) -> None:
-    bucket, folder = new_bucket(s3, monkeypatch), tmp_path / "logs"
+    bucket, folder = new_bucket(s3_address, monkeypatch), tmp_path / "logs"
     folder.mkdir()
     write(folder / APPLICATION, LOG)
     for path in folder.rglob("*"):
@@ -344,9 +337,9 @@ def test_logs_in_an_object_store_say_the_same(
 
 
 def test_an_object_store_without_logs_and_one_that_is_not_known_are_named(
-    store: Store, s3: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, s3_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket = new_bucket(s3, monkeypatch)
+    bucket = new_bucket(s3_address, monkeypatch)
     done = store.command(bucket.url)
     assert done.returncode == 2
     assert f"there is no event log in {bucket.url}" in " ".join(done.stderr.split())

@@ -17,7 +17,7 @@ import pytest
 from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Store
 from sayings import AT, ended, event_of, files, log_lines
 from served import Collector
-from stores import new_bucket, s3_server
+from stores import new_bucket
 
 from waybill.collector.event_logs import EventLogStatus
 from waybill.facets import FinalState
@@ -256,13 +256,6 @@ def test_a_kill_between_what_corrects_and_the_note_of_it_tells_nothing_twice(
     assert (followed.entries(), followed.state_of("c")) == (told, FinalState.ERROR)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of a server that speaks S3's protocol."""
-    with s3_server() as address:
-        yield address
-
-
 def until(reached: Callable[[], bool]) -> bool:
     deadline_s = time.monotonic() + WAIT_S
     while not reached() and time.monotonic() < deadline_s:
@@ -322,9 +315,9 @@ STORED = (
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_logs_in_an_object_store_are_followed(
-    followed: Followed, s3: str, monkeypatch: pytest.MonkeyPatch, scheme: str
+    followed: Followed, s3_address: str, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
-    bucket = new_bucket(s3, monkeypatch)
+    bucket = new_bucket(s3_address, monkeypatch)
     for path, lines in STORED:
         bucket.put(path, "".join(f"{line}\n" for line in lines).encode())
     followed.folder = Path("unused")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from events import event
 
 from waybill.exporter import Compactor
 from waybill.exporter.archive import EVENTS_SCHEMA, Archive
@@ -93,14 +93,8 @@ def archive(root: Path) -> None:
     """One file of the archive, with what an entry may have and may lack."""
     settings = Settings.load({"home": root / "home", "root": root}, origin="tests", env={}, cwd=root)
     journal = Journal(settings.home)
-    event = {
-        "eventTime": "2026-01-01T00:00:00.000001Z",
-        "eventType": "COMPLETE",
-        "producer": "tests",
-        "run": {"runId": YEAR},
-        "job": {"namespace": "edge", "name": "load"},
-    }
-    journal.append(Kind.OPENLINEAGE, json.dumps(event).encode(), "edge")
+    said = event(YEAR, at="2026-01-01T00:00:00.000001Z", job="edge/load", producer="tests")
+    journal.append(Kind.OPENLINEAGE, said, "edge")
     journal.append(Kind.PROVENANCE, b'[{"did": "\\u00fc"}]', "")
     journal.mark(b"flush")
     Archive(journal, settings).finish()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from databases import ByNetwork, marquez_database
+from events import event
 from stores import Store, new_bucket
 
 from waybill.exporter import (
@@ -78,15 +79,11 @@ def generated(count: int, seed: int = 5, *, hours: int = 24) -> list[bytes]:
             annotations = {"customer": chance.choice("ab"), "secret": "x"} if number % 2 else None
             facet = {"did": f"d{number}", "systemName": f"s{number % 2}", "annotations": annotations}
             facets["waybill_deltaFile"] = {"_producer": "p", "_schemaURL": "s", **facet}
-        event = {
-            "eventTime": datetime.fromtimestamp(moment_ms / 1_000, UTC).isoformat(),
-            "eventType": chance.choice(kinds),
-            "producer": "https://example.org",
-            "run": {"runId": f"r{number}", "facets": facets},
-            "job": {"namespace": "edge", "name": "job"},
-            "outputs": [{"namespace": "file", "name": f"o{at}"} for at in range(number % 3)],
-        }
-        bodies.append(json.dumps(event).encode())
+        at = datetime.fromtimestamp(moment_ms / 1_000, UTC).isoformat()
+        outputs = [f"file/o{at}" for at in range(number % 3)]
+        bodies.append(
+            event(f"r{number}", chance.choice(kinds), at, job="edge/job", facets=facets, outputs=outputs)
+        )
     return bodies
 
 

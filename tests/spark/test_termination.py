@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from events import event
 
 from waybill.facets import PRODUCER, EventType, FinalState, RunEvent, decode_event
 from waybill.spark.tracking import termination
@@ -265,24 +265,17 @@ raise KeyboardInterrupt
     [
         ({}, [], 1),
         ({"spark_jobDetails": {"jobId": 1}}, [], 0),
-        ({"spark_jobDetails": {"jobId": 1}}, [{"namespace": "file", "name": "/out"}], 1),
+        ({"spark_jobDetails": {"jobId": 1}}, ["file//out"], 1),
     ],
     ids=["execution", "RDD's job", "RDD's write"],
 )
 def test_a_job_whose_end_the_listener_never_tells_is_not_waited_for(
-    facets: dict[str, object], outputs: list[dict[str, str]], are_open: int
+    facets: dict[str, object], outputs: list[str], are_open: int
 ) -> None:
-    event = {
-        "eventType": "START",
-        "eventTime": "2026-01-01T00:00:00Z",
-        "producer": "https://example.org",
-        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
-        "run": {"runId": "01900000-0000-7000-8000-000000000000", "facets": facets},
-        "job": {"namespace": "tests", "name": "job"},
-        "outputs": outputs,
-    }
     observed = ObservedRuns()
-    decoded = decode_event(msgspec.json.encode(event))
+    decoded = decode_event(
+        event("01900000-0000-7000-8000-000000000000", "START", facets=facets, outputs=outputs)
+    )
     assert isinstance(decoded, RunEvent)
     observed.observe(decoded)
     assert len(observed.open_runs()) == are_open

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from events import members, named
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
 
@@ -221,22 +222,9 @@ def test_the_same_holds_in_an_event_loop(settings: Settings, path: Path) -> None
 
 def told(did: str, content: str = ORDERS) -> bytes:
     """The event of another program that tells the content of a run's only input."""
-    return msgspec.json.encode(
-        {
-            "eventTime": "2026-01-31T12:00:00.000Z",
-            "eventType": "COMPLETE",
-            "run": {"runId": did},
-            "job": {"namespace": "edge", "name": "load"},
-            "producer": "https://example.org",
-            "inputs": [
-                {
-                    "namespace": "edge",
-                    "name": "in",
-                    "inputFacets": {FINGERPRINT_FACET: {"fingerprint": content, "inputBytes": 6}},
-                }
-            ],
-        }
-    )
+    facet = {FINGERPRINT_FACET: {"fingerprint": content, "inputBytes": 6}}
+    told = members(did, job="edge/load") | {"inputs": [named("edge/in") | {"inputFacets": facet}]}
+    return msgspec.json.encode(told)
 
 
 def test_the_event_of_any_program_counts_and_a_repeat_does_not_count_again(home: Path) -> None:

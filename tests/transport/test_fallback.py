@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import events
 import pytest
 
 from waybill.transport import Journal, JournalError, Settings, flush, locks
@@ -50,16 +51,7 @@ def settings_of(home: Path, fallback: Path, **given: object) -> Settings:
 
 
 def event(number: int) -> bytes:
-    run = {"runId": f"01a1fd6a-aa2c-772e-b9bc-{number:012}", "facets": {"secret": {"password": "a"}}}
-    return json.dumps(
-        {
-            "eventTime": "2026-11-21T10:00:00Z",
-            "eventType": "COMPLETE",
-            "producer": "https://p",
-            "run": run,
-            "job": {"namespace": "ns", "name": "job"},
-        }
-    ).encode()
+    return events.event(f"01a1fd6a-aa2c-772e-b9bc-{number:012}", facets={"secret": {"password": "a"}})
 
 
 def emit(settings: Settings, *numbers: int) -> Home:

@@ -6,18 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from events import event
 
 from waybill.transport import AdmissionError, Kind, Settings, SettingsConflictError, locks
 from waybill.transport.home import Home
 
-EVENT = {
-    "eventTime": "2026-11-21T10:00:00Z",
-    "eventType": "COMPLETE",
-    "producer": "https://p",
-    "run": {"runId": "01a1fd6a-aa2c-772e-b9bc-000000000001", "facets": {"secret": {"password": "a"}}},
-    "job": {"namespace": "ns", "name": "job"},
-}
-BODY = json.dumps(EVENT).encode()
+BODY = event("01a1fd6a-aa2c-772e-b9bc-000000000001", facets={"secret": {"password": "a"}})
 
 
 def settings_of(home: Path, **given: object) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,6 @@ from waybill.transport.files import Files
 from waybill.transport.home import Home
 from waybill.transport.journal import Node
 from waybill.transport.root import CLAIMS, MARKER, Filing, check_root, known_root, read_claims
-
-
-@pytest.fixture
-def journal(home: Path) -> Iterator[Journal]:
-    opened = Journal(home)
-    yield opened
-    opened.close()
 
 
 def test_a_journal_has_one_node_until_it_is_renewed(journal: Journal) -> None:

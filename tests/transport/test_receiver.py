@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from events import members
 
 from waybill.transport import Journal, Kind, Receiver
 from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES, Redaction
@@ -24,21 +25,7 @@ JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 
 def event(**changes: object) -> bytes:
-    whole = {
-        "eventTime": "2026-01-31T12:00:00.000Z",
-        "eventType": "START",
-        "run": {"runId": "01a1fd6a-9e75-7d78-870f-24897efac4a4"},
-        "job": {"namespace": "tests", "name": "job"},
-        "producer": "https://example.org/tests",
-    }
-    return json.dumps(whole | changes).encode()
-
-
-@pytest.fixture
-def journal(home: Path) -> Iterator[Journal]:
-    journal = Journal(home)
-    yield journal
-    journal.close()
+    return json.dumps(members("01a1fd6a-9e75-7d78-870f-24897efac4a4", "START") | changes).encode()
 
 
 @pytest.fixture

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
+from events import event
 
 from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EVENT = {
-    "eventTime": "2026-01-01T00:00:00Z",
-    "eventType": "START",
-    "producer": "https://example.com/tests",
-    "run": {"runId": "r"},
-    "job": {"namespace": "n", "name": "j"},
-}
-
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
     journal = Journal(tmp_path)
-    journal.append_many(
-        (Kind.OPENLINEAGE, json.dumps(EVENT | {"number": at}).encode(), "") for at in range(5)
-    )
+    journal.append_many((Kind.OPENLINEAGE, event("r", "START", number=at), "") for at in range(5))
     return journal
 
 

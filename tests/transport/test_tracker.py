@@ -16,6 +16,7 @@ from uuid import UUID
 
 import pyarrow
 import pytest
+from events import event as event_of
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
 
@@ -859,14 +860,9 @@ def test_an_adopted_file_ends_as_the_file_that_another_process_began(
 def test_a_file_is_adopted_whose_events_spell_its_did_in_capitals(trail: Trail, settings: Settings) -> None:
     did = "01890000-0000-7000-8000-0000000000ab"
     facet = {"_producer": "p", "_schemaURL": "s", "did": did, "filename": "a.csv", "dataSource": "in"}
-    begun = {
-        "eventTime": "2026-01-31T12:00:00Z",
-        "eventType": "START",
-        "producer": "https://example.org",
-        "run": {"runId": did.upper(), "facets": {"waybill_deltaFile": facet | {"did": did.upper()}}},
-        "job": {"namespace": "tests", "name": "in"},
-    }
-    Journal(settings.home).append_many([(Kind.OPENLINEAGE, json.dumps(begun).encode(), "")])
+    facets = {"waybill_deltaFile": facet | {"did": did.upper()}}
+    begun = event_of(did.upper(), "START", job="tests/in", facets=facets)
+    Journal(settings.home).append_many([(Kind.OPENLINEAGE, begun, "")])
     with trail.tracker.adopt(did) as file:
         pass
     assert (file.did, file.filename) == (did, "a.csv")

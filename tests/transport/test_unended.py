@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import events
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.runner import Runner, unended
 from waybill.transport.runner.unended import APPLICATION_ENDED as REASON, SETTLE_MS, UnendedRuns
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAY_MS: Final = 86_400_000
 SPARK: Final = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "RDD_JOB"}}
@@ -22,23 +19,9 @@ APPLICATION: Final = {"jobType": {"integration": "SPARK", "processingType": "NON
 
 
 def event(run: str, kind: str, parent: str | None = None, facets: Any = SPARK) -> bytes:  # noqa: ANN401 - any JSON
-    of = {"parent": {"run": {"runId": parent}, "job": {"namespace": "ns", "name": parent}}}
-    return json.dumps(
-        {
-            "eventTime": "2026-01-01T00:00:00Z",
-            "eventType": kind,
-            "producer": "https://example.com/tests",
-            "run": {"runId": run, "facets": of if parent else {}},
-            "job": {"namespace": "ns", "name": f"job of {run}", "facets": facets},
-        }
-    ).encode()
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    opened = Journal(tmp_path / "home")
-    yield opened
-    opened.close()
+    of = {"parent": {"run": {"runId": parent}, "job": {"namespace": "ns", "name": parent}}} if parent else {}
+    job = {"namespace": "ns", "name": f"job of {run}", "facets": facets}
+    return events.event(run, kind, "2026-01-01T00:00:00Z", facets=of, job=job)
 
 
 class Home:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import events
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
@@ -20,6 +21,9 @@ from waybill.transport.journal.begun import decode_begun, encode_begun
 from waybill.transport.programs import this_program
 from waybill.transport.runner import Runner, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 
@@ -48,17 +52,10 @@ with months[0]:
 """
 
 
-def event(run: str, kind: str, **more: Any) -> bytes:  # noqa: ANN401 - any JSON
-    run_facets = more.pop("run_facets", {})
-    return json.dumps(
-        {
-            "eventTime": "2026-01-01T00:00:00Z",
-            "eventType": kind,
-            "producer": "https://example.com/tests",
-            "run": {"runId": run, "facets": run_facets},
-            "job": {"namespace": "ns", "name": "job", **more},
-        }
-    ).encode()
+def event(run: str, kind: str, run_facets: Mapping[str, object] | None = None, **more: object) -> bytes:
+    """An event whose job has more members."""
+    job = events.named("ns/job") | more
+    return events.event(run, kind, "2026-01-01T00:00:00Z", facets=run_facets, job=job)
 
 
 STEPS = """
@@ -115,13 +112,6 @@ class Emitter:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
-
-
-@pytest.fixture
-def journal(home: Path) -> Iterator[Journal]:
-    opened = Journal(home)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
