@@ -259,7 +259,7 @@ class ExportedKeys(Keys):
             opened = self._current(self.root)
         opened = opened or OpenKeys(self.root, Contents(_NO_LEDGER))
         try:
-            files = list(known_files(opened.files)) if opened.spans else []
+            files = list(known_files(opened.files))
         except (OSError, DamagedError) as error:
             if isinstance(error, DamagedError):
                 set_aside(error.path, error)

@@ -15,8 +15,7 @@ import contextlib
 import functools
 import threading
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -31,8 +30,8 @@ from ..quarantine import list_quarantined
 from ..query import FOLDERS
 from .contents import CONTENTS, DamagedError, read_contents
 from .hashes import wanted_hashes
-from .opened import OpenKeys, lacking
-from .spans import hour_of_file, set_aside
+from .opened import FilesByHour, OpenKeys, lacking
+from .spans import set_aside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,12 +128,11 @@ def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeH
     """The files of known hours that may hold part of an answer, and all files of the others."""
     hashes = wanted_hashes(query)
     if not hashes:
-        return _KindFiles(opened, query, unknown, whole)
+        # Those with a kind are looked for when an hour is asked for: sums may be all that a question needs.
+        every = opened.by_hour
+        return _Files(opened, query, unknown, whole, lambda: opened.of_kind(query) or every)
     files, more = opened.look_up(query, hashes)
-    unknown |= more
-    return _SomeFiles(
-        opened, query, unknown, whole, [file.path for file in files if file.hour not in unknown]
-    )
+    return _Files(opened, query, unknown | more, whole, lambda: files)
 
 
 class WholeHours(Protocol):
@@ -179,71 +177,46 @@ class _Files:
     """Of the known hours, some files, and of the others all: a `Listing`."""
 
     def __init__(
-        self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours, known: Sequence[Hour]
+        self,
+        opened: OpenKeys,
+        query: Query,
+        unknown: set[Hour],
+        whole: WholeHours,
+        find: Callable[[], FilesByHour],
     ) -> None:
-        self.opened = opened
-        self.query = query
-        self.unknown = unknown
-        self.whole = whole
+        self._opened = opened
+        self._query = query
+        self._unknown = unknown
+        self._whole = whole
+        self._find = find
+
+    @functools.cached_property
+    def hours(self) -> Sequence[Hour]:
+        known = self._known.hours
         # Of years, few hours are unknown.
-        more = [hour for hour in unknown if known[bisect_left(known, hour) :][:1] != [hour]]
-        self.hours: Sequence[Hour] = sorted([*known, *more]) if more else known
+        more = [hour for hour in self._unknown if known[bisect_left(known, hour) :][:1] != [hour]]
+        return sorted([*known, *more]) if more else known
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         # Raw files that have come since have only records that were accepted after the question.
-        return self.whole.raw(hour) if hour in self.unknown else {}
+        return self._whole.raw(hour) if hour in self._unknown else {}
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        is_known = hour not in self.unknown
-        paths = self.known(hour) if is_known else self.whole.compacted(hour, raws)
-        self.whole.expect(paths)
+        if hour in self._unknown:
+            paths = self._whole.compacted(hour, raws)
+        else:
+            asked = (one for one in self._known.of(hour) if self._opened.is_asked_for(one, self._query))
+            paths = [self._opened.root / one.path for one in asked]
+        self._whole.expect(paths)
         return paths
 
-    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:  # noqa: ARG002
-        return None, self
-
-    def known(self, hour: Hour) -> list[Path]:
-        """The files of a known hour that may hold part of the answer."""
-        raise NotImplementedError
-
-
-class _SomeFiles(_Files):
-    """Of the known hours, these files."""
-
-    def __init__(
-        self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours, paths: Iterable[str]
-    ) -> None:
-        self._known: defaultdict[Hour, list[Path]] = defaultdict(list)
-        for path in paths:
-            self._known[hour_of_file(path)].append(opened.root / path)
-        super().__init__(opened, query, unknown, whole, sorted(self._known))
-
-    def known(self, hour: Hour) -> list[Path]:
-        return self._known.get(hour, [])
-
-
-class _KindFiles(_Files):
-    """Of the known hours, the files with records of a kind that is asked for.
-
-    They are looked for when an hour is asked for: a question without bounds may end in the first one.
-    """
-
-    def __init__(self, opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> None:
-        super().__init__(opened, query, unknown, whole, opened.hours)
-
-    def known(self, hour: Hour) -> list[Path]:
-        files = self.opened.of_hour(hour, self.query)
-        kinds = self._with_kind
-        wanted = (one for one in files if kinds is None or one.number in kinds or not one.is_summed)
-        return [self.opened.root / one.path for one in wanted]
-
-    @functools.cached_property
-    def _with_kind(self) -> frozenset[int] | None:
-        return self.opened.with_kind(self.query)
-
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
-        found = self.opened.count(query, by, self.unknown) if query.is_by_kind else None
+        found = self._opened.count(query, by, self._unknown) if query.is_by_kind else None
         if found is None:
             return None, self
-        sums, paths = found
-        return sums, _SomeFiles(self.opened, query, self.unknown, self.whole, paths)
+        sums, files = found
+        return sums, _Files(self._opened, self._query, self._unknown, self._whole, lambda: files)
+
+    @functools.cached_property
+    def _known(self) -> FilesByHour:
+        return self._find()

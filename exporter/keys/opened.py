@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 
 from ..names import HOUR_MS, KEYS, Hour, hour_of, safe_name
-from ..query import FAILED, KIND_COLUMNS, Conditions, Dimension, connect, escaped, execute, run
+from ..query import FAILED, KIND_COLUMNS, Conditions, Dimension, connect, escaped, run
 from .contents import DamagedError, digits_of, read_contents
-from .spans import KnownFile, OpenSpan, known_files, set_aside
+from .spans import KnownFile, OpenSpan, known_files, numbers_of, set_aside
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,10 +27,21 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+_HOURS_KEPT: Final = 2**16
 _TABLES_KEPT: Final = 128
 _TABLE_BYTES_MAX: Final = 2**18
 """So many sums of spans stay in memory for further questions, of no more than so many bytes each."""
 
+_NO_FILES: Final = pa.schema(
+    [
+        ("number", pa.uint32()),
+        ("path", pa.string()),
+        ("first_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+        ("stamp", pa.string()),
+        ("is_summed", pa.bool_()),
+    ]
+).empty_table()
 _SUMS: Final = "FROM read_parquet($sums, hive_partitioning = false)"
 _COUNTS: Final = "sum(records)::BIGINT AS records, min(first_ms) AS first, max(last_ms) AS last"
 _WHOLE: Final = "is_summed AND first_ms >= $since AND last_ms < $until"
@@ -39,6 +50,35 @@ _TOUCHED: Final = f"""
     AND number NOT IN (SELECT unnest($gone::UINTEGER[]))
     AND first_ms // {HOUR_MS} NOT IN (SELECT unnest($unknown::BIGINT[]))
 """
+
+
+class FilesByHour:
+    """Known files, to be had by their hours.
+
+    Args:
+        files: rows of spans' files, in order of their hours.
+
+    Attributes:
+        hours: all their hours, in order.
+    """
+
+    def __init__(self, files: pa.Table) -> None:
+        runs = pc.run_end_encode(pc.divide(files["first_ms"], HOUR_MS).combine_chunks())
+        places = pairwise([0, *runs.run_ends.to_pylist()])
+        self._files = files
+        self._places = dict(zip(map(_hour_at, runs.values.to_pylist()), places, strict=True))
+        self.hours: Sequence[Hour] = list(self._places)
+
+    def of(self, hour: Hour) -> Iterator[KnownFile]:
+        """The files of an hour."""
+        begin, end = self._places.get(hour, (0, 0))
+        return known_files(self._files.slice(begin, end - begin))
+
+
+@functools.lru_cache(_HOURS_KEPT)
+def _hour_at(number: int) -> Hour:
+    """An hour by its number since the epoch."""
+    return hour_of(number * HOUR_MS)
 
 
 class OpenKeys:
@@ -69,35 +109,17 @@ class OpenKeys:
     @functools.cached_property
     def files(self) -> pa.Table:
         """All files, in order of their hours."""
-        table = pa.concat_tables([one.files for one in self.spans])
+        table = pa.concat_tables([one.files for one in self.spans] or [_NO_FILES])
         return table.take(pc.sort_indices(table, [("first_ms", "ascending")]))
 
     @functools.cached_property
-    def by_hour(self) -> dict[Hour, tuple[int, int]]:
-        """Where the files of each hour are, and how many there are; the hours are in order."""
-        if not self.spans:
-            return {}
-        instants = self.files["first_ms"].cast(pa.timestamp("ms", tz="UTC"))
-        runs = pc.run_end_encode(pc.floor_temporal(instants, unit="hour").combine_chunks())
-        days, hours = (pc.strftime(runs.values, one).to_pylist() for one in ("%Y%m%d", "%H"))
-        ends = runs.run_ends.to_pylist()
-        places = ((begin, end - begin) for begin, end in pairwise([0, *ends]))
-        return dict(zip(map(Hour, days, hours), places, strict=True))
-
-    @functools.cached_property
-    def hours(self) -> list[Hour]:
-        """All hours that it has files of, in order."""
-        return list(self.by_hour)
+    def by_hour(self) -> FilesByHour:
+        """All files by their hours."""
+        return FilesByHour(self.files)
 
     @functools.cached_property
     def _places(self) -> dict[int, int]:
         return {number: at for at, number in enumerate(self.files["number"].to_pylist())}
-
-    def of_hour(self, hour: Hour, query: Query) -> Iterator[KnownFile]:
-        """The files of an hour that a query asks for."""
-        place = self.by_hour.get(hour)
-        found = () if place is None else known_files(self.files.slice(*place))
-        return (file for file in found if self.is_asked_for(file, query))
 
     def is_asked_for(self, file: KnownFile, query: Query) -> bool:
         """Whether a file is there and has records of the query's system and window."""
@@ -109,7 +131,7 @@ class OpenKeys:
             and (system is None or file.system == safe_name(system))
         )
 
-    def look_up(self, query: Query, hashes: list[list[int]]) -> tuple[list[KnownFile], set[Hour]]:
+    def look_up(self, query: Query, hashes: list[list[int]]) -> tuple[FilesByHour, set[Hour]]:
         """The files that have one hash of each list, and the hours that turn out to be unknown.
 
         Raises:
@@ -125,9 +147,8 @@ class OpenKeys:
                     raise
                 self.problem = set_aside(one.span.path(self.root, "keys"), error)
                 unknown.update(file.hour for file in known_files(one.files))
-        rows = [self._places[number] for number in numbers]
-        found = (file for at in rows for file in known_files(self.files.slice(at, 1)))
-        return [file for file in found if self.is_asked_for(file, query)], unknown
+        rows = numbers_of(pa.int64(), "q", sorted(map(self._places.__getitem__, numbers)))
+        return FilesByHour(self.files.take(rows)), unknown
 
     def _spans_of(self, query: Query) -> list[OpenSpan]:
         """The spans that have a part of the query's window."""
@@ -139,23 +160,25 @@ class OpenKeys:
         names = ((one, one.span.name) for one in self.spans)
         return [one for one, name in names if first[: len(name)] <= name <= last[: len(name)]]
 
-    def with_kind(self, query: Query) -> frozenset[int] | None:
-        """The numbers of the files in the sums with records of a kind that is asked for; None: all may."""
+    def of_kind(self, query: Query) -> FilesByHour | None:
+        """The files that may have records of a kind that is asked for; None: all may."""
         kinds = Conditions(query.of_kind())
         if kinds.is_any:
             return None
         wanted = f"{_SUMS} SELECT DISTINCT file WHERE {kinds.all}"
 
-        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> frozenset[int]:
-            rows = execute(connection, wanted, {**kinds.params, "sums": escaped(one.sums for one in spans)})
-            return frozenset(number for (number,) in rows)
+        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> FilesByHour:
+            params = {**kinds.params, "sums": escaped(one.sums for one in spans)}
+            numbers = run(connection, wanted, params).to_arrow_table()["file"]
+            has_it = pc.is_in(self.files["number"], value_set=numbers)
+            return FilesByHour(self.files.filter(pc.or_(has_it, pc.invert(self.files["is_summed"]))))
 
         return self._ask_sums(query, ask)
 
     def count(
         self, query: Query, by: Collection[Dimension], unknown: Iterable[Hour]
-    ) -> tuple[pa.Table, list[str]] | None:
-        """The sums of records that answer a query by kinds, and the paths of the files that are not in them.
+    ) -> tuple[pa.Table, FilesByHour] | None:
+        """The sums of records that answer a query by kinds, and the files that are not in them.
 
         Files that are gone, and those of unknown hours, are in neither. None: the sums cannot be used.
         """
@@ -164,10 +187,10 @@ class OpenKeys:
         columns = (name for name in KIND_COLUMNS if name in kinds.all)
         wanted = ", ".join([*map(_value_of, dimensions), *columns, _COUNTS])
 
-        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> tuple[pa.Table, list[str]]:
+        def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> tuple[pa.Table, FilesByHour]:
             whole = {one: _all_sums(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
             tables = [table for table in whole.values() if table is not None]
-            paths: list[str] = []
+            left = self.files.slice(0, 0)
             if rest := [one for one in spans if whole.get(one) is None]:
                 params = {
                     "since": query.window.since_ms,
@@ -177,12 +200,12 @@ class OpenKeys:
                     "unknown": [hour.start_ms // HOUR_MS for hour in unknown],
                 }
                 connection.register("files", pa.concat_tables([one.files for one in rest]))
-                others = f"FROM files SELECT path WHERE {_TOUCHED} AND NOT ({_WHOLE})"
-                paths += [path for (path,) in execute(connection, others, params)]
+                others = f"FROM files WHERE {_TOUCHED} AND NOT ({_WHOLE}) ORDER BY first_ms"
+                left = run(connection, others, params).to_arrow_table()
                 summed = f"WHERE file IN (FROM files SELECT number WHERE {_TOUCHED} AND {_WHOLE})"
                 tables.append(_read_sums(connection, rest, wanted, summed, params))
             found = kinds.filter(pa.concat_tables(tables))
-            return found.select([*dimensions, "records", "first", "last"]), paths
+            return found.select([*dimensions, "records", "first", "last"]), FilesByHour(left)
 
         return self._ask_sums(query, ask)
 

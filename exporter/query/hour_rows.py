@@ -174,9 +174,9 @@ class HourRows:
         schema = SCHEMA if files.is_merged else pa.schema([SCHEMA.field(name) for name in columns])
         order = f"ORDER BY completed {direction}, did {direction}"
         limit = "" if rows_max is None else f"LIMIT {rows_max}"
-        query = f"WHERE {conditions} {order} {limit}"
+        asked = _Asked(schema.names, f"WHERE {conditions} {order} {limit}", params, not oldest_first)
         rows = 0
-        for table in self._run(files, schema.names, query, params, newest_first=not oldest_first):
+        for table in self._run(files, asked):
             yield table.cast(schema)
             rows += table.num_rows
             if rows_max is not None and rows >= rows_max:
@@ -186,31 +186,22 @@ class HourRows:
         """Sums of the records that meet the conditions, each of which has one row; see `summed`."""
         kinds = [f"{_value_of(one)} AS {one.value}" for one in Dimension if one in by]
         query = f"WHERE {self._conditions_on(files)} GROUP BY ALL HAVING count(*) > 0"
-        yield from self._run(files, [*kinds, *_SUMS], query, self._conditions.params)
+        yield from self._run(files, _Asked([*kinds, *_SUMS], query, self._conditions.params))
 
     def _conditions_on(self, files: Files) -> str:
         return self._conditions.by_key if files.is_merged else self._conditions.all
 
-    def _run(
-        self,
-        files: Files,
-        wanted: Sequence[str],
-        query: str,
-        params: Mapping[str, Any],
-        *,
-        newest_first: bool = False,
-    ) -> Iterator[pa.Table]:
+    def _run(self, files: Files, asked: _Asked) -> Iterator[pa.Table]:
         """Run a query over the rows: over all of them, or over windows of time, one after the other."""
         there = self._find(files)
         try:
             source = self._together(files, there)
-            selected = f"SELECT {', '.join(wanted)} {query}"
-            stream = None if source is None else self._stream(files, source, selected, params)
+            stream = None if source is None else self._stream(files, source, asked)
             first = None if stream is None else next(stream, None)
         except FAILED:
             stream = None
         if stream is None:
-            yield from self._run_in_windows(files, there, wanted, query, params, newest_first=newest_first)
+            yield from self._run_in_windows(files, there, asked)
             return
         try:
             # It has read all rows before it gives the first.
@@ -221,37 +212,28 @@ class HourRows:
         finally:
             stream.close()
 
-    def _run_in_windows(
-        self,
-        files: Files,
-        there: _There,
-        wanted: Sequence[str],
-        query: str,
-        params: Mapping[str, Any],
-        *,
-        newest_first: bool,
-    ) -> Iterator[pa.Table]:
+    def _run_in_windows(self, files: Files, there: _There, asked: _Asked) -> Iterator[pa.Table]:
         footers = self._read_files(files, there, lambda file: file.metadata)
         spans = [span for footer in footers.values() for span in parquet.spans(footer)]
         if files.tail is not None:
             spans.append(Span(files.tail.since_ms, files.tail.until_ms - 1, self._tail.records.num_rows))
         covered = _covered(files, {path: Covers.read(footer.metadata) for path, footer in footers.items()})
         read = functools.partial(self._read_window, files, there, covered)
-        is_of_rows = set(wanted) <= set(SCHEMA.names)
-        selected = f"SELECT {_PLACE if is_of_rows else ', '.join(wanted)} {query}"
-        for window in in_windows(spans, _WINDOW_ROWS, read, newest_first=newest_first):
+        is_of_rows = set(asked.wanted) <= set(SCHEMA.names)
+        told = asked._replace(wanted=[_PLACE]) if is_of_rows else asked
+        for window in in_windows(spans, _WINDOW_ROWS, read, newest_first=asked.newest_first):
             # DuckDB would copy large texts several times: it only says where the rows are.
             places = pa.array(range(window.num_rows), pa.int64())
             self._connection.register("window_rows", window.append_column(_PLACE, places))
             try:
-                found = self._execute(_Source("window_rows", {}), selected, params).read_all()
+                found = self._execute(_Source("window_rows", {}), told).read_all()
             except FAILED as error:
                 if is_short_of_memory(error):
                     raise TooManyError("the records of one file take too much memory") from error
                 raise
             self._connection.unregister("window_rows")
             if is_of_rows:
-                found = window.select(list(wanted)).take(found[_PLACE])
+                found = window.select(list(asked.wanted)).take(found[_PLACE])
             del window  # before the next is read
             if found.num_rows:
                 yield found
@@ -318,26 +300,25 @@ class HourRows:
         if files.is_merged and self._find(files) != readable:
             raise MovedError
 
-    def _stream(
-        self, files: Files, source: _Source, query: str, params: Mapping[str, Any]
-    ) -> pa.RecordBatchReader:
+    def _stream(self, files: Files, source: _Source, asked: _Asked) -> pa.RecordBatchReader:
         """What a query says of the rows of files and of those of the tail."""
         columns = ", ".join(SCHEMA.names)
         rows = [] if source.text is None else [f"(FROM {source.text} SELECT {columns}, {IN_FILES} AS {STEP})"]
-        params = {**params, **source.params}
+        params = dict(source.params)
         if files.tail is not None or not rows:
             self._connection.register("tail", self._tail.records)
             since_ms, until_ms = files.tail or (0, 0)
             params |= {"tail_since_ms": since_ms, "tail_until_ms": until_ms}
             rows.append(f"(FROM tail SELECT {columns}, {STEP} WHERE {_WITHIN})")
-        return self._execute(_Source(f"({' UNION ALL '.join(rows)})", params), query, {})
+        return self._execute(_Source(f"({' UNION ALL '.join(rows)})", params), asked)
 
-    def _execute(self, source: _Source, query: str, params: Mapping[str, Any]) -> pa.RecordBatchReader:
+    def _execute(self, source: _Source, asked: _Asked) -> pa.RecordBatchReader:
         every = source.text
         if self._tail.retracted.num_rows:
             self._connection.register("retracted", self._tail.retracted)
             every = f"(FROM {every} AS held WHERE NOT EXISTS (FROM retracted WHERE {_RETRACTS}))"
-        found = run(self._connection, f"FROM {every} {query}", {**params, **source.params})
+        query = f"FROM {every} SELECT {', '.join(asked.wanted)} {asked.rest}"
+        found = run(self._connection, query, {**asked.params, **source.params})
         return found.to_arrow_reader(_BATCH_ROWS)
 
     def _together(self, files: Files, there: _There) -> _Source | None:
@@ -365,6 +346,22 @@ class HourRows:
         pairs = [f"{file}\n{system}" for file, system in found if (file, safe_name(system)) in covered]
         is_covered = f"list_contains($covered, {_FILE} || chr(10) || system_name)"
         return _Source(f"(FROM {source.text} WHERE NOT {is_covered})", {**source.params, "covered": pairs})
+
+
+class _Asked(NamedTuple):
+    """What is asked of rows.
+
+    Attributes:
+        wanted: columns of records, or sums.
+        rest: the rest of the query, after the columns.
+        params: the values that it names.
+        newest_first: where rows are read in windows, the order of these.
+    """
+
+    wanted: Sequence[str]
+    rest: str
+    params: Mapping[str, Any]
+    newest_first: bool = False
 
 
 class _Source(NamedTuple):

@@ -86,11 +86,11 @@ class Tail(NamedTuple):
     unsettled: pa.Table
     hours: frozenset[Hour]
     unread: tuple[str, ...]
-    has_large_rows: bool = False
+    has_large_rows: bool
 
 
 _NOTHING: Final = _SCHEMA.empty_table()
-NO_TAIL: Final = Tail(_NOTHING, _NOTHING, SCHEMA.empty_table(), frozenset(), ())
+NO_TAIL: Final = Tail(_NOTHING, _NOTHING, SCHEMA.empty_table(), frozenset(), (), has_large_rows=False)
 
 
 class TailReader:
