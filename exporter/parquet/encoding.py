@@ -44,6 +44,9 @@ ROW_GROUP: Final = 131_072
 _GROUP_BYTES: Final = 64 * 2**20
 """A row group takes at most so much memory: where texts are long it has fewer rows."""
 
+_PAGE_BYTES: Final = 32 * 2**10
+"""Who wants a few rows need not decompress the other pages; smaller ones cost more than they save."""
+
 LARGE_ROW_BYTES: Final = 4 * 2**10
 """Rows that are larger than this on average are large."""
 
@@ -130,6 +133,7 @@ class Encoder:
                 use_dictionary=_DICTIONARY,
                 column_encoding=_ENCODING,
                 bloom_filter_options=self._bloom_filters(table),
+                data_page_size=_PAGE_BYTES,
                 store_schema=False,
             )
         return self._writer
