@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import wait_until
 
 from waybill.lineage import find
 from waybill.transport import Journal, Settings, WaybillConfig, WaybillTransport, flush, locks
@@ -67,11 +68,7 @@ def end(program: subprocess.Popen[str]) -> tuple[int, list[str]]:
     ]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.02)
+wait_for = functools.partial(wait_until, timeout_s=120)
 
 
 def filed(root: Path) -> dict[str, int]:
@@ -92,9 +89,9 @@ def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told
 ) -> None:
     shared = {"home": home, "provenance_enabled": True}
     first = start({**shared, "system_name": "first", "root": tmp_path / "a"}, stop)
-    wait_until(lambda: locks.holder(home) is not None)
+    wait_for(lambda: locks.holder(home) is not None)
     second = start({**shared, "system_name": "second", "root": tmp_path / "b"}, stop)
-    wait_until(lambda: [one.system_name for one in Journal(home).read(0)].count("second") > 5)
+    wait_for(lambda: [one.system_name for one in Journal(home).read(0)].count("second") > 5)
     stop.touch()
     (kept_first, silent), (kept_second, warnings) = end(first), end(second)
     assert (kept_second > 5, silent) == (True, [])
@@ -117,9 +114,9 @@ def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing
 ) -> None:
     root = tmp_path / "a"
     program = start({"home": home, "system_name": "s", "root": root, "provenance_enabled": False}, stop)
-    wait_until(lambda: locks.holder(home) is not None)
+    wait_for(lambda: locks.holder(home) is not None)
     runner = locks.holder(home)
-    wait_until(lambda: Journal(home).last_seq() > 20)
+    wait_for(lambda: Journal(home).last_seq() > 20)
     assert not (root / "provenance").exists()
 
     plan = json.loads(
@@ -130,11 +127,11 @@ def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing
     assert (applied.returncode, json.loads(applied.stdout)) == (0, plan)
     assert plan["changes"] == [{"name": "provenance_enabled", "before": False, "after": True}]
     assert plan["runner"] == runner
-    wait_until(lambda: any((root / "provenance").rglob("*.parquet")))
+    wait_for(lambda: any((root / "provenance").rglob("*.parquet")))
     assert locks.holder(home) == runner
 
     seen = Journal(home).last_seq()
-    wait_until(lambda: Journal(home).last_seq() > seen + 20)
+    wait_for(lambda: Journal(home).last_seq() > seen + 20)
     stop.touch()
     kept, warnings = end(program)
     assert len(warnings) == 1
@@ -187,7 +184,7 @@ def test_the_key_in_the_environment_of_a_program_that_yields_does_not_reach_the_
         opened.ensure_runner()
         return locks.holder(home) is not None
 
-    wait_until(is_started)
+    wait_for(is_started)
     environment = Path(f"/proc/{locks.holder(home)}/environ").read_bytes()
     assert b"s3cr3t" not in environment
     end_runner(home)

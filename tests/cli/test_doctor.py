@@ -129,9 +129,8 @@ def test_no_backend_is_only_a_note(called: Run, home: Path) -> None:
 
 
 def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
-    called: Run, settings: Settings
+    called: Run, settings: Settings, journal: Journal
 ) -> None:
-    journal = Journal(settings.home)
     agree(journal, settings)
     journal.close()
     elsewhere = ("--home", settings.home, "--provenance-age-off-days", "30")

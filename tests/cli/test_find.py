@@ -109,9 +109,8 @@ def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, b
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
 def test_a_run_that_has_not_settled_is_shown_as_such(
-    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
+    called: Run, settings: Settings, journal: Journal, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
 ) -> None:
-    journal = Journal(settings.home)
     agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=is_on))
 
     def look() -> list[tuple[str, str, bool]]:
@@ -137,7 +136,6 @@ def test_a_run_that_has_not_settled_is_shown_as_such(
         assert look() == [("r", "COMPLETE", True)], "it is in a file"
     journal.append_many([told("r", "FAIL", "2026-01-01T00:00:01Z")])
     assert ("r", "ERROR", False) in look()
-    journal.close()
 
 
 def test_where_not_all_are_shown_it_gives_the_cursor_of_the_next_page(called: Run, kept: Kept) -> None:
@@ -233,9 +231,8 @@ def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
 
 
 def test_a_run_that_is_filed_while_it_is_counted_counts_once(
-    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    called: Run, settings: Settings, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(settings.home)
     agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=True))
     journal.append_many([told("r", "START"), told("r", "COMPLETE")])
     read = query.TailReader.read
@@ -249,7 +246,6 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
     monkeypatch.setattr(query.TailReader, "read", read_and_file)
     for arguments, count in ((["--count"], "1"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
         assert called("find", "--home", settings.home, *arguments).stdout.strip() == count
-    journal.close()
 
 
 def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
@@ -325,8 +321,9 @@ def test_an_invalid_condition_is_exit_code_2(called: Run, home: Path, arguments:
     assert "Traceback" not in done.stderr
 
 
-def test_a_line_tells_of_poison_whose_records_are_in_no_answer(called: Run, settings: Settings) -> None:
-    journal = Journal(settings.home)
+def test_a_line_tells_of_poison_whose_records_are_in_no_answer(
+    called: Run, settings: Settings, journal: Journal
+) -> None:
     journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
     journal.close()
     note = "1 entry is poison and in no answer; see `waybill poison list`"
@@ -378,8 +375,9 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
     assert set(found.values()) == {(1, 0), (0, files)}
 
 
-def test_on_what_a_record_rests_is_told_apart_from_its_annotations(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_on_what_a_record_rests_is_told_apart_from_its_annotations(
+    called: Run, home: Path, journal: Journal
+) -> None:
     facets = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
     journal.append(Kind.OPENLINEAGE, event("r", "ABORT", "2026-01-01T00:00:00Z", facets=facets))
     journal.close()

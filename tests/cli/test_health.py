@@ -166,9 +166,13 @@ def asked(endpoints: HealthEndpoints, request: Request) -> tuple[dict[str, Any],
 
 @pytest.mark.parametrize(("kind", "spoil"), TROUBLES, ids=[spoil.__name__ for _, spoil in TROUBLES])
 def test_each_problem_is_told_alike_wherever_somebody_looks(
-    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch, kind: ProblemKind, spoil: Spoil
+    called: Run,
+    settings: Settings,
+    journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: ProblemKind,
+    spoil: Spoil,
 ) -> None:
-    journal = Journal(settings.home)
     agreed = agree(journal, settings)
     endpoints = HealthEndpoints(journal, agreed, Readings(journal, agreed), Metrics(), None, follows=True)
     request: Any = None
@@ -192,7 +196,6 @@ def test_each_problem_is_told_alike_wherever_somebody_looks(
     ready, metrics = asked(endpoints, request)
     assert (ready["ready"], list(ready["problems"].values())) == (spoil not in STOPPING, [sentence])
     assert f'waybill_problem{{kind="{kind}",name="{problem["name"]}"}} 1' in metrics
-    journal.close()
 
 
 def test_entries_that_wait_while_nobody_works_are_one_problem_with_one_way_out(settings: Settings) -> None:

@@ -17,8 +17,9 @@ GOOD = b'[{"did": "1", "finalState": "COMPLETE", "created": 1, "completed": 2}]'
 BAD = GOOD.replace(b"COMPLETE", b"BANANA")
 
 
-def test_a_reject_is_listed_shown_corrected_and_accepted(called: Run, home: Path, tmp_path: Path) -> None:
-    journal = Journal(home)
+def test_a_reject_is_listed_shown_corrected_and_accepted(
+    called: Run, home: Path, journal: Journal, tmp_path: Path
+) -> None:
     Rejects(journal).add(Kind.PROVENANCE, [(BAD, "the state is unknown"), (b"{", "no JSON")])
     rows = [
         json.loads(line) for line in called("rejects", "list", "--home", home, "--json").stdout.splitlines()
@@ -37,4 +38,3 @@ def test_a_reject_is_listed_shown_corrected_and_accepted(called: Run, home: Path
     assert called("rejects", "drop", by_reason["no JSON"], "--yes", "--home", home).returncode == 0
     assert Rejects(journal).all() == []
     assert called("rejects", "show", name, "--home", home).returncode == 2
-    journal.close()

@@ -35,8 +35,7 @@ def test_a_home_with_nothing_in_it_is_empty_and_one_that_is_not_there_is_exit_co
     assert (found["projections"], found["runner_alive"], found["dead_letters"]) == ({}, False, 0)
 
 
-def test_depth_lag_and_problem_are_those_of_the_journal(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_depth_lag_and_problem_are_those_of_the_journal(called: Run, home: Path, journal: Journal) -> None:
     for number in range(5):
         journal.append(Kind.OPENLINEAGE, b"%d" % number)
     journal.commit("marquez", cursor=3)
@@ -58,8 +57,7 @@ def test_depth_lag_and_problem_are_those_of_the_journal(called: Run, home: Path)
     assert plain.count(problem) == 1, "a problem is told once"
 
 
-def test_the_marks_of_a_flush_are_no_backlog(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_the_marks_of_a_flush_are_no_backlog(called: Run, home: Path, journal: Journal) -> None:
     journal.append(Kind.OPENLINEAGE, b"1")
     journal.mark(b"flush")
     journal.append(Kind.OPENLINEAGE, b"2")
@@ -70,11 +68,11 @@ def test_the_marks_of_a_flush_are_no_backlog(called: Run, home: Path) -> None:
     journal.commit("marquez", cursor=3)
     marquez = json.loads(called("status", "--home", home, "--json").stdout)["projections"]["marquez"]
     assert (marquez["behind"], marquez["lag_s"]) == (0, 0)
-    journal.close()
 
 
-def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_dead_letters_are_told_once_and_only_where_something_is(
+    called: Run, home: Path, journal: Journal
+) -> None:
     assert "for good" not in called("status", "--home", home).stdout
     letter = DeadLetter(
         backend="marquez",
@@ -99,8 +97,7 @@ def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, hom
     assert (told.count("for good"), told.count("dead letters")) == (1, 0)
 
 
-def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path, journal: Journal) -> None:
     journal.commit("layout", cursor=0, put={"due:r": b"", "due:s": b"", "run:r": b""})
     journal.close()
     found = json.loads(called("status", "--home", home, "--json").stdout)
@@ -108,8 +105,7 @@ def test_runs_that_wait_to_settle_are_counted(called: Run, home: Path) -> None:
     assert "2 runs have ended" in called("status", "--home", home).stdout
 
 
-def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path, journal: Journal) -> None:
     figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
     journal.commit("marquez", cursor=0, put={"figures": msgspec.json.encode(figures)})
     journal.close()
@@ -120,8 +116,7 @@ def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path) ->
     assert "marquez\t7\t2\t900\t3" in called("status", "--home", home).stdout.splitlines()
 
 
-def test_depth_counts_what_is_left_after_pruning(called: Run, home: Path) -> None:
-    journal = Journal(home)
+def test_depth_counts_what_is_left_after_pruning(called: Run, home: Path, journal: Journal) -> None:
     for number in range(5):
         journal.append(Kind.OPENLINEAGE, b"%d" % number)
     assert journal.prune(2, 2**60) == 2
@@ -144,9 +139,8 @@ def test_a_live_runner_is_named(called: Run, home: Path) -> None:
 
 
 def test_the_home_s_own_settings_are_shown_unless_others_are_given(
-    called: Run, settings: Settings, root: Path
+    called: Run, settings: Settings, journal: Journal, root: Path
 ) -> None:
-    journal = Journal(settings.home)
     agree(journal, settings)
     journal.close()
     found = json.loads(called("status", "--home", settings.home, "--json").stdout)

@@ -102,8 +102,7 @@ def test_init_asks_for_what_is_regretted_later_and_again_where_an_answer_cannot_
     assert found.marquez_url is None
 
 
-def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -> None:
-    journal = Journal(home)
+def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path, journal: Journal) -> None:
     held = locks.take(home)
     assert held is not None
     command = [str(script), "flush", "--home", str(home)]

@@ -107,12 +107,14 @@ class Collector:
 
 
 @contextlib.contextmanager
-def without_runner(home: Path) -> Iterator[Collector]:
+def without_runner(home: Path, *options: str) -> Iterator[Collector]:
     """A collector that is killed in the end."""
-    collector = Collector(home, "--runner", "none")
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    collector = Collector(home, "--runner", "none", *options)
+    try:
+        yield collector
+    finally:
+        collector.process.kill()
+        collector.process.communicate()
 
 
 def reply_of(

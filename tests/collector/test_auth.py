@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from served import JSON, Collector, event, reply_of
+from served import JSON, Collector, event, reply_of, without_runner
 
 from waybill.collector import Keys, Role
 from waybill.collector.openapi import description
@@ -50,10 +50,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     from pathlib import Path
 
-    collector = Collector(Path(keys["home"]), "--runner", "none", "--provenance-enabled")
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    with without_runner(Path(keys["home"]), "--provenance-enabled") as collector:
+        yield collector
 
 
 def test_python_asks_with_the_key_of_the_settings(
@@ -122,8 +120,9 @@ def test_without_keys_a_page_in_a_browser_can_change_nothing(start: Start) -> No
             assert (reply.status, "application/json" in reply.json["detail"]) == (415, True), reply
 
 
-def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home: Path) -> None:
-    journal = Journal(home)
+def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(
+    start: Start, home: Path, journal: Journal
+) -> None:
     key, other = Keys(journal).add("spark", [Role.EMIT]), Keys(journal).add("other", [Role.ADMIN])
     with pytest.raises(NameTakenError, match="another name"):
         Keys(journal).add("spark", [Role.READ])
@@ -145,7 +144,6 @@ def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home:
         (line,) = [line for line in log.splitlines() if f"status={refused}" in line]
         for word in ("warning refused access", "client=127.0.0.1:", *words):
             assert word in line
-    journal.close()
 
 
 def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start) -> None:

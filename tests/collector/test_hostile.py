@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import http.client
 import json
@@ -12,13 +13,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from served import COMPLETED_MS, JSON, Collector, event, record, reply_of, without_runner
+from waiting import wait_until
 
 from waybill.collector.http import CONNECTIONS_MAX
 from waybill.collector.intake import STALLED_S
@@ -84,11 +86,7 @@ def said_before_the_end(one: socket.socket) -> bytes:
     return said
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.05)
+wait_for = functools.partial(wait_until, timeout_s=WAIT_S)
 
 
 def peak_bytes(collector: Collector) -> int:

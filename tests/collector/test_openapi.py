@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from served import Collector
+from served import Collector, without_runner
 
 from waybill.collector.openapi import description
 from waybill.facets.event import FACET_URN
@@ -69,11 +69,9 @@ def test_every_reference_of_the_description_leads_somewhere() -> None:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector that can be asked."""
-    options = ("--runner", "none", "--provenance-enabled")
-    collector = Collector(tmp_path_factory.mktemp("described") / "home", *options)
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    home = tmp_path_factory.mktemp("described") / "home"
+    with without_runner(home, "--provenance-enabled") as collector:
+        yield collector
 
 
 @pytest.mark.random

@@ -21,7 +21,7 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from odd_texts import ODD_TEXTS
-from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of
+from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of, without_runner
 
 from waybill.collector.endpoints import ProvenanceEndpoints, Readings, reading
 from waybill.collector.http import Problem
@@ -55,11 +55,9 @@ SHOWN = {
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector without a runner: what it has taken is in the journal only."""
-    options = ("--runner", "none", "--provenance-enabled", "--provenance-annotations-allowed", "note,k")
-    collector = Collector(tmp_path_factory.mktemp("provenance") / "home", *options)
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    options = ("--provenance-enabled", "--provenance-annotations-allowed", "note,k")
+    with without_runner(tmp_path_factory.mktemp("provenance") / "home", *options) as collector:
+        yield collector
 
 
 def filed(did: str, completed: int, *, transforms: tuple[str, ...] = ()) -> ProvenanceRecord:

@@ -90,8 +90,7 @@ def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) ->
     assert [one["run"]["facets"]["waybill_summary"]["records"] for one in sent] == [1, 1]
 
 
-def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) -> None:
-    journal = Journal(home)
+def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path, journal: Journal) -> None:
     journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(5))
     first = journal.node
     journal.renew_node(first, "it was put back", lost=(4, 9))
@@ -108,4 +107,3 @@ def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) 
         receipt = Receipt.parse(never)
         assert receipt
         assert receipt_status(journal, home, receipt) is None
-    journal.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from served import event
+from waiting import wait_until
 
 from waybill.collector.server.reconciling import DAY_MS, Reconciling
 from waybill.marquez import Backend, Delivery
@@ -37,19 +38,12 @@ def work(journal: Journal, marquez: ContractServer) -> None:
     delivery.close()
 
 
-def until(reached: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + 60
-    while not reached() and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return reached()
-
-
 def test_what_marquez_lost_is_sent_again(
     start: Start, home: Path, journal: Journal, marquez: ContractServer
 ) -> None:
     assert journal.cursor("marquez") == 1
     start("--marquez-url", marquez.url, home=home)
-    assert until(lambda: len(marquez.events) == 1)
+    wait_until(lambda: len(marquez.events) == 1, 60)
 
 
 def test_it_is_compared_once_a_day(home: Path, journal: Journal, marquez: ContractServer) -> None:

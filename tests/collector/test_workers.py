@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from served import JSON, Collector, event, reply_of
+from waiting import wait_until
 
 from waybill.transport import Journal, locks
 
@@ -92,18 +93,12 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
     senders = [Sender(collector, number) for number in range(12)]
     for sender in senders:
         sender.start()
-    deadline_s = time.monotonic() + WAIT_S
-    while not all(sender.receipts for sender in senders):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: all(sender.receipts for sender in senders), WAIT_S)
     workers = worker_by_port(collector)
     victim = workers[senders[0].port]
     others = [sender for sender in senders if workers[sender.port] != victim]
     os.kill(victim, signal.SIGKILL)
-    deadline_s = time.monotonic() + WAIT_S
-    while len(workers_of(collector) - {victim}) < 3:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: len(workers_of(collector) - {victim}) >= 3, WAIT_S)
     time.sleep(1)
     for sender in senders:
         sender.stop = True
@@ -134,10 +129,7 @@ def test_any_worker_tells_what_all_have_counted(start: Start) -> None:
     collector = start("--runner", "none", "--workers", "2", "--log-level", "error")
     for number in range(40):  # a connection each, so that both workers get some
         assert collector.post(PATH, event(producer=f"https://example.org/{number}")).status == 201
-    deadline_s = time.monotonic() + WAIT_S
-    while {counted(collector) for _ in range(8)} != {40}:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
+    wait_until(lambda: {counted(collector) for _ in range(8)} == {40}, WAIT_S)
     code, log = collector.stop()
     assert (code, log) == (0, "")
 
@@ -147,8 +139,5 @@ def test_workers_end_with_the_process_that_looks_after_them(start: Start) -> Non
     workers = workers_of(collector)
     collector.process.kill()
     collector.process.communicate()
-    deadline_s = time.monotonic() + WAIT_S
-    while any(lives(pid) for pid in workers):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: not any(lives(pid) for pid in workers), WAIT_S)
     assert start("--runner", "none").post(PATH, event()).status == 201

@@ -118,9 +118,8 @@ def test_what_is_damaged_in_a_bucket_is_said_and_the_rest_is_read(
 
 
 def test_an_archive_in_a_bucket_gives_the_rows_of_the_live_layout(
-    bucket: Store, tmp_path: Path, settings: Settings
+    bucket: Store, tmp_path: Path, settings: Settings, journal: Journal
 ) -> None:
-    journal = Journal(settings.home)
     for at in (0, 60):
         journal.append_many((Kind.OPENLINEAGE, one, "") for one in BODIES[at : at + 60])
         assert flush(settings).problems == {}

@@ -95,9 +95,8 @@ def ruin_a_text(journal: Journal) -> None:
 
 @pytest.mark.parametrize("ruin", [ruin_a_page, ruin_a_text])
 def test_an_entry_of_which_sqlite_cannot_read_a_page_or_a_text_stops_no_projection(
-    settings: Settings, ruin: Callable[[Journal], None]
+    settings: Settings, journal: Journal, ruin: Callable[[Journal], None]
 ) -> None:
-    journal = Journal(settings.home)
     journal.append_many((Kind.OPENLINEAGE, ended(n, padding="x" * 20_000), "edge") for n in range(6))
     ruin(journal)
     report = flush(settings)
@@ -109,11 +108,9 @@ def test_an_entry_of_which_sqlite_cannot_read_a_page_or_a_text_stops_no_projecti
     for name in ("layout", "archive", "index"):
         journal.poison.retry(name, [1])
     assert flush(settings).problems == {}
-    journal.close()
 
 
-def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Settings) -> None:
-    journal = Journal(settings.home)
+def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Settings, journal: Journal) -> None:
     journal.append_many((Kind.OPENLINEAGE, ended(n), "") for n in (1, 3))
     damage(journal, 2, lambda body: body.replace(b"run-3", b"run-4"))
     flush(settings)
@@ -124,26 +121,24 @@ def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Setting
     assert (report.problems, report.poison, journal.poison.all()) == ({}, {}, [])
     assert dids(settings) == {"run-1", "run-4"}
     assert any(b"run-4" in entry.body for entry in archived(settings.root))
-    journal.close()
 
 
 def test_an_entry_that_the_layout_cannot_read_is_poison_instead_of_a_line_in_a_log(
     settings: Settings,
+    journal: Journal,
 ) -> None:
-    journal = Journal(settings.home)
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in (ended(1), b'{"no": "event"}', ended(2)))
     journal.append(Kind.PROVENANCE, b'[{"did": 7}]')
     report = flush(settings)
     assert report.poison == {"layout": 2}
     assert dids(settings) == {"run-1", "run-2"}
     assert [one.seq for one in journal.poison.all("layout")] == [2, 4]
-    journal.close()
 
 
 def test_an_event_that_admission_would_refuse_is_poison_where_it_stands_for_gigabytes(
     settings: Settings,
+    journal: Journal,
 ) -> None:
-    journal = Journal(settings.home)
     long, outputs = "x" * 90_000, [{"namespace": "n", "name": f"o{number}"} for number in range(10_000)]
     hostile = json.loads(ended(7)) | {"job": {"namespace": "n", "name": long}, "outputs": outputs}
     journal.append_many(
@@ -152,4 +147,3 @@ def test_an_event_that_admission_would_refuse_is_poison_where_it_stands_for_giga
     report = flush(settings)
     assert (report.left, report.poison) == ({}, {"layout": 1})
     assert dids(settings) == {"run-1", "run-2"}
-    journal.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from waybill.exporter import Source, Wanted, check, explain, rebuild
 from waybill.exporter.sources import EventsSource, JournalSource
@@ -37,14 +38,6 @@ COMPLETE = {
 }
 
 
-def wait_for_the_inferred_end(home: Path) -> None:
-    journal, deadline_s = Journal(home), time.monotonic() + 60
-    while not any(b"waybill_inferred" in entry.body for entry in journal.read(0)):
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.1)
-    journal.close()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 def test_the_record_of_a_killed_tracker_s_file_names_what_it_had_begun_wherever_it_is_rebuilt_from(
     tmp_path: Path,
@@ -56,7 +49,8 @@ def test_the_record_of_a_killed_tracker_s_file_names_what_it_had_begun_wherever_
         assert pipeline.stdout is not None
         assert pipeline.stdout.readline() == b"within\n"
         pipeline.kill()
-    wait_for_the_inferred_end(home)
+    with contextlib.closing(Journal(home)) as journal:
+        wait_until(lambda: any(b"waybill_inferred" in entry.body for entry in journal.read(0)), 60)
     assert flush(settings).left == {}
     (record,) = find(settings.root)
     assert (record.final_state, record.transforms) == (FinalState.CANCELLED, ("decrypt", "unpack"))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
-from served import COMPLETED_MS, Collector, event, record
+from served import COMPLETED_MS, Collector, event, record, without_runner
 from typer.testing import CliRunner
 
 from waybill.cli.app import app
@@ -92,12 +92,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         body = json.dumps([first, child]).encode()
         journal.append_many([(Kind.PROVENANCE, body, ""), (Kind.OPENLINEAGE, run, "")])
     assert flush(settings).left == {}
-    started = Collector(home, "--runner", "none")
-    try:
-        yield Place(home, started)
-    finally:
-        started.process.kill()
-        started.process.communicate()
+    with without_runner(home) as collector:
+        yield Place(home, collector)
 
 
 def words_of(condition: Condition, value: object) -> Iterator[str]:

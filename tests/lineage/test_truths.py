@@ -100,12 +100,8 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
             whole = [record(**one, dataSource="daily", dataSink="") for one in records]
             journal.append(Kind.PROVENANCE, json.dumps(whole).encode())
         assert flush(settings).left == {}
-        started = Collector(home, "--runner", "none")
-        try:
-            yield Pipeline(home, started, dids)
-        finally:
-            started.process.kill()
-            started.process.communicate()
+        with without_runner(home) as collector:
+            yield Pipeline(home, collector, dids)
         lost.cancel()
 
 

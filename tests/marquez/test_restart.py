@@ -136,9 +136,8 @@ def test_a_process_killed_again_and_again_repeats_at_most_what_was_on_its_way(
 
 
 def test_letting_go_of_many_thousand_waiting_events_takes_a_bounded_window(
-    home: Path, marquez: ContractServer, new_worker: type[Worker], event_of: Callable[..., bytes]
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], event_of: Callable[..., bytes]
 ) -> None:
-    journal = Journal(home)
     ill = [(Kind.OPENLINEAGE, event_of("ill", number), "") for number in range(10_000)]
     many = [(Kind.OPENLINEAGE, event_of(f"run-{number}"), "") for number in range(10_000)]
     journal.append_many(ill + many)
@@ -154,4 +153,3 @@ def test_letting_go_of_many_thousand_waiting_events_takes_a_bounded_window(
     worker.delivery.finish()
     assert max(held) <= 64 + 256 + 256
     assert worker.delivery.pending() == 20_000 - len(marquez.stored)
-    journal.close()

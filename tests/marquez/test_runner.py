@@ -30,9 +30,8 @@ def settings_for(home: Path) -> Callable[[ContractServer], Settings]:
 
 
 def test_a_flush_says_that_marquez_is_down_and_a_later_one_delivers(
-    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+    journal: Journal, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
 ) -> None:
-    journal = Journal(home)
     journal.append_many((Kind.OPENLINEAGE, event_of("run", n), "") for n in range(10))
     marquez.refuse()
     settings = settings_for(marquez)
@@ -47,9 +46,8 @@ def test_a_flush_says_that_marquez_is_down_and_a_later_one_delivers(
 
 
 def test_a_flush_does_not_wait_for_an_event_that_marquez_cannot_digest(
-    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+    journal: Journal, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
 ) -> None:
-    journal = Journal(home)
     journal.append_many((Kind.OPENLINEAGE, event_of(run, n), "") for run in ("ill", "well") for n in range(5))
     marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
     report = flush(settings_for(marquez), timeout_s=60)
@@ -58,9 +56,12 @@ def test_a_flush_does_not_wait_for_an_event_that_marquez_cannot_digest(
 
 
 def test_of_two_processes_with_one_home_one_delivers_and_nothing_is_repeated(
-    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+    home: Path,
+    journal: Journal,
+    marquez: ContractServer,
+    settings_for: Callable[..., Settings],
+    event_of: EventOf,
 ) -> None:
-    journal = Journal(home)
     agree(journal, settings_for(marquez))
     journal.append_many((Kind.OPENLINEAGE, event_of(f"run-{n % 5}", n), "") for n in range(60))
     command = [sys.executable, "-m", "waybill.transport", str(home)]
@@ -74,4 +75,3 @@ def test_of_two_processes_with_one_home_one_delivers_and_nothing_is_repeated(
             runner.terminate()
             assert runner.wait(30) == 0
     assert sorted(event["number"] for event in marquez.stored) == list(range(60))
-    journal.close()

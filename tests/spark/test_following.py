@@ -18,6 +18,7 @@ from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Sto
 from sayings import AT, ended, event_of, files, log_lines
 from served import Collector
 from stores import new_bucket
+from waiting import wait_until
 
 from waybill.collector.event_logs import EventLogStatus
 from waybill.facets import FinalState
@@ -256,13 +257,6 @@ def test_a_kill_between_what_corrects_and_the_note_of_it_tells_nothing_twice(
     assert (followed.entries(), followed.state_of("c")) == (told, FinalState.ERROR)
 
 
-def until(reached: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + WAIT_S
-    while not reached() and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return reached()
-
-
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Collector]]:
     started: list[Collector] = []
@@ -291,8 +285,8 @@ def test_one_of_a_collectors_processes_follows_and_all_of_them_tell(
     missing = followed.folder.with_name("missing")
     followed.log(*LINES)
     collector = serve(followed.store.home, f"{followed.folder},{missing}", "--workers", "3")
-    assert until(lambda: figure(collector, "corrected_total") == 2)
-    assert until(lambda: figure(collector, "problems") == 1)
+    wait_until(lambda: figure(collector, "corrected_total") == 2, WAIT_S)
+    wait_until(lambda: figure(collector, "problems") == 1, WAIT_S)
     ready = collector.get("/health/ready")
     assert (ready.status, ready.json["problems"].keys()) == (200, {"event-logs"})
     assert str(missing) in ready.json["problems"]["event-logs"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from logged import Store
-from served import Collector
+from served import Collector, without_runner
 from stage import QUICK_JVM
 
 from waybill.facets import PRODUCER, FinalState, decode_event
@@ -63,10 +63,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def collector(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Iterator[Collector]:
     """A collector that follows the event logs."""
     follows = ("--event-logs-every-s", "1", "--event-logs", f"file:{logs}")
-    collector = Collector(tmp_path_factory.mktemp("home"), "--runner", "none", *follows)
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    with without_runner(tmp_path_factory.mktemp("home"), *follows) as collector:
+        yield collector
 
 
 @pytest.fixture(scope="module")

@@ -227,8 +227,9 @@ def told(did: str, content: str = ORDERS) -> bytes:
     return msgspec.json.encode(told)
 
 
-def test_the_event_of_any_program_counts_and_a_repeat_does_not_count_again(home: Path) -> None:
-    journal = Journal(home)
+def test_the_event_of_any_program_counts_and_a_repeat_does_not_count_again(
+    home: Path, journal: Journal
+) -> None:
     for did in ("a", "b", "a"):
         journal.append(Kind.OPENLINEAGE, told(did), "edge")
     first = journal.first_with(ORDERS)
@@ -238,8 +239,7 @@ def test_the_event_of_any_program_counts_and_a_repeat_does_not_count_again(home:
     assert journal.first_with("xxh3-128:" + "0" * 32) is None
 
 
-def test_a_content_is_known_after_its_entry_is_deleted_until_it_is_forgotten(home: Path) -> None:
-    journal = Journal(home)
+def test_a_content_is_known_after_its_entry_is_deleted_until_it_is_forgotten(journal: Journal) -> None:
     for did in ("a", "b", "c"):
         journal.append(Kind.OPENLINEAGE, told(did), "edge")
     assert journal.prune(1, 2**50) == 1

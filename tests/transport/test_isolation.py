@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from waybill.transport import Journal, Kind, Settings, flush, locks as leases
 from waybill.transport.config import agree
@@ -23,11 +23,7 @@ def settings_of(home: Path) -> Settings:
     return Settings.load({"home": home, "archive_enabled": False}, env={}, cwd=home.parent)
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.02)
+wait_for = functools.partial(wait_until, timeout_s=60)
 
 
 def copied(folder: Path) -> list[bytes]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from waybill.transport import (
     Journal,
@@ -38,13 +39,6 @@ from waybill.transport.runner.runner import ProjectionStatus
 
 def settings_of(home: Path, **given: object) -> Settings:
     return Settings.load({"home": home, **given}, env={}, cwd=home.parent)
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.02)
 
 
 def leave_only_copy(copy_folder: Path) -> None:
@@ -164,13 +158,13 @@ def test_a_flush_reports_no_problem_that_is_over(
     thread = threading.Thread(target=runner.run, kwargs={"idle_s": 600, "until": stopping.is_set})
     thread.start()
     try:
-        wait_for(lambda: statuses(journal).get("copy", ProjectionStatus()).problem is not None)
+        wait_until(lambda: statuses(journal).get("copy", ProjectionStatus()).problem is not None)
         is_full.set()
         (copy_folder / "down").unlink()
-        wait_for(lambda: copied(copy_folder) == [b"a"])
+        wait_until(lambda: copied(copy_folder) == [b"a"])
         is_full.clear()
         assert "copy" not in flush(settings, timeout_s=30).problems
-        wait_for(lambda: statuses(journal)["copy"].problem is None)
+        wait_until(lambda: statuses(journal)["copy"].problem is None)
     finally:
         stopping.set()
         thread.join()
@@ -185,7 +179,7 @@ def test_a_supervisor_starts_one_runner_which_works_ends_when_idle_and_finishes(
     journal = Journal(home)
     supervisors = [Supervisor.open(journal, settings_of(home)) for _ in range(3)]
     journal.append(Kind.OPENLINEAGE, b"a")
-    wait_for(lambda: copied(copy_folder) == [b"a"])
+    wait_until(lambda: copied(copy_folder) == [b"a"])
     pid = leases.holder(home)
     assert pid
     assert pid != os.getpid()
@@ -218,18 +212,18 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
     journal = Journal(home)
     supervisor = Supervisor.open(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"before")
-    wait_for(lambda: journal.cursor("copy") == 1)
+    wait_until(lambda: journal.cursor("copy") == 1)
     first = leases.holder(home)
     assert first
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: not leases.is_held(home))
+    wait_until(lambda: not leases.is_held(home))
     journal.append(Kind.OPENLINEAGE, b"after")
 
     def replaced() -> bool:
         supervisor.ensure_runner()
         return copied(copy_folder) == [b"before", b"after"]
 
-    wait_for(replaced)
+    wait_until(replaced)
     assert leases.holder(home) != first
     end_runner(home)
 
@@ -289,7 +283,7 @@ def test_of_emitters_that_start_at_once_and_disagree_all_follow_the_same_one(
         thread.join()
     assert len(followed) == 4
     (root,) = set(followed)
-    wait_for((copy_folder / "works by").exists)
+    wait_until((copy_folder / "works by").exists)
     assert json.loads((copy_folder / "works by").read_text())[0] == str(root)
     end_runner(home)
 
@@ -335,7 +329,7 @@ def test_an_emitter_warns_once_that_another_has_changed_the_settings_since(
         supervisor.ensure_runner()
         return leases.is_held(home)
 
-    wait_for(replaced)
+    wait_until(replaced)
     supervisor.ensure_runner()
     (warning,) = [
         record.message for record in caplog.records if "to change the agreed settings" in record.message
@@ -435,7 +429,7 @@ def test_the_runner_works_by_what_was_agreed_whatever_its_environment_says(
     monkeypatch.setenv("MARQUEZ_URL", "http://environment:1")
     given = {"root": tmp_path / "given", "archive_enabled": False, "journal_max_bytes": "2MiB"}
     Supervisor.open(Journal(home), settings_of(home, **given))
-    wait_for((copy_folder / "works by").exists)
+    wait_until((copy_folder / "works by").exists)
     works_by = json.loads((copy_folder / "works by").read_text())
     assert works_by == [str(tmp_path / "given"), None, False, 2 * 2**20]
     end_runner(home)
@@ -486,7 +480,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
     for thread in threads:
         thread.join()
     assert len(started) == 1
-    wait_for((copy_folder / "works by").exists)
+    wait_until((copy_folder / "works by").exists)
     end_runner(home)
 
 
@@ -520,7 +514,7 @@ def test_old_entries_go_only_when_a_projection_keeps_what_they_said(
         flush(nothing_stored)
         return all(entry.kind is Kind.MARK for entry in journal.read(0))
 
-    wait_for(pruned)
+    wait_until(pruned)
     assert copied(copy_folder) == [b"%d" % number for number in range(5)]
     assert statuses(journal)["copy"].problem is None
 
@@ -575,9 +569,9 @@ def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path
 def test_a_runner_ends_when_its_home_no_longer_exists(tmp_path: Path) -> None:
     home = tmp_path / "home"
     supervisor = Supervisor.open(Journal(home), settings_of(home))
-    wait_for(lambda: leases.holder(home) is not None)
+    wait_until(lambda: leases.holder(home) is not None)
     home.rename(tmp_path / "gone")
-    wait_for(lambda: not leases.is_held(tmp_path / "gone"))
+    wait_until(lambda: not leases.is_held(tmp_path / "gone"))
     del supervisor
 
 
@@ -665,7 +659,7 @@ def test_an_emitter_that_finds_the_journal_full_starts_the_runner_that_makes_roo
     home = Home(journal, Supervisor(journal, given))
     with pytest.raises(JournalFullError):
         home.append(Kind.OPENLINEAGE, b"one more", "")
-    wait_for(lambda: journal.filled < NEARLY_FULL)
+    wait_until(lambda: journal.filled < NEARLY_FULL)
     home.append(Kind.OPENLINEAGE, b"one more", "")
     end_runner(given.home)
     home.close()
