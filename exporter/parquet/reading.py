@@ -92,19 +92,9 @@ class Room:
         self._expected_bytes = expected_bytes
         self._taken: list[pa.Table] = []
 
-    def condition(self) -> pc.Expression:
-        """The condition that the rows of the window meet."""
-        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        for name, (since, until) in self.bounds.items():
-            column = pc.field(name)
-            if name == "data_sink":
-                column = pc.coalesce(column.cast(pa.string()), "")
-            kind = pa.timestamp("ms", tz="UTC") if name == "completed" else pa.string()
-            if since is not None:
-                wanted &= column >= pa.scalar(since, kind)
-            if until is not None:
-                wanted &= column < pa.scalar(until, kind)
-        return wanted
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        """For each row of a table whether it is within the window."""
+        return functools.reduce(pc.and_, (_within(table[name], one) for name, one in self.bounds.items()))
 
     def take(self, table: pa.Table) -> None:
         """Take room for rows of the window; raises `WindowTooLargeError` where there is too little."""
@@ -310,9 +300,7 @@ def read_window(file: pq.ParquetFile, room: Room) -> pa.Table:
         within = None
         if len(room.bounds) > 1 or not (since_ms <= span.first_ms and span.last_ms < until_ms):
             # Most of a row group need not be read to see whether any of its rows is wanted.
-            named = file.read_row_group(at, list(room.bounds), use_threads=False)
-            masks = [_within(named[name], bounds) for name, bounds in room.bounds.items()]
-            within = functools.reduce(pc.and_, masks)
+            within = room.holds(file.read_row_group(at, list(room.bounds), use_threads=False))
             if not pc.any(within).as_py():
                 continue
         table = file.read_row_group(at, use_threads=False).replace_schema_metadata()

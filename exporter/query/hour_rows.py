@@ -251,7 +251,7 @@ class HourRows:
             steps = pa.repeat(pa.scalar(IN_FILES, pa.int32()), rows.num_rows)
             tables.append(rows.append_column(_NO_ROWS.schema.field(STEP), steps))
         if files.tail is not None:
-            table = self._tail.records.filter(room.condition()).cast(_NO_ROWS.schema)
+            table = self._tail.records.filter(room.holds(self._tail.records)).cast(_NO_ROWS.schema)
             room.take(table)
             tables.append(table)
         return pa.concat_tables(tables)
