@@ -117,10 +117,6 @@ class OpenKeys:
         """All files by their hours."""
         return FilesByHour(self.files)
 
-    @functools.cached_property
-    def _places(self) -> dict[int, int]:
-        return {number: at for at, number in enumerate(self.files["number"].to_pylist())}
-
     def is_asked_for(self, file: KnownFile, query: Query) -> bool:
         """Whether a file is there and has records of the query's system and window."""
         window, system = query.window, query.system_name
@@ -147,8 +143,8 @@ class OpenKeys:
                     raise
                 self.problem = set_aside(one.span.path(self.root, "keys"), error)
                 unknown.update(file.hour for file in known_files(one.files))
-        rows = numbers_of(pa.int64(), "q", sorted(map(self._places.__getitem__, numbers)))
-        return FilesByHour(self.files.take(rows)), unknown
+        wanted = pc.is_in(self.files["number"], value_set=numbers_of(pa.uint32(), "I", numbers))
+        return FilesByHour(self.files.filter(wanted)), unknown
 
     def _spans_of(self, query: Query) -> list[OpenSpan]:
         """The spans that have a part of the query's window."""
