@@ -7,7 +7,11 @@ that need pyarrow (`arrow`, `columns`) are imported by name.
 from typing import TYPE_CHECKING
 
 from .annotations import EVIDENCE as EVIDENCE, AnnotationRule as AnnotationRule
-from .dids import canonical_did as canonical_did, spelled_alike as spelled_alike
+from .dids import (
+    canonical_did as canonical_did,
+    canonical_dids as canonical_dids,
+    spelled_alike as spelled_alike,
+)
 from .event import (
     DATA_SINK as DATA_SINK,
     DELTA_FILE_FACET as DELTA_FILE_FACET,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -26,6 +27,11 @@ def canonical_did(did: str) -> str:
         return did
     uuid = _AS_UUID(did)
     return did if uuid is None else "-".join(uuid.groups()).lower()
+
+
+def canonical_dids(dids: Collection[str]) -> frozenset[str]:
+    """The canonical forms of ids; of thousands, most have it already."""
+    return frozenset(dids if all(map(_IS_CANONICAL, dids)) else map(canonical_did, dids))
 
 
 def spelled_alike(did: str) -> str:

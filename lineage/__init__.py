@@ -14,10 +14,9 @@ if TYPE_CHECKING:
         open_index as open_index,
     )
     from .journey import Journey as Journey, ToldFile as ToldFile, ToldJourney as ToldJourney
-    from .kin import Kin as Kin
     from .lineage import Lineage as Lineage, find as find
     from .records import MissingPackageError as MissingPackageError, Records as Records
-    from .tracing import trace as trace, trace_as_of as trace_as_of
+    from .tracing import Kin as Kin, trace as trace, trace_as_of as trace_as_of
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

@@ -182,6 +182,13 @@ class HourRows:
             if rows_max is not None and rows >= rows_max:
                 return
 
+    def unordered(self, files: Files, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The records that meet the conditions, each of which has one row, in any order."""
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        query = f"WHERE {self._conditions_on(files)}"
+        for table in self._run(files, _Asked(columns, query, self._conditions.params, is_held=True)):
+            yield table.cast(schema)
+
     def summed(self, files: Files, by: Collection[Dimension]) -> Iterator[pa.Table]:
         """Sums of the records that meet the conditions, each of which has one row; see `summed`."""
         kinds = [f"{_value_of(one)} AS {one.value}" for one in Dimension if one in by]
@@ -320,6 +327,8 @@ class HourRows:
             self._connection.register("retracted", self._tail.retracted)
             every = f"(FROM {every} AS held WHERE NOT EXISTS (FROM retracted WHERE {_RETRACTS}))"
         query = f"FROM {every} SELECT {', '.join(asked.wanted)} {asked.rest}"
+        if asked.is_held:
+            query = f"WITH found AS MATERIALIZED ({query}) FROM found"
         found = run(self._connection, query, {**asked.params, **source.params})
         return found.to_arrow_reader(_BATCH_ROWS)
 
@@ -358,12 +367,15 @@ class _Asked(NamedTuple):
         rest: the rest of the query, after the columns.
         params: the values that it names.
         newest_first: where rows are read in windows, the order of these.
+        is_held: whether rows are held until all were read, as those are that are sorted or summed: an error
+            is one before the first row is given.
     """
 
     wanted: Sequence[str]
     rest: str
     params: Mapping[str, Any]
     newest_first: bool = False
+    is_held: bool = False
 
 
 class _Source(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import canonical_did
+from waybill.facets import canonical_did, canonical_dids
 from waybill.transport.errors import WaybillError
 
 from ..parquet import ALWAYS, TimeWindow
@@ -121,7 +121,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
                 msgspec.structs.force_setattr(self, name, canonical_did(did))
         for name in ("dids", "parent_dids"):
             if (dids := getattr(self, name)) is not None:
-                msgspec.structs.force_setattr(self, name, frozenset(map(canonical_did, dids)))
+                msgspec.structs.force_setattr(self, name, canonical_dids(dids))
         for name in ("final_state", "not_final_states"):
             if (states := getattr(self, name)) is not None:
                 msgspec.structs.force_setattr(self, name, check_states(name, states))

@@ -63,6 +63,7 @@ def scan(
     columns: Sequence[str] = SCHEMA.names,
     summed_by: Collection[Dimension] | None = None,
     access: Access = FOLDERS,
+    is_ordered: bool = True,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
@@ -77,6 +78,7 @@ def scan(
         columns: the columns of the tables.
         summed_by: the tables are sums of the records by these dimensions, as `summed` gives them.
         access: finds the files.
+        is_ordered: whether the order matters; records come sooner if it does not.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
@@ -93,7 +95,10 @@ def scan(
             yield counted
     unread = Unread(tail.unread, tell=access.unreadable)
     with _Reader(root, query, files, access, tail=tail, unread=unread) as reader:
-        yield from reader.answer(columns) if summed_by is None else reader.sums(summed_by)
+        if summed_by is None:
+            yield from reader.answer(columns, is_ordered=is_ordered)
+        else:
+            yield from reader.sums(summed_by)
         reader.check()
 
 
@@ -172,10 +177,11 @@ class _Reader:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def answer(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The records that answer the query, in its order."""
+    def answer(self, columns: Sequence[str], *, is_ordered: bool) -> Iterator[pa.Table]:
+        """The records that answer the query, in its order if it matters."""
         wanted = pa.schema([SCHEMA.field(name) for name in columns])
-        for table in self._in_order(columns):
+        has_bounds = self._query.limit is not None or self._after is not None
+        for table in self._in_order(columns) if is_ordered or has_bounds else self._in_any_order(columns):
             for piece in in_pieces(table.select(list(columns)), PIECE_BYTES):
                 # A table that is as wanted already would be copied column by column.
                 yield piece if piece.schema.equals(wanted) else piece.cast(wanted)
@@ -190,6 +196,13 @@ class _Reader:
                 yield from (summed(self._merged(page), by) for page in self._pages(part, SUMMED_COLUMNS))
             else:
                 yield from self._rows.summed(part.files, by)
+
+    def _in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for part in self._parts(_FILES_MAX):
+            if part.files.is_merged:
+                yield from map(self._merged, self._pages(part, columns))
+            else:
+                yield from _together(self._rows.unordered(part.files, columns))
 
     def _in_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         query, left = self._query, self._query.limit
@@ -240,10 +253,10 @@ class _Reader:
                 return
             rows_max *= 4 if groups.is_one else 2
 
-    def _parts(self) -> Iterator[_Part]:
+    def _parts(self, files_max: int = _FILES_FIRST) -> Iterator[_Part]:
         """The hours asked for, a few together, and more each time; those that need no merge by themselves."""
         hours: list[Hour] = []
-        held, size_bytes, files_max = _NO_FILES, 0, _FILES_FIRST
+        held, size_bytes = _NO_FILES, 0
         for hour in _hours_asked(self._files.hours, self._tail.hours, self._query):
             files = self._files_of([hour])
             if hours and not files.number:

@@ -55,5 +55,13 @@ class FileAnswers(IndexedAnswers):
         *,
         summed_by: Collection[Dimension] | None = None,
         is_beside: bool = False,  # noqa: ARG002 - whatever is filed has settled
+        is_ordered: bool = True,
     ) -> Iterator[Any]:
-        return scan(self._root, query, columns=columns, summed_by=summed_by, access=self._access)
+        return scan(
+            self._root,
+            query,
+            columns=columns,
+            summed_by=summed_by,
+            access=self._access,
+            is_ordered=is_ordered,
+        )

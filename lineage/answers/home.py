@@ -68,6 +68,7 @@ class HomeAnswers(IndexedAnswers):
         *,
         summed_by: Collection[Dimension] | None = None,
         is_beside: bool = False,
+        is_ordered: bool = True,
     ) -> Iterator[Any]:
         if not is_beside and self._tail.unsettled.num_rows:
             unsettled = Conditions(query).filter(self._tail.unsettled)
@@ -79,6 +80,7 @@ class HomeAnswers(IndexedAnswers):
             columns=columns,
             summed_by=summed_by,
             access=self._access,
+            is_ordered=is_ordered,
         )
 
     def _note_lacks(self) -> None:

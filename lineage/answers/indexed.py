@@ -14,7 +14,6 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
-from ..kin import by_records
 from .contents import find_duplicates
 from .missing import Known, find_missing
 from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
@@ -151,7 +150,7 @@ class IndexedAnswers(ABC):
         self._check()
 
         def ask(query: Query, columns: Sequence[str]) -> Iterator[Any]:
-            for table in self._ask(query, columns):
+            for table in self._ask(query, columns, is_ordered=False):
                 on_table(table)
                 yield table
 
@@ -196,10 +195,12 @@ class IndexedAnswers(ABC):
         *,
         summed_by: Collection[Dimension] | None = None,
         is_beside: bool = False,
+        is_ordered: bool = True,
     ) -> Iterator[Any]:
         """The records that answer a query which records alone can answer.
 
-        With `is_beside` they only help to answer, so it does not matter whether they may still change.
+        With `is_beside` they only help to answer, so it does not matter whether they may still change. They
+        are in the order of the query only if they are to be `is_ordered`.
         """
 
     def _check(self) -> None:
@@ -254,7 +255,7 @@ class IndexedAnswers(ABC):
         return missing if summed_by is None else (summed(table, summed_by) for table in missing)
 
     def _settled(self, query: Query, index: IndexReader) -> Query:
-        """The query as records and open files can answer it."""
+        """The query as records and open files can answer it: with the dids that only the index finds."""
         named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
         if named == (None,) * len(named):
             return query
@@ -263,7 +264,19 @@ class IndexedAnswers(ABC):
             is_open = any(file.filename == name for file in index.open_files())
             return is_open or bool(index.dids_with_input(name))
 
-        return by_records(settle_patterns(query, self._ask_beside, is_other_name), index)
+        query = settle_patterns(query, self._ask_beside, is_other_name)
+        wanted, with_name = query.dids, frozenset[str]()
+        if query.input_dataset is not None:
+            reading = frozenset(index.dids_with_input(query.input_dataset))
+            wanted = reading if wanted is None else wanted & reading
+        if query.producer is not None:
+            produced = frozenset(index.dids_with_producer(query.producer))
+            wanted = produced if wanted is None else wanted & produced
+        if query.filename is not None:
+            with_name = frozenset(index.dids_with_input(query.filename))
+        return msgspec.structs.replace(
+            query, input_dataset=None, producer=None, dids=wanted, filename_dids=with_name
+        )
 
     def _open(self, query: Query, index: IndexReader) -> list[OpenFile]:
         if not can_be_open(query):
@@ -277,7 +290,7 @@ class IndexedAnswers(ABC):
         *,
         summed_by: Collection[Dimension] | None = None,
     ) -> Iterator[Any]:
-        return self._ask(query, columns, summed_by=summed_by, is_beside=True)
+        return self._ask(query, columns, summed_by=summed_by, is_beside=True, is_ordered=False)
 
     def _note(self, query: Query, index: IndexReader, *, is_empty: bool) -> None:
         """Note what stands beside an answer, and why it may be empty."""

@@ -98,6 +98,7 @@ from waybill.facets import (
     WaybillInferredRunFacet,
     WaybillSummaryRunFacet,
     canonical_did,
+    canonical_dids,
     decode_event,
     decode_records,
     facet_records,
@@ -719,6 +720,7 @@ def the_journey_of_a_file() -> None:
     assert callable(open_index)
     assert callable(Index)
     assert_type(spelled_alike(canonical_did("0193")), str)
+    assert_type(canonical_dids(["0193"]), frozenset[str])
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
     assert_type(graphml(journey), str)
