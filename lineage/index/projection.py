@@ -37,6 +37,10 @@ LINGER_S: Final = 1.0
 
 _ENTRIES_MAX: Final = 20_000
 _BYTES_MAX: Final = 32 * 2**20
+_CLOSURE_CACHE_KIB: Final = 64 * 2**10
+"""The rows of a file's ancestors are on pages far apart: without room for these, each is written and read
+many times for one batch."""
+
 _BUSY_TIMEOUT_MS: Final = 30_000
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 3600.0
@@ -128,6 +132,10 @@ class Index:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "FULL")
+            if self._settings.closure_table:
+                connection.pragma("cache_size", -_CLOSURE_CACHE_KIB)
+                # Each edge is one statement over many pages, of which SQLite keeps a copy until it has ended.
+                connection.pragma("temp_store", "memory")
             number = connection.pragma("user_version")
             if not number:
                 with connection:
