@@ -478,6 +478,25 @@ def test_a_file_with_one_long_name_in_many_kinds_is_counted_by_reading_it(layout
     sums = sums_of(scan(layout.root, access=keys, summed_by=by), by)
     assert sums == sums_of(scan(layout.root, summed_by=by), by)
     assert sum(sums.values()) == len(sinks) + 1
+    one = Query(data_sink=sinks[3])
+    assert sum(table.num_rows for table in scan(layout.root, one, access=keys)) == 1
+
+
+def test_an_hour_that_changes_is_counted_once_before_the_keys_have_it_and_after(layout: Layout) -> None:
+    layout.write(record("a"))
+    # So many keys are not rewritten without the few of a file that is gone.
+    layout.write(*(record(f"b{at}", at_ms=HOUR_MS) for at in range(100)))
+    layout.compactor().compact()
+    keep(layout.root)
+    keys, by = Keys(), [Dimension.HOUR]
+    for did in ("c", "d"):
+        assert sums_of(scan(layout.root, access=keys, summed_by=by), by)
+        layout.write(record(did))
+        layout.compactor().compact()
+        for _ in range(2):
+            expected = sums_of(scan(layout.root, summed_by=by), by)
+            assert sums_of(scan(layout.root, access=keys, summed_by=by), by) == expected
+            keep(layout.root)
 
 
 def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout, tmp_path: Path) -> None:
