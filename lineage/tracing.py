@@ -42,8 +42,8 @@ Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
 _DIDS_AT_ONCE: Final = 200_000
 """About 20 MB of texts."""
 
-_NAMED_MAX: Final = 256
-"""A question that names more files has to read every file of the layout."""
+_NAMED_MAX: Final = 16
+"""A question that names more files counts as several: it reads more files of the layout, up to all."""
 
 _LOOK_FROM: Final = 4
 """After so many questions all edges are read at once. If that takes too long it is given up, and tried again
