@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from waybill.transport import Journal, Settings, locks
-from waybill.transport.config import apply_command, settings_files
+from waybill.transport.config import DESTINATIONS, apply_command, settings_files
 
 from .options import ORIGIN
 from .sample import line_of
@@ -13,7 +13,8 @@ def way(settings: Settings, name: str, value: object) -> str:
     """Instructions that give a setting this value from now on.
 
     A value that somebody gave must be changed where it was given, since it applies again with the next emit;
-    other values are the home's, if there is one. A live runner does not adopt changes by itself.
+    other values are the home's, if there is one. A live runner does not adopt changes by itself, and no file
+    changes where a home's events go.
     """
     origin = settings.origins[name]
     command = f"`{apply_command(settings.home, {name: value})}`"
@@ -26,4 +27,5 @@ def way(settings: Settings, name: str, value: object) -> str:
         return command
     else:
         return f"write {line} into waybill.yaml"
-    return f"{first}, then {command}" if locks.is_held(settings.home) else first
+    is_kept = Journal.exists(settings.home) and origin in map(str, settings_files()) and name in DESTINATIONS
+    return f"{first}, then {command}" if is_kept or locks.is_held(settings.home) else first

@@ -33,7 +33,7 @@ _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
 class WaybillConfig(Config):
     """The transport's configuration: Waybill's settings, with those in the client's configuration first."""
 
-    settings: Settings = attr.field(factory=Settings.load)
+    settings: Settings = attr.field(factory=lambda: Settings.load(goes_on=True))
 
     @classmethod
     def from_dict(cls, params: dict[str, Any]) -> WaybillConfig:
@@ -43,7 +43,7 @@ class WaybillConfig(Config):
             SettingsError: a setting is unknown, or a value is invalid.
         """
         given = {name: value for name, value in params.items() if name not in _CLIENT_KEYS}
-        return cls(Settings.load(given, origin="OpenLineage transport configuration"))
+        return cls(Settings.load(given, origin="OpenLineage transport configuration", goes_on=True))
 
 
 class WaybillTransport(Transport):

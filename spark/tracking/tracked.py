@@ -46,7 +46,7 @@ def track(
         raise SparkSetupError(_CONNECT)
     tracked = cast("TrackedBuilder", builder)
     tracked.__class__ = TrackedBuilder
-    tracked.waybill_settings = Settings.load(given, origin="waybill.spark")
+    tracked.waybill_settings = Settings.load(given, origin="waybill.spark", goes_on=True)
     tracked.waybill_given = frozenset(given)
     tracked.waybill_tags = tags
     tracked.waybill_endpoint = endpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import re
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, Settings, SettingsError
-from waybill.transport.config import SETTINGS, agree, conflicts
+from waybill.transport.config import SETTINGS, agree, agreed, conflicts
+from waybill.transport.errors import SettingsFileError
+
+ANY_GROUP = 54_321
 
 
 def load(tmp_path: Path, overrides: dict[str, object] | None = None, **env: str) -> Settings:
@@ -193,3 +197,149 @@ def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:
     assert Settings.load({"system_name": "é" * 1_000}).system_name == "é" * 1_000
     with pytest.raises(SettingsError, match="system_name"):
         Settings.load({"system_name": "é" * 1_001})
+
+
+HOSTILE = {
+    "nested": ("[" * 5_000, "line 1, column 21"),
+    "long number": (f"admit_items: {'9' * 5_000}", "there is no such number"),
+    "circle": ("backends: &x [*x]", "no aliases"),
+    "bomb": ("a: &a [1]\nb: &b [*a, *a]\nbackends: [*b, *b]", "line 2"),
+    "twice": ("root: /a\nroot: /b", "line 2, column 1"),
+    "a date that is none": ("root: 2026-13-01", "there is no such number or date"),
+    "large": ("# " + "x" * 2**20, "larger than 1 MB"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_that_is_no_settings_is_refused_by_a_command_and_left_out_by_a_pipeline(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content, says = HOSTILE[name]
+    file = tmp_path / "waybill.yaml"
+    file.write_text(content)
+    with pytest.raises(SettingsFileError, match=re.escape(str(file))) as caught:
+        Settings.load({}, env={}, cwd=tmp_path)
+    assert says in str(caught.value)
+    assert Settings.load({"home": tmp_path}, env={}, cwd=tmp_path, goes_on=True).home == tmp_path
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{caught.value}; the program goes on without it"
+    ]
+    with pytest.raises(SettingsFileError):
+        Settings.load({"strict": True}, env={}, cwd=tmp_path, goes_on=True)
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "waybill.yaml")
+    with pytest.raises(SettingsFileError, match="not a regular file"):
+        Settings.load({}, env={}, cwd=tmp_path)
+    (tmp_path / "waybill.yaml").unlink()
+    (tmp_path / "waybill.yaml").symlink_to("/dev/zero")
+    with pytest.raises(SettingsFileError, match="not a regular file"):
+        Settings.load({}, env={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "mode", "says"),
+    [
+        (0o755, 0o644, ""),
+        (0o1777, 0o644, "others may write to its folder {folder}; run `chmod go-w {folder}`"),
+        (0o755, 0o666, "others may write to it; run `chmod go-w {file}`"),
+        (0o755, 0o646, "others may write to it; run `chmod o-w {file}`"),
+        (0o775, 0o644, "others may write to its folder {folder}; run `chmod go-w {folder}`"),
+    ],
+)
+def test_a_file_counts_only_if_nobody_else_may_write_it(
+    tmp_path: Path, folder_mode: int, mode: int, says: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = folder / "waybill.yaml"
+    file.write_text("system_name: mine")
+    os.chown(folder, -1, ANY_GROUP)
+    os.chown(file, -1, ANY_GROUP)
+    file.chmod(mode)
+    folder.chmod(folder_mode)
+    if not says:
+        assert Settings.load({}, env={}, cwd=folder).system_name == "mine"
+        return
+    with pytest.raises(SettingsFileError, match=re.escape(says.format(folder=folder, file=file))):
+        Settings.load({}, env={}, cwd=folder)
+
+
+def test_a_group_may_write_a_file_where_the_home_is_the_groups(tmp_path: Path) -> None:
+    file = tmp_path / "waybill.yaml"
+    file.write_text("system_name: ours")
+    os.chown(file, -1, ANY_GROUP)
+    file.chmod(0o664)
+    with pytest.raises(SettingsFileError):
+        Settings.load({}, env={}, cwd=tmp_path)
+    file.write_text("system_name: ours\nhome_mode: group")  # a file does not vouch for itself
+    with pytest.raises(SettingsFileError):
+        Settings.load({}, env={}, cwd=tmp_path)
+    config = tmp_path / "config" / "waybill"
+    config.mkdir(parents=True)
+    (config / "config.yaml").write_text("home_mode: group")
+    for given, env in (
+        ({"home_mode": "group"}, {}),
+        ({}, {"WAYBILL_HOME_MODE": "group"}),
+        ({}, {"XDG_CONFIG_HOME": str(tmp_path / "config")}),
+    ):
+        assert Settings.load(given, env=env, cwd=tmp_path).system_name == "ours"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_does_not_count_and_a_link_is_judged_by_its_target(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "theirs.yaml").write_text("marquez_url: http://evil.invalid")
+    os.chown(other / "theirs.yaml", 12_345, -1)
+    (tmp_path / "waybill.yaml").symlink_to(other / "theirs.yaml")
+    with pytest.raises(SettingsFileError, match="it belongs to another user"):
+        Settings.load({}, env={}, cwd=tmp_path)
+    os.chown(other / "theirs.yaml", 0, -1)
+    os.chown(other, 12_345, -1)
+    with pytest.raises(SettingsFileError, match=f"its folder {other} belongs to another user"):
+        Settings.load({}, env={}, cwd=tmp_path)
+    os.chown(other, 0, -1)
+    assert Settings.load({}, env={}, cwd=tmp_path).marquez_url == "http://evil.invalid"
+
+
+@pytest.mark.parametrize(
+    ("config", "env", "project", "key"),
+    [
+        ("marquez_url: http://a\nmarquez_api_key: k", {}, "marquez_url: http://b", None),
+        ("marquez_url: http://a\nmarquez_api_key: k", {}, "marquez_url: http://user:pw@a", "k"),
+        ("marquez_api_key: k", {}, "marquez_url: http://b", "k"),
+        ("", {"MARQUEZ_URL": "http://a", "OPENLINEAGE_API_KEY": "k"}, "marquez_url: http://b", "k"),
+        ("marquez_url: http://a\nmarquez_api_key: k", {"MARQUEZ_URL": "http://b"}, "", None),
+    ],
+)
+def test_a_key_goes_only_to_the_address_that_it_was_given_with(
+    tmp_path: Path, config: str, env: dict[str, str], project: str, key: str | None
+) -> None:
+    folder = tmp_path / "config" / "waybill"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(config)
+    (tmp_path / "waybill.yaml").write_text(project)
+    env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    assert Settings.load({}, env=env, cwd=tmp_path).marquez_api_key == key
+    if "MARQUEZ_URL" in env and key:
+        given = Settings.load({"marquez_url": "http://c"}, env=env, cwd=tmp_path)
+        assert (given.marquez_url, given.marquez_api_key) == ("http://c", None)
+
+
+def test_a_file_that_nobody_named_changes_neither_the_backend_of_a_home_nor_what_is_redacted(
+    tmp_path: Path,
+) -> None:
+    agreed_on = {"home": tmp_path / "home", "marquez_url": "http://a", "redact": ["run.facets.a"]}
+    with contextlib.closing(Journal(tmp_path / "home")) as journal:
+        agree(journal, Settings.load(agreed_on, env={}, cwd=tmp_path))
+        (tmp_path / "waybill.yaml").write_text(
+            "marquez_url: http://b\nredact: [run.facets.b]\njournal_retain_days: 3"
+        )
+        found = agree(journal, Settings.load({"home": tmp_path / "home"}, env={}, cwd=tmp_path))
+        assert (found.marquez_url, found.redact) == ("http://a", ("run.facets.a", "run.facets.b"))
+        assert found.journal_retain_days == 3
+        assert (agreed(journal)["marquez_url"], agreed(journal)["redact"]) == ("http://a", ["run.facets.a"])
+        named = Settings.load({"home": tmp_path / "home"}, env={"MARQUEZ_URL": "http://b"}, cwd=tmp_path)
+        assert agree(journal, named).marquez_url == "http://b"

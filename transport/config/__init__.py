@@ -2,6 +2,7 @@
 
 from .agreement import (
     AGREED as AGREED,
+    DESTINATIONS as DESTINATIONS,
     agree as agree,
     agreed as agreed,
     agreeing as agreeing,
@@ -29,6 +30,6 @@ from .settings import (
     SETTINGS as SETTINGS,
     Setting as Setting,
     Settings as Settings,
-    settings_files as settings_files,
 )
+from .settings_files import settings_files as settings_files
 from .validators import days as days

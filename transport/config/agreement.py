@@ -6,7 +6,9 @@ one is alive, the home's value wins, with a warning; `strict` makes that an erro
 same time and disagree, the first one's values win: it takes the runner's lease before it changes them, and
 hands the lease to the runner that it starts. `change` changes them even while a runner is alive.
 
-The root is the exception: a folder that is not the home's root is never adopted, since it may be a typo.
+The root is the exception: a folder that is not the home's root is never adopted, since it may be a typo. And
+no file that is found by its place changes where the home's events go, nor what is redacted of them: that
+takes an option, a variable, or `change`.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ _META_KEY: Final = "settings"
 _LOCK: Final = "agreement.lock"
 AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
 """Every setting that a home stores."""
+
+DESTINATIONS: Final = frozenset({"marquez_url", "backends", "redact"})
+"""Where events go, and what of them."""
 
 _warned: Final[set[Path]] = set()
 """The homes about whose different settings this process, or the one it was forked from, has warned."""
@@ -153,6 +158,13 @@ def warn_of_conflicts(journal: Journal, settings: Settings) -> None:
     )
 
 
+def _unnamed(home: Mapping[str, Any], settings: Settings) -> list[str]:
+    """The values that do not change the home's, because they are from a file that nobody named."""
+    return [
+        name for name in _differing(home, settings) if name in DESTINATIONS and settings.found_by_place(name)
+    ]
+
+
 def _both(home: Mapping[str, Any], settings: Settings) -> list[str]:
     """Everything that either of the two redacts."""
     return list(dict.fromkeys([*home["redact"], *settings.redact]))
@@ -197,6 +209,7 @@ def agreeing(
             yielding = _differing(agreed(journal), settings)
             if yielding and settings.strict:
                 raise conflicts(journal, settings)[0]
+        yielding += _unnamed(agreed(journal), settings)
         if yielding:
             warn_of_conflicts(journal, settings)
         values = _store(journal, settings, yielding)
@@ -267,6 +280,7 @@ def follow(settings: Settings, home: dict[str, Any], yielding: Collection[str] =
 
     Everything that either of the two redacts is redacted. A key for one backend is never sent to another.
     """
+    yielding = {*yielding, *_unnamed(home, settings)}
     followed: dict[str, object] = {
         name: home[name]
         for name in AGREED
@@ -286,7 +300,7 @@ def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
     home does not store them.
     """
     home = {name: value for name, value in agreed(journal).items() if name in AGREED}
-    settings = Settings.load({**home, "home": journal.home}, origin=HOME, env=env)
+    settings = Settings.load({**home, "home": journal.home}, origin=HOME, env=env, goes_on=True)
     # A setting without a value in the home has none, whatever the environment says. The others have got
     # their secrets by now.
     settings = settings.with_values({name: None for name, value in home.items() if value is None}, HOME)

@@ -8,10 +8,10 @@ working folder, ``~/.config/waybill/config.yaml``, the default.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
@@ -20,7 +20,7 @@ import msgspec
 from waybill.facets import AnnotationRule
 
 from ..admission import DEFAULT_BOUNDS, Bounds, parse_rules
-from ..errors import SettingsError, SettingsFileError, reason_of
+from ..errors import SettingsError, SettingsFileError
 from ..fingerprints import CONTENT_BYTES_MAX
 from ..permissions import HomeMode
 from . import validators as check
@@ -38,6 +38,9 @@ from .backends import (
     without_keys,
     without_users,
 )
+from .settings_files import read_settings_file, settings_files
+
+log = logging.getLogger("waybill.transport")
 
 _DEFAULT: Final = "default"
 HOME: Final = "home"
@@ -48,6 +51,10 @@ _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPE
 
 API_KEY_VARIABLES: Final = ("WAYBILL_MARQUEZ_API_KEY", _OTHER_VARIABLES["marquez_api_key"])
 """The variables that hold the backend's key."""
+
+
+_warned: Final[set[str]] = set()
+"""The files about which this process, or the one it was forked from, has warned."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -260,6 +267,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         origin: str = "constructor",
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        goes_on: bool = False,
     ) -> Settings:
         """Gather the settings, nearest source first, and check each.
 
@@ -268,14 +276,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             origin: the caller's name in messages.
             env: None: the environment of the process.
             cwd: the folder of ``waybill.yaml``; None: the working folder.
+            goes_on: whether a file that cannot be used is left out with a warning, unless the settings are
+                strict: a pipeline goes on with the home's agreed settings.
 
         Raises:
+            SettingsFileError: a file cannot be used.
             SettingsError: an unknown name or an invalid value.
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
         farther: list[tuple[str, object, str]] = []
-        for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
+        unusable: list[SettingsFileError] = []
+        for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd(), unusable):
             for name, value in values.items():
                 if name not in SETTINGS:
                     raise SettingsError(name, value, source, _unknown(name))
@@ -289,7 +301,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         checked.setdefault("root", checked["home"])
         checked.setdefault("fallback_home", _default_fallback())
         checked.setdefault("system_name", socket.gethostname())
+        if unusable and (not goes_on or checked.get("strict", False)):
+            raise unusable[0]
+        _warn_of_unusable(unusable)
         _complete(checked, farther)
+        _keep_key_from_others(found, farther, checked)
         origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
         settings = cls(**checked, origins=origins)
         settings._refuse_own_endpoint()
@@ -358,6 +374,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this setting has a value other than the default, including one that the home agreed on."""
         return self.origins.get(name, _DEFAULT) != _DEFAULT
 
+    def found_by_place(self, name: str) -> bool:
+        """Whether a value is from a file that nobody named: that of the working folder, or the user's."""
+        return Path(self.origins.get(name, _DEFAULT)).is_absolute()
+
     def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
         """One value in its JSON form; backends without their keys."""
         value: Any = getattr(self, name)
@@ -418,55 +438,64 @@ def _complete(checked: dict[str, Any], farther: list[tuple[str, object, str]]) -
             checked[name] = with_user(checked[name], str(value))
 
 
+def _keep_key_from_others(
+    found: Mapping[str, tuple[object, str]], farther: list[tuple[str, object, str]], checked: dict[str, Any]
+) -> None:
+    """Leave out a key that was given together with the address of another backend."""
+    if "marquez_api_key" not in found or "marquez_url" not in found:
+        return
+    place, (_, source) = _place_of(found["marquez_api_key"][1]), found["marquez_url"]
+    given = [url for name, url, other in farther if name == "marquez_url" and _place_of(other) == place]
+    is_same = _place_of(source) == place or freed_of_users(given[:1]) == [
+        freed_of_users(checked["marquez_url"])
+    ]
+    if is_same or not given:
+        return
+    del checked["marquez_api_key"]
+    log.warning(
+        "the key from %s is not sent to the backend that %s names, since it was given with another one's "
+        "address; give key and address in one place",
+        found["marquez_api_key"][1],
+        source,
+    )
+
+
+def _place_of(source: str) -> str:
+    """Where a source is: all variables are in one place."""
+    return "environment" if source.startswith("environment ") else source
+
+
 def _sources(
-    overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
+    overrides: Mapping[str, object],
+    origin: str,
+    env: Mapping[str, str],
+    cwd: Path,
+    unusable: list[SettingsFileError],
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The values of each source, nearest first."""
+    """The values of each source, nearest first; files that cannot be used are added to `unusable`."""
     yield origin, overrides
     for name in SETTINGS:
         for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
             if env.get(variable):
                 yield f"environment {variable}", {name: env[variable]}
-    for file in settings_files(env, cwd):
-        yield str(file), _from_yaml(file)
+    modes = {overrides.get("home_mode"), env.get("WAYBILL_HOME_MODE")}
+    of_files: dict[Path, Mapping[str, object]] = {}
+    # The user's own file comes first: it may say that the group may write to the other one.
+    for file in reversed(settings_files(env, cwd)):
+        try:
+            of_files[file] = read_settings_file(file, by_group="group" in modes)
+        except SettingsFileError as error:
+            unusable.insert(0, error)
+        else:
+            modes.add(of_files[file].get("home_mode"))
+    yield from ((str(file), values) for file, values in reversed(of_files.items()))
 
 
-def settings_files(env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[Path, ...]:
-    """The files that may hold settings: the working folder's, then the user's, if that user has a home."""
-    env = os.environ if env is None else env
-    own = (cwd or Path.cwd()) / "waybill.yaml"
-    try:
-        config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    except RuntimeError:  # in a container, the user may have no home
-        return (own,)
-    return own, config / "waybill" / "config.yaml"
-
-
-def _from_yaml(path: Path) -> Mapping[str, object]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        what = f"cannot be read ({reason_of(error)}); correct the file, its permissions, or the variable HOME"
-        raise SettingsFileError(str(path), what) from None
-    import yaml  # here, so that a pipeline without a settings file does not load the parser
-
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        what = f"is not valid YAML{where}; write each setting as `name: value`, and quote special characters"
-        raise SettingsFileError(str(path), what) from None
-    if not isinstance(content, dict | None):
-        what = "must hold names with values, such as `root: /data/lineage`"
-        raise SettingsFileError(str(path), what)
-    # YAML turns text that looks like a date into a date.
-    return {
-        str(name): value.isoformat() if isinstance(value, date) else value
-        for name, value in (content or {}).items()
-    }
+def _warn_of_unusable(files: list[SettingsFileError]) -> None:
+    for error in files:
+        if error.origin not in _warned:
+            _warned.add(error.origin)
+            log.warning("%s; the program goes on without it", error)
 
 
 def _default_fallback() -> Path | None:

@@ -115,8 +115,10 @@ class Tracker(OfOneProcess):
         if given and not (client is None and settings is None):
             name = next(iter(given))
             what = "would have no effect here; put it into the `settings` or the client that you pass in"
-            raise SettingsError(name, Settings.load(given, origin=_ORIGIN).shown(name), _ORIGIN, what)
-        settings = Settings.load(given, origin=_ORIGIN) if settings is None else settings
+            raise SettingsError(
+                name, Settings.load(given, origin=_ORIGIN, goes_on=True).shown(name), _ORIGIN, what
+            )
+        settings = Settings.load(given, origin=_ORIGIN, goes_on=True) if settings is None else settings
         self.system_name: Final = name_of(
             "system_name", settings.system_name if system_name is None else system_name
         )

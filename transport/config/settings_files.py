@@ -1,0 +1,124 @@
+"""Files of settings: found by their place, believed only where nobody else could have written them.
+
+A program may run in a folder that others can write. Whoever could slip in a ``waybill.yaml`` there would
+decide where its events go, and which key goes with them. So a file counts only if it and its folder belong to
+this user or to root, and nobody else may write to them. A pipeline must not be stopped by such a file either,
+nor by one that is no settings at all: it goes on without the file.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from ..errors import SettingsFileError, reason_of
+
+_BYTES_MAX: Final = 2**20
+_ROOT_USER: Final = 0
+
+
+def settings_files(env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[Path, ...]:
+    """The files that may hold settings: the working folder's, then the user's, if that user has a home."""
+    env = os.environ if env is None else env
+    own = (cwd or Path.cwd()) / "waybill.yaml"
+    try:
+        config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    except RuntimeError:  # in a container, the user may have no home
+        return (own,)
+    return own, config / "waybill" / "config.yaml"
+
+
+def read_settings_file(path: Path, *, by_group: bool = False) -> Mapping[str, object]:
+    """The settings in a file, by name; none if there is no file.
+
+    Args:
+        path: the file.
+        by_group: whether the group of the file and of its folder may write to them.
+
+    Raises:
+        SettingsFileError: others could have written it, it cannot be read, or it does not hold settings.
+    """
+    try:
+        text = _read(path, by_group=by_group)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"cannot be read ({reason_of(error)}); correct the file, its permissions, or the variable HOME"
+        raise SettingsFileError(str(path), what) from None
+    return _parse(path, text)
+
+
+def _read(path: Path, *, by_group: bool) -> str:
+    # To open a FIFO would wait until somebody writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - an open descriptor
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise SettingsFileError(str(path), "is not a regular file; move it away")
+        for place, found in ((path, status), *((folder, folder.stat()) for folder in _folders(path))):
+            _check_writers(path, place, found, by_group=by_group)
+        content = file.read(_BYTES_MAX + 1)
+    if len(content) > _BYTES_MAX:
+        raise SettingsFileError(str(path), "is larger than 1 MB, so it holds no settings; move it away")
+    return content.decode("utf-8")
+
+
+def _folders(path: Path) -> set[Path]:
+    """The folders of a file and of the file that it is a link to."""
+    return {path.parent, path.resolve().parent}
+
+
+def _check_writers(path: Path, place: Path, found: os.stat_result, *, by_group: bool) -> None:
+    """Refuse a file if anybody but this user and root can write to it or its folder."""
+    which = "it" if place == path else f"its folder {place}"
+    if found.st_uid not in {os.geteuid(), _ROOT_USER}:
+        what = (
+            f"does not count, since {which} belongs to another user; run the program in a folder of your own"
+        )
+        raise SettingsFileError(str(path), what)
+    is_for_group = bool(found.st_mode & stat.S_IWGRP) and not (by_group or _is_private(found.st_gid))
+    if found.st_mode & stat.S_IWOTH or is_for_group:
+        what = f"does not count, since others may write to {which}; run `chmod {_revoked(found)} {place}`"
+        raise SettingsFileError(str(path), what)
+
+
+def _revoked(found: os.stat_result) -> str:
+    return "go-w" if found.st_mode & stat.S_IWGRP else "o-w"
+
+
+def _is_private(group: int) -> bool:
+    """Whether a group has no member but this user, as the one that many systems make for each user."""
+    try:
+        user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return user.pw_gid == group and user.pw_name == named.gr_name and not {*named.gr_mem} - {user.pw_name}
+
+
+def _parse(path: Path, text: str) -> Mapping[str, object]:
+    import yaml  # here, so that a pipeline without a settings file does not load the parser
+
+    from .strict_yaml import StrictLoader
+
+    try:
+        content = yaml.load(text, StrictLoader)  # noqa: S506 - it is safer than the safe one
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        why = f" ({problem})" if problem else ""
+        what = f"is not valid YAML{where}; write each setting as `name: value`, and quote special characters"
+        raise SettingsFileError(str(path), what + why) from None
+    if not isinstance(content, dict | None):
+        what = "must hold names with values, such as `root: /data/lineage`"
+        raise SettingsFileError(str(path), what)
+    # YAML turns text that looks like a date into a date.
+    return {
+        str(name): value.isoformat() if isinstance(value, date) else value
+        for name, value in (content or {}).items()
+    }
