@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import os
 import re
 import shlex
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FETCHED_ROWS: Final = 1_000
+_TIMEOUT_S: Final = 600.0
+_BOUNDS: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "memory_limit": "2GB",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+_HARMLESS: Final = frozenset({"SELECT", "CREATE"})
 
 
 @with_settings("home", "root")
@@ -41,15 +50,22 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="SQL", help="A query over the view `provenance`.")],
     as_json: JsonLines = False,
     as_csv: Csv = False,
+    unrestricted: Annotated[
+        bool, typer.Option("--unrestricted", help="Let the query read and write any file that you may.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="How long the query may take.")
+    ] = _TIMEOUT_S,
 ) -> None:
     """Query the compacted files with SQL.
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
     data_source, filename, transforms, data_sink, final_state, created, completed and annotations, and the
     view `relations`, which has did, kind, value and time: what is known of files beside their records. Times
-    are in UTC. Needs the extra `sql`. Exit code 1 if a file cannot be read or is in quarantine. Lines on
-    stderr count the accepted entries whose records are missing from the answer, because they are poison or
-    not in compacted files yet.
+    are in UTC. The query may make views and tables of its own, which end with it. It reads nothing outside
+    the root and changes no file, unless it is unrestricted. Needs the extra `sql`. Exit code 1 if a file
+    cannot be read or is in quarantine. Lines on stderr count the accepted entries whose records are missing
+    from the answer, because they are poison or not in compacted files yet.
 
     Examples:
 
@@ -57,6 +73,7 @@ def sql(
       waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
       waybill sql "SELECT did FROM relations WHERE kind = 'input' AND value = 'lake/orders'"
+      waybill sql --unrestricted "COPY (FROM provenance WHERE data_sink = 'lake') TO 'lake.parquet'"
     """
     from waybill.exporter.incomplete import Unread
 
@@ -70,14 +87,28 @@ def sql(
         raise MissingExtraError("SQL", "sql") from None
     tell_of_poison(settings)
     _tell_of_what_waits(agreed, root)
-    with duckdb.connect() as connection:
+    with duckdb.connect(config=_BOUNDS) as connection:
         try:
             _make_views(connection, root, query)
-            if not connection.extract_statements(query):
+            statements = connection.extract_statements(query)
+            if not statements:
                 raise typer.BadParameter(
                     "the query is empty; give one such as SELECT * FROM provenance", param_hint="SQL"
                 )
-            _show(connection.execute(query), as_json=as_json, as_csv=as_csv)
+            if not unrestricted:
+                _check_kinds(statements)
+                _shut_in(connection, root)
+            with _interrupted_after(connection, timeout):
+                _show(connection.execute(query), as_json=as_json, as_csv=as_csv)
+        except duckdb.InterruptException:
+            raise WaybillError(
+                f"the query took more than {timeout:g} seconds; ask for less, or give it more with --timeout"
+            ) from None
+        except duckdb.PermissionException as error:
+            raise WaybillError(
+                f"the query needs what is outside the root ({_fault_of_query(str(error))}); "
+                "to allow that: --unrestricted"
+            ) from None
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise typer.BadParameter(_fault_of_query(str(error)), param_hint="SQL") from None
         except duckdb.Error as error:
@@ -95,6 +126,32 @@ def sql(
     unread = Unread()
     unread.add_quarantined(root)
     unread.raise_any()
+
+
+def _check_kinds(statements: Sequence[duckdb.Statement]) -> None:
+    """Refuse statements that write files, or may wrap one that does."""
+    for statement in statements:
+        if statement.type.name not in _HARMLESS:
+            raise typer.BadParameter(
+                f"{statement.type.name} is more than a question; to allow that: --unrestricted",
+                param_hint="SQL",
+            )
+
+
+def _shut_in(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """Let queries reach nothing outside the root, for good."""
+    connection.execute("SET allowed_directories = $folders", {"folders": [str(root), glob.escape(str(root))]})
+    connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+
+@contextlib.contextmanager
+def _interrupted_after(connection: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+    timer = threading.Timer(timeout_s, connection.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _tell_of_what_waits(agreed: Settings, root: Path) -> None:

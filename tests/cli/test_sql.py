@@ -145,6 +145,53 @@ def test_a_wrong_query_is_exit_code_2_and_told_with_its_place(
     assert " Error: " not in line
 
 
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("COPY (SELECT 1 AS did) TO '{file}'", 2),
+        ("EXPLAIN ANALYZE COPY (SELECT 1 AS did) TO '{file}'", 2),
+        ("PREPARE p AS COPY (SELECT 1 AS did) TO '{file}'; EXECUTE p", 2),
+        ("EXPORT DATABASE '{root}'", 2),
+        ("ATTACH '{other}/a.db'", 2),
+        ("SET memory_limit = '1TB'", 2),
+        ("INSTALL httpfs", 2),
+        ("SELECT * FROM read_text('{other}/secret')", 1),
+        ("SELECT * FROM glob('{other}/*')", 1),
+        ("SELECT * FROM read_text('{root}/../secret')", 1),
+        ("CREATE VIEW v AS FROM read_text('{other}/secret'); FROM v", 1),
+    ],
+)
+def test_a_query_reads_nothing_outside_the_root_and_writes_nothing(
+    called: Run, kept: Kept, tmp_path: Path, query: str, code: int
+) -> None:
+    root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "root" / "provenance")).parent
+    (tmp_path / "secret").write_text("told to nobody")
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    file = next(path for path in files if "compacted" in path.parts)
+    done = called("sql", query.format(file=file, root=root, other=tmp_path), "--root", root)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "--unrestricted" in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_an_unrestricted_query_may_write_a_file(called: Run, kept: Kept, tmp_path: Path) -> None:
+    query = "COPY (SELECT filename FROM provenance) TO '{}/names.csv'"
+    assert called("sql", "--unrestricted", query.format(tmp_path), "--root", kept.home).returncode == 0
+    assert "first.csv" in (tmp_path / "names.csv").read_text()
+
+
+def test_a_query_that_takes_too_long_ends(called: Run, kept: Kept) -> None:
+    query = "SELECT count(*) FROM range(100000000) a(i), range(1000) b(j) WHERE i % 7 = j % 5"
+    done = called("sql", "--timeout", "1", query, "--root", kept.home)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "took more than 1 seconds" in done.stderr
+
+
+def test_a_query_may_have_tables_of_its_own(called: Run, kept: Kept) -> None:
+    query = "CREATE TABLE mine AS SELECT filename FROM provenance; SELECT count(*) > 0 AS some FROM mine"
+    assert called("sql", query, "--root", kept.home).stdout.splitlines() == ["some", "True"]
+
+
 def test_a_query_that_fails_at_work_is_exit_code_1(called: Run, kept: Kept) -> None:
     wrong = called("sql", "SELECT CAST(did AS INTEGER) FROM provenance", "--root", kept.home)
     assert (wrong.returncode, wrong.stdout) == (1, "")
