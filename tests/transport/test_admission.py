@@ -25,6 +25,7 @@ from waybill.facets import (
     observe,
 )
 from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES, admit_event, check_records, record_errors
+from waybill.transport.admission.repeated_keys import repeated_key
 from waybill.transport.errors import AdmissionError, Reason
 
 EVENT: dict[str, Any] = {
@@ -595,3 +596,30 @@ def test_a_long_key_above_many_values_makes_no_explanation_slow() -> None:
         return time.process_time() - began_s
 
     assert min(explain_s("k" * 400_000) for _ in range(3)) < 4 * min(explain_s("k") for _ in range(3))
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.lists(st.tuples(st.text(max_size=2), inner), max_size=4)
+        ),
+        max_leaves=12,
+    )
+)
+def test_a_repeated_key_is_found_exactly_where_one_is(value: object) -> None:
+    """Lists of pairs stand for objects."""
+    repeated: list[str] = []
+
+    def text_of(one: object) -> str:
+        if not isinstance(one, list):
+            return json.dumps(one)
+        if not one or not all(isinstance(pair, tuple) for pair in one):
+            return f"[{', '.join(map(text_of, one))}]"
+        keys = [key for key, _ in one]
+        repeated.extend({key for key in keys if keys.count(key) > 1})
+        return f"{{{', '.join(f'{json.dumps(key)}: {text_of(inner)}' for key, inner in one)}}}"
+
+    text = text_of(value)
+    found = repeated_key(text.encode())
+    assert found in repeated if repeated else found is None

@@ -18,6 +18,7 @@ from waybill.facets.record import decode_plain, decode_sent, with_plain_keys
 
 from ..errors import AdmissionError, Reason
 from .bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
+from .repeated_keys import repeated_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,6 +144,22 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except RecursionError:
         raise depth_error() from None
+    _check_repeated(body)
+    _check_nul(body)
+    return value
+
+
+def _check_repeated(body: bytes) -> None:
+    try:
+        key = repeated_key(body)
+    except ValueError:  # in a part that the event's type skips
+        return
+    if key is not None:
+        what = f"an object has the key {key[:_WHAT_CHARS_MAX]!r} twice"
+        raise AdmissionError("$", what, "give each key of an object once", Reason.MALFORMED)
+
+
+def _check_nul(body: bytes) -> None:
     # Most bodies have no escapes, and searching for a single byte is four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
@@ -150,7 +167,6 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
             place = Place()
         raise nul_error(place)
-    return value
 
 
 def _event(body: bytes) -> Event:
