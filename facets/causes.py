@@ -36,6 +36,7 @@ _SECRETS: Final = (
 
 def telling(message: str) -> str:
     """Return the part of an error's text that says why, at most `CAUSE_BYTES_MAX` of UTF-8; may be empty."""
+    message = message.replace("\0", "\ufffd")  # which backends cannot store
     before, found, trace = message.rpartition(_TRACEBACK)
     if found and (raised := _raised(trace[:_READ_CHARS_MAX])):
         return _cut(_masked(raised), CAUSE_BYTES_MAX)

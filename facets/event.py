@@ -134,7 +134,11 @@ class RunDataset(DatasetName, frozen=True, gc=False):
         if _SINK not in bytes(self.facets):
             return []
         symlinked = read_facet(_SYMLINKED, self.facets) or _Symlinked()
-        return [(one.namespace, one.name) for one in symlinked.symlinks.identifiers if one.type == DATA_SINK]
+        return [
+            (one.namespace, one.name)
+            for one in symlinked.symlinks.identifiers
+            if one.type == DATA_SINK and "\0" not in one.namespace + one.name
+        ]
 
 
 class InputFingerprint(msgspec.Struct, frozen=True, gc=False):
@@ -277,9 +281,15 @@ class Parent(msgspec.Struct, frozen=True, gc=False):
 
 
 class ErrorMessage(msgspec.Struct, frozen=True, gc=False):
-    """The standard `errorMessage` run facet."""
+    """The standard `errorMessage` run facet; of an exception without a message, there is only the trace."""
 
-    message: str
+    message: str | None = None
+    stackTrace: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The message; without one, the stack trace."""
+        return self.message or self.stackTrace or ""
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):
@@ -353,7 +363,9 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
 
     The Spark listener's own facets follow no published schema, so they stay undecoded here and may hold
     anything. So does a summary's, because a summary that cannot be read is still no file, and the
-    dependencies', which few events have. The others are as strict as their schemas.
+    dependencies', which few events have. Of the others, only our own `waybill_deltaFile` must be as its
+    schema says: one that is not would leave a record of another file. Any other that cannot be read says
+    nothing.
     """
 
     parent: Parent | None = None
@@ -378,6 +390,43 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     def read_exception(self) -> SparkException | None:
         """The exception that Spark's listener reported; None if there is none, or it is malformed."""
         return read_facet(_EXCEPTION, self.spark_exception)
+
+
+class _LooseTags(msgspec.Struct, frozen=True, gc=False):
+    tags: tuple[msgspec.Raw, ...] | None = None
+
+
+_TAG: Final = msgspec.json.Decoder(Tag)
+_LOOSE_TAGS: Final = msgspec.json.Decoder(_LooseTags)
+_READ_ALONE: Final[dict[str, msgspec.json.Decoder[msgspec.Struct | None]]] = {
+    "parent": msgspec.json.Decoder(Parent | None),
+    "errorMessage": msgspec.json.Decoder(ErrorMessage | None),
+    "tags": msgspec.json.Decoder(Tags | None),
+    "waybill_inferred": msgspec.json.Decoder(Inferred | None),
+    "waybill_evidence": msgspec.json.Decoder(Evidence | None),
+    "waybill_presented": msgspec.json.Decoder(Presented | None),
+}
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _without_unreadable(body: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """An event without the run facets that cannot be read; of tags, those stay that are text."""
+    try:
+        event = _OBJECT.decode(body)
+        run = _OBJECT.decode(event["run"])
+        facets = _OBJECT.decode(run["facets"])
+    except (*UNREADABLE, KeyError):
+        return body
+    for name, decoder in _READ_ALONE.items():
+        if name in facets and read_facet(decoder, facets[name]) is None:
+            facet = facets.pop(name)
+            loose = read_facet(_LOOSE_TAGS, facet) if name == "tags" else None
+            if loose is not None:
+                tags = [tag for tag in loose.tags or () if read_facet(_TAG, tag) is not None]
+                facets[name] = msgspec.Raw(msgspec.json.encode({"tags": tags}))
+    run["facets"] = msgspec.Raw(msgspec.json.encode(facets))
+    event["run"] = msgspec.Raw(msgspec.json.encode(run))
+    return msgspec.json.encode(event)
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -455,10 +504,11 @@ def model_of(schema_url: object) -> type[RunEvent | JobEvent | DatasetEvent]:
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
     """Decode one event, of the kind that its `schemaURL` ends with; a run event if it names none.
 
-    An event that was changed for Marquez's page is as it was before.
+    An event that was changed for Marquez's page is as it was before. A facet that cannot be read is left out.
 
     Raises:
-        msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its path.
+        msgspec.ValidationError: a known field, or one of `waybill_deltaFile`, is absent or of the wrong
+            type; the message ends with its path.
         msgspec.DecodeError: the bytes are not JSON.
         UnicodeDecodeError: a text is not UTF-8.
         RecursionError: the JSON is nested too deeply.
@@ -468,9 +518,9 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
         event = _RUN_EVENT.decode(body)
     except msgspec.ValidationError:
         kind = _static_kind(bytes(_KIND.decode(body).schemaURL).decode().strip('"'))
-        if kind is None:
-            raise
-        return _STATIC[kind].decode(body)
+        if kind is not None:
+            return _STATIC[kind].decode(body)
+        event = _RUN_EVENT.decode(_without_unreadable(body))
     kind = None if event.schemaURL is None else _static_kind(event.schemaURL)
     if kind is not None:
         return _STATIC[kind].decode(body)

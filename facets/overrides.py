@@ -89,6 +89,8 @@ def _read_tag(key: str, value: str) -> Iterator[Saying]:
 
 def _read(key: str, value: str, *, may_override: bool, by_property: bool) -> Iterator[Saying]:
     is_field = may_override and key in OVERRIDABLE
+    if "\0" in key or "\0" in value:  # which backends cannot store
+        return
     if key and (not is_field or _is_valid(key, value)):
         is_did = is_field and key in _DIDS
         yield Saying(is_field, key, canonical_did(value) if is_did else value, by_property)
@@ -112,7 +114,7 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
     """Return whether the cause is from `spark.exception` rather than `errorMessage`, and the cause."""
-    if facets.error_message is not None and (cause := telling(facets.error_message.message)):
+    if facets.error_message is not None and (cause := telling(facets.error_message.text)):
         return False, cause
     exception = facets.read_exception()
     cause = telling((exception and exception.message) or "")

@@ -105,8 +105,8 @@ def file_event_of(event: Event | None) -> FileEvent | None:
 
 
 def _cause_of(facets: RunFacets, file: DeltaFile) -> str:
-    if facets.error_message is not None and facets.error_message.message:
-        return facets.error_message.message
+    if facets.error_message is not None and facets.error_message.text:
+        return facets.error_message.text
     return (file.annotations or {}).get("errorCause", "")
 
 

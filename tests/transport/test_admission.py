@@ -24,7 +24,15 @@ from waybill.facets import (
     fold,
     observe,
 )
-from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES, admit_event, check_records, record_errors
+from waybill.facets.event import DATA_SINK, DeltaFile, ErrorMessage, Job, Parent, ParentRun, Tag
+from waybill.transport.admission import (
+    DEPTH_MAX,
+    MAX_BODY_BYTES,
+    Redaction,
+    admit_event,
+    check_records,
+    record_errors,
+)
 from waybill.transport.admission.repeated_keys import repeated_key
 from waybill.transport.errors import AdmissionError, Reason
 
@@ -48,6 +56,7 @@ RECORD: dict[str, Any] = {
     "created": 1_769_860_800_000,
     "completed": 1_769_860_801_000,
 }
+SINK = {"namespace": "s", "name": "n", "type": DATA_SINK}
 ABSENT = object()
 
 
@@ -217,13 +226,6 @@ def test_a_missing_field_is_named_by_its_path(path: str) -> None:
         ("job.namespace", {}, "expected `str`, got `object`"),
         ("inputs", {}, "expected `array | null`, got `object`"),
         ("outputs", "b", "expected `array | null`, got `str`"),
-        ("run.facets.parent", "p", "expected `object | null`, got `str`"),
-        ("run.facets.parent", {"job": {"namespace": "n", "name": "j"}}, "is missing"),
-        ("run.facets.parent", {"run": {"runId": "p"}}, "is missing"),
-        ("run.facets.errorMessage", {}, "is missing"),
-        ("run.facets.errorMessage", {"message": 5}, "expected `str`, got `int`"),
-        ("run.facets.tags", {"tags": [{"key": "k"}]}, "is missing"),
-        ("run.facets.tags", {"tags": [{"key": "k", "value": 1}]}, "expected `str`, got `int`"),
         ("run.facets.waybill_deltaFile", {}, "is missing"),
         ("run.facets.waybill_deltaFile", {"did": ""}, "expected `str` of length >= 1"),
         ("run.facets.waybill_deltaFile", {"did": "d", "finalState": "BANANA"}, "invalid enum value 'BANANA'"),
@@ -241,6 +243,55 @@ def test_a_value_of_the_wrong_kind_is_refused_at_its_place(path: str, value: obj
     assert error.where.startswith(f"$.{path}")
     assert error.what == what
     assert error.way_out.startswith("give ")
+
+
+@pytest.mark.parametrize(
+    ("facet", "value"),
+    [
+        ("parent", "p"),
+        ("parent", {"job": {"namespace": "n", "name": "j"}}),
+        ("parent", {"run": {"runId": "p"}}),
+        ("errorMessage", {"message": 5}),
+        ("errorMessage", []),
+        ("tags", 7),
+        ("tags", {"tags": [{"key": "k"}, {"key": "k", "value": 1}, None]}),
+        ("waybill_inferred", {"reason": 1}),
+        ("waybill_evidence", "none"),
+        ("waybill_presented", {"jobName": "j"}),
+        ("waybill_summary", 3),
+    ],
+)
+def test_a_facet_that_cannot_be_read_is_left_out_and_hides_no_other(facet: str, value: object) -> None:
+    others = {
+        "parent": {"run": {"runId": "p"}, "job": {"namespace": "n", "name": "j"}},
+        "errorMessage": {"message": "why"},
+        "tags": {"tags": [{"key": "team", "value": "night"}, {"key": "rows", "value": 12}]},
+        "waybill_deltaFile": {"did": "d"},
+    }
+    body = as_json(changed(EVENT, "run/facets", others | {facet: value}))
+    assert Redaction().admit(body) == body
+    facets = admitted(changed(EVENT, "run/facets", others | {facet: value})).run.facets
+    assert facets is not None
+    found = (facets.parent, facets.error_message, facets.tags and facets.tags.tags, facets.delta_file)
+    known = (
+        Parent(ParentRun("p"), Job("n", "j")),
+        ErrorMessage("why"),
+        (Tag("team", "night"),),
+        DeltaFile(did="d"),
+    )
+    lost = {"parent": 0, "errorMessage": 1, "tags": 2}.get(facet)
+    assert [one for at, one in enumerate(found) if at != lost] == [
+        one for at, one in enumerate(known) if at != lost
+    ]
+    assert lost is None or not found[lost]
+
+
+def test_a_failure_without_a_message_has_its_stack_trace_as_the_cause() -> None:
+    trace = "java.lang.NullPointerException\n\tat org.example.Sink.write(Sink.java:7)"
+    facet = {"message": None, "programmingLanguage": "JAVA", "stackTrace": trace}
+    event = changed(EVENT | {"eventType": "FAIL"}, "run/facets/errorMessage", facet)
+    (record,) = fold([admitted(event)], system_name="host")
+    assert record.annotations == {"errorCause": "java.lang.NullPointerException"}
 
 
 @pytest.mark.parametrize("field", ["eventTime", "created", "completed"])
@@ -283,19 +334,46 @@ def test_an_instant_from_1970_to_9999_is_admitted(instant: str) -> None:
     assert admitted(EVENT | {"eventTime": instant}).eventTime == instant
 
 
-@pytest.mark.parametrize("where", ["run/runId", "producer", "unknown", "job/facets/acme", "inputs/0/facets"])
+@pytest.mark.parametrize("where", ["run/runId", "producer", "unknown", "job/facets", "inputs/0/name"])
 def test_a_nul_character_in_a_value_is_refused_at_its_place(where: str) -> None:
-    error = refusal(as_json(changed(EVENT, where, "a\0b")))
-    if where == "inputs/0/facets":
-        assert error.where == "$.inputs[0].facets"
-    else:
-        assert error.where == "$." + where.replace("/", ".")
+    value: object = {"waybill_a": "a\0b"} if where == "job/facets" else "a\0b"
+    error = refusal(as_json(changed(EVENT, where, value)))
+    place = "$." + where.replace("/0", "[0]").replace("/", ".")
+    assert error.where == place + (".waybill_a" if where == "job/facets" else "")
     assert "NUL" in error.what
 
 
 def test_a_nul_character_in_a_key_is_refused_where_the_key_is() -> None:
-    error = refusal(as_json(changed(EVENT, "run/facets/acme", {"k": [{"a\0b": 1}]})))
-    assert error.where == "$.run.facets.acme.k[0]"
+    error = refusal(as_json(changed(EVENT, "run/facets/waybill_a", {"k": [{"a\0b": 1}]})))
+    assert error.where == "$.run.facets.waybill_a.k[0]"
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("run/facets/spark_properties", {"properties": {"csv.delimiter": "\0", "spark.waybill.a": "\0"}}),
+        ("run/facets/tags", {"tags": [{"key": "a", "value": "\0"}, {"key": "\0", "value": "a"}]}),
+        ("job/facets/acme", {"\0": "a"}),
+        ("job/facets", {"\0": "a"}),
+        (
+            "inputs/0/facets",
+            {"symlinks": {"identifiers": [SINK | {"name": "\0"}, SINK | {"namespace": "\0"}]}},
+        ),
+        ("outputs/0/outputFacets", {"acme": ["\0"]}),
+        ("inputs/0/inputFacets", "\0"),
+    ],
+)
+def test_a_nul_character_in_a_facet_of_others_is_kept_and_reaches_no_record(
+    where: str, value: object
+) -> None:
+    (plain,) = fold([admitted(EVENT)], system_name="host")
+    assert fold([admitted(changed(EVENT, where, value))], system_name="host") == [plain]
+
+
+def test_a_nul_character_in_an_error_is_replaced() -> None:
+    event = changed(EVENT | {"eventType": "FAIL"}, "run/facets/errorMessage", {"message": "a\0b"})
+    (record,) = fold([admitted(event)], system_name="host")
+    assert record.annotations == {"errorCause": "a\ufffdb"}
 
 
 @pytest.mark.parametrize(

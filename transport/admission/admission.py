@@ -1,8 +1,9 @@
 """Admission: decides what is kept, and refuses the rest before it reaches the journal.
 
-An event is refused if a backend would refuse it permanently, or if no record could be made from it. Admission
-is exactly as strict as Marquez: unknown keys, unknown facets, unknown event types and run ids that are not
-UUIDs pass. Every admitted event folds without an error.
+Admission is strict about what makes an event: its type, time and producer, the ids and names of its run, job
+and datasets, its sizes and its depth. It is lenient about facets: one that cannot be read is kept as it was
+sent, and not used. The exception is `waybill_deltaFile`, without which the record would be another file's.
+Every admitted event folds without an error.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
 # An escaped NUL, but not the text `\u0000` after an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+# The facets that no record is made of; what is read of the others leaves out texts with a NUL.
+_OF_OTHERS: Final = re.compile(
+    r"\$\.(?:(?:run|job|dataset)\.facets(?:$|\.(?!waybill_|parent\b))|(?:in|out)puts\[\d+\]\.(?:facets|(?:in|out)putFacets))"
+)
 
 _PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
 _INDEX: Final = re.compile(r"\[[^]]*\]")
@@ -163,10 +169,12 @@ def _check_nul(body: bytes) -> None:
     # Most bodies have no escapes, and searching for a single byte is four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
-            place = next(places_of_nul(msgspec.json.decode(body), Place()), Place())
+            places = list(places_of_nul(msgspec.json.decode(body), Place()))
         except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
-            place = Place()
-        raise nul_error(place)
+            places = [Place()]
+        for place in places:
+            if _OF_OTHERS.match(str(place)) is None:
+                raise nul_error(place)
 
 
 def _event(body: bytes) -> Event:

@@ -54,7 +54,21 @@ _FULL: Final = b"""{
   }},
   "job": {"namespace": "a", "name": "a"}
 }"""
-"""An event with every facet that admission checks."""
+"""An event with every facet that is read."""
+
+_NEEDED: Final = (
+    "parent.run.runId",
+    "parent.job.namespace",
+    "parent.job.name",
+    "errorMessage.message",
+    "tags.tags.key",
+    "tags.tags.value",
+    "waybill_presented.jobName",
+    "waybill_presented.parent.run.runId",
+    "waybill_presented.parent.job.namespace",
+    "waybill_presented.parent.job.name",
+)
+"""The texts without which a facet is not read, so that a rule has to name the facet as a whole."""
 
 
 class Redaction:
@@ -194,10 +208,25 @@ def _check(rule: str) -> None:
         )
     event = msgspec.json.decode(_FULL)
     _Rule(rule).apply(event)
+    lost = next((f"$.run.facets.{needed}" for needed in _NEEDED if _is_lost(event, needed)), None)
     try:
         admit_event(msgspec.json.encode(event))
     except AdmissionError as error:
+        lost = error.where
+    if lost is not None:
         raise ValueError(
-            f"{rule!r} removes something that an event must have ({error.where}); "
+            f"{rule!r} removes something that an event must have ({lost}); "
             f"mask a string with {path}{_MASKS}, or name the whole facet"
-        ) from None
+        )
+
+
+def _is_lost(event: Any, needed: str) -> bool:  # noqa: ANN401 - any JSON value
+    """Whether a run facet of an event is there, without a text that it needs to be read."""
+    facet, *keys = needed.split(".")
+    value = event.get("run", {}).get("facets", {}).get(facet)
+    if value is None:
+        return False
+    for key in keys:
+        inner = value[0] if isinstance(value, list) and value else value
+        value = inner.get(key) if isinstance(inner, dict) else None
+    return not isinstance(value, str)
