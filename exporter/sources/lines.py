@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
+import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BATCH_LINES: Final = 2_000
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+_DECODER: Final = json.JSONDecoder()
+_OBJECT: Final = re.compile(r'\{\s*"')
+_TRIES_MAX: Final = 10_000
+"""At so many places in a line that is no event, others are looked for; the rest of it is one piece."""
 
 
 class LinesSource(msgspec.Struct, frozen=True):
@@ -128,6 +137,44 @@ class _Unzipped(gzip.GzipFile):
         self._inner.close()
 
 
+def _events_in(line: bytes) -> Iterator[tuple[int, bytes]]:
+    """The events of a line, each with its place there: one, unless a program died while it wrote a line.
+
+    What the next program wrote then goes on in the same line. A piece that is no event is given as it is.
+    """
+    begin = len(_BYTE_ORDER_MARK) if line.startswith(_BYTE_ORDER_MARK) else 0
+    line = line[begin:]
+    try:
+        _JSON.decode(line)
+    except msgspec.DecodeError:
+        text = line.decode("utf-8", "surrogateescape")
+        for start, end in _pieces(text):
+            piece = text[start:end].encode("utf-8", "surrogateescape")
+            yield begin + len(text[:start].encode("utf-8", "surrogateescape")), piece
+    else:
+        yield begin, line
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Where the events of a text begin and end, and what is between them, if it is more than blanks."""
+    at = 0
+    candidates = (found.start() for found in _OBJECT.finditer(text))
+    for start in itertools.islice(candidates, _TRIES_MAX):
+        if start < at:
+            continue
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if "eventTime" in value:  # else it is a part of an event that was cut
+            if text[at:start].strip():
+                yield at, start
+            yield start, end
+            at = end
+    if text[at:].strip():
+        yield at, len(text)
+
+
 def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[Stored]]:
     """The lines that begin before `end`; all lines if it is 0."""
     batch: list[Stored] = []
@@ -135,7 +182,7 @@ def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[St
         return
     for line in file:
         if not line.isspace():
-            batch.append(Stored(at, Kind.OPENLINEAGE, "", line))
+            batch += [Stored(at + begin, Kind.OPENLINEAGE, "", piece) for begin, piece in _events_in(line)]
         at += len(line)
         if len(batch) >= _BATCH_LINES:
             yield batch

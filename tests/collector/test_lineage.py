@@ -60,6 +60,14 @@ def test_a_repeat_has_the_receipt_of_the_first(shared: Collector) -> None:
     assert first == again
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}])
+def test_a_byte_order_mark_before_an_event_is_not_kept(shared: Collector, headers: dict[str, str]) -> None:
+    body = own(3 + len(headers))
+    marked = b"\xef\xbb\xbf" + body
+    assert shared.post(PATH, gzip.compress(marked) if headers else marked, JSON | headers).status == 201
+    assert shared.bodies()[-1] == body
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
@@ -71,6 +79,7 @@ def test_a_repeat_has_the_receipt_of_the_first(shared: Collector) -> None:
         (event(eventTime="yesterday"), 422, "$.eventTime"),
         (event(run={}), 422, "$.run.runId"),
         (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
+        (event().replace(b'"run":', b'"run": {"runId": "r"}, "run":', 1), 400, "'run' twice"),
         (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 422, "deep"),
     ],
 )

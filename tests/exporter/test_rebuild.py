@@ -264,6 +264,27 @@ def test_what_is_no_event_is_counted_and_costs_no_neighbour(tmp_path: Path) -> N
     assert rows(tmp_path / "root") == EXPECTED[:2]
 
 
+@pytest.mark.parametrize(
+    ("lines", "lost", "kept"),
+    [
+        ([b"\xef\xbb\xbf" + BODIES[0], BODIES[1]], 0, 2),
+        ([BODIES[0] + BODIES[1], BODIES[2]], 0, 3),
+        ([BODIES[0] + b" \t" + BODIES[1] + BODIES[2], BODIES[3]], 0, 4),
+        ([BODIES[5][:60] + BODIES[0], BODIES[1]], 1, 2),
+        ([BODIES[5][:-1] + BODIES[0], BODIES[1]], 1, 2),
+        ([BODIES[0] + BODIES[5][:60], BODIES[1]], 1, 2),
+        ([BODIES[0], BODIES[1], bytes(200)], 1, 2),
+    ],
+)
+def test_what_a_dying_program_left_of_a_line_hides_no_event_and_is_counted(
+    tmp_path: Path, lines: list[bytes], lost: int, kept: int
+) -> None:
+    (tmp_path / "log").write_bytes(b"\n".join(lines))
+    report = rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"))
+    assert (report.entries, report.unreadable) == (kept + lost, lost)
+    assert rows(tmp_path / "root") == EXPECTED[:kept]
+
+
 def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(BODIES[0] * 50)[:-30])
     (tmp_path / "b").write_bytes(BODIES[1])
