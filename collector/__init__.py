@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .intake import Reject as Reject, Rejects as Rejects
     from .keys import ApiKey as ApiKey, Keys as Keys, Role as Role
     from .server import serve as serve
 

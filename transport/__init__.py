@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .journal import Entry as Entry, FileContent as FileContent, Journal as Journal, Kind as Kind
     from .receiver import Receiver as Receiver
+    from .rejects import Reject as Reject, Rejects as Rejects
     from .runner import FlushReport as FlushReport, Projection as Projection, Step as Step, flush as flush
     from .tracker import TrackedFile as TrackedFile, Tracker as Tracker
     from .transport import WaybillConfig as WaybillConfig, WaybillTransport as WaybillTransport

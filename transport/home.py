@@ -16,6 +16,7 @@ from .errors import JournalError, JournalFullError
 from .fallback import adopt_fallback, open_fallback
 from .journal import Journal, Kind, encode_begun, redact_mark
 from .programs import this_program
+from .rejects import Rejects
 from .root import renew_used_node
 from .runner import Supervisor, note_program
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from waybill.facets import RunEvent
 
     from .config import Settings
+    from .errors import AdmissionError
 
 _ADOPT_WITHIN_S: Final = 5.0
 """How long an emitter may spend adopting entries from the fallback; the next one continues."""
@@ -99,6 +101,14 @@ class Home:
             JournalError: it could not be kept, for example because the disk is full.
         """
         self.append(Kind.OPENLINEAGE, self.redaction.admit(body), self.settings.system_name)
+
+    def refuse(self, body: bytes, error: AdmissionError) -> None:
+        """Keep an event that admission refused, redacted, beside the others, so that it can be mended.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
+        Rejects(self.journal, self.redaction).add(Kind.OPENLINEAGE, [(body, str(error))])
 
     def note_transforms(self, run_id: str, transforms: Sequence[str], *, waits: bool) -> None:
         """Note, redacted, that a path of a file has begun these transforms, the last one now.

@@ -6,6 +6,7 @@ Waybill setting. It works alone and inside the client's ``composite`` transport.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import attr
@@ -13,6 +14,7 @@ from openlineage.client.transport.transport import Config, Transport
 
 from .admission import depth_error
 from .config import Settings
+from .errors import AdmissionError
 from .home import Home, last_event_of
 from .serial import event_to_json
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from waybill.facets import RunEvent
 
     from .journal import FileContent
+
+log = logging.getLogger("waybill.transport")
 
 _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
 """The keys that the client's own factory reads."""
@@ -68,16 +72,26 @@ class WaybillTransport(Transport):
     def emit(self, event: Event) -> None:
         """Keep an event; on return it is durable as the setting `durability` defines.
 
+        One that admission refuses is kept as a reject, with the reason: see `waybill rejects`.
+
         Raises:
-            AdmissionError: the event violates the OpenLineage specification in a way that a backend would
-                refuse.
+            AdmissionError: the event is refused, and the settings are strict.
             JournalError: it could not be kept, for example because the disk is full.
         """
+        body = b""
         try:
             body = event_to_json(event)
+            self._home.emit(body)
         except RecursionError:
-            raise depth_error() from None
-        self._home.emit(body)
+            self._refuse(body, depth_error())
+        except AdmissionError as error:
+            self._refuse(body, error)
+
+    def _refuse(self, body: bytes, error: AdmissionError) -> None:
+        self._home.refuse(body, error)
+        if self.settings.strict:
+            raise error
+        log.warning("an event was refused (%s); it is kept beside the others: see `waybill rejects`", error)
 
     def note_transforms(self, run_id: str, transforms: Sequence[str], *, waits: bool) -> None:
         """See `waybill.transport.home.Home.note_transforms`."""

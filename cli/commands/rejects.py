@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from waybill.collector import Reject, Rejects
-from waybill.transport import AdmissionError, Journal
+from waybill.transport import AdmissionError, Journal, Reject, Rejects
 from waybill.transport.admission import Redaction
 
 from ..home import as_agreed

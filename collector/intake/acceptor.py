@@ -16,10 +16,10 @@ from ..http import Problem, busy
 from .receipt import receipt_headers
 
 if TYPE_CHECKING:
+    from waybill.transport import Rejects
     from waybill.transport.journal import Journal, Kind
 
     from ..metrics import Metrics
-    from .rejects import Rejects
 
 log = logging.getLogger("waybill.collector")
 

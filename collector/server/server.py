@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import uvloop
 
 from waybill.marquez.links import note_collector
-from waybill.transport import Journal, JournalError, SettingsError, flush, locks
+from waybill.transport import Journal, JournalError, Rejects, SettingsError, flush, locks
 from waybill.transport.counting import counted
 from waybill.transport.errors import reason_of
 from waybill.transport.home import Home
@@ -29,7 +29,7 @@ from waybill.transport.runner import statuses
 
 from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
 from ..http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
-from ..intake import Acceptor, Rejects
+from ..intake import Acceptor
 from ..keys import Keys
 from ..logs import sum_up
 from ..metrics import Metrics, Tallies

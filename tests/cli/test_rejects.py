@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from waybill.collector import Rejects
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal, Kind, Rejects
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,8 @@ import pytest
 import typer
 
 from waybill.cli.app import app
-from waybill.collector import Rejects
 from waybill.marquez import DeadLetter
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal, Kind, Rejects
 from waybill.transport.config import SETTINGS
 
 if TYPE_CHECKING:

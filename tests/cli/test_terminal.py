@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from events import event
 
-from waybill.collector import Rejects
-from waybill.transport import Journal, Kind, Settings, flush, locks
+from waybill.transport import Journal, Kind, Rejects, Settings, flush, locks
 
 if TYPE_CHECKING:
     from conftest import Kept

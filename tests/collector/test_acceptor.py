@@ -12,10 +12,10 @@ import pytest
 from slow_disk import POLL_S, SlowSqlite
 
 from waybill.collector.http import Problem
-from waybill.collector.intake import Acceptor, Rejects
+from waybill.collector.intake import Acceptor
 from waybill.collector.intake.acceptor import REJECTING_MAX
 from waybill.collector.metrics import Metrics
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal, Kind, Rejects
 
 EVENT = Kind.OPENLINEAGE
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from served import JSON, Collector, event, reply_of
 
-from waybill.collector import Rejects
-from waybill.transport import Journal, locks
+from waybill.transport import Journal, Rejects, locks
 
 if TYPE_CHECKING:
     from conftest import Start

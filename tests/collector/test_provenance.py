@@ -25,12 +25,11 @@ from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of,
 
 from waybill.collector.endpoints import ProvenanceEndpoints, Readings, reading
 from waybill.collector.http import Problem
-from waybill.collector.intake import Rejects
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import SETTLE_S
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport import Journal, Kind, Rejects, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start

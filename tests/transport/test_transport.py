@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -30,6 +31,7 @@ from waybill.transport import (
     Entry,
     Journal,
     Kind,
+    Rejects,
     SettingsConflictError,
     SettingsError,
     WaybillConfig,
@@ -115,11 +117,31 @@ def test_every_kind_of_event_is_kept_as_the_client_has_it(tmp_path: Path) -> Non
 
 
 def test_an_event_that_breaks_the_specification_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    waybill = transport(tmp_path)
+    waybill = transport(tmp_path, strict=True)
     with pytest.raises(AdmissionError) as raised:
         waybill.emit(event(time="1903-12-17T10:35:00Z"))
     assert raised.value.where == "$.eventTime"
     assert entries(tmp_path) == []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_event_that_is_refused_is_kept_as_a_reject(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    strict: bool,  # noqa: FBT001 - of a table
+) -> None:
+    waybill = transport(tmp_path, strict=strict, redact="run.facets.secret")
+    refused = event(time="1903-12-17T10:35:00Z")
+    refused.run.facets = {"secret": {"password": "a"}}  # type: ignore[dict-item] # what people do
+    with pytest.raises(AdmissionError) if strict else contextlib.nullcontext():
+        waybill.emit(refused)
+    with contextlib.closing(Journal(tmp_path)) as journal:
+        (reject,) = Rejects(journal).all()
+        body = Rejects(journal).body(reject.id)
+    assert "$.eventTime" in reject.reason
+    assert body is not None
+    assert (b"1903-12-17" in body, b"password" in body) == (True, False)
+    assert ("waybill rejects" in caplog.text) is not strict
 
 
 def test_an_event_without_a_bottom_is_refused_as_such(tmp_path: Path) -> None:
@@ -128,7 +150,7 @@ def test_an_event_without_a_bottom_is_refused_as_such(tmp_path: Path) -> None:
     bottomless = event()
     bottomless.run.facets = {"endless": endless}  # type: ignore[dict-item] # what people do
     with pytest.raises(AdmissionError, match="nested too deeply"):
-        transport(tmp_path).emit(bottomless)
+        transport(tmp_path, strict=True).emit(bottomless)
 
 
 def test_closing_while_the_journal_is_full_keeps_the_events_and_raises_nothing(tmp_path: Path) -> None:

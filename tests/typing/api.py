@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 import waybill
 from waybill.cli import main
-from waybill.collector import ApiKey, Keys, Reject, Rejects, Role, serve
+from waybill.collector import ApiKey, Keys, Role, serve
 from waybill.exporter import (
     Compactor,
     DestinationError,
@@ -197,6 +197,8 @@ from waybill.transport import (
     NotFoundError,
     Projection,
     Receiver,
+    Reject,
+    Rejects,
     RootError,
     Settings,
     SettingsConflictError,

@@ -237,7 +237,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     strict: Annotated[
-        bool, Setting("", "Fail if a live runner uses other settings, or if the home cannot be used.")
+        bool,
+        Setting(
+            "", "Fail if a live runner uses other settings, the home cannot be used, or an event is refused."
+        ),
     ] = False
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"

@@ -1,8 +1,8 @@
 """Rejects: events and records that admission refused, stored with the reason.
 
-They can be fixed and sent again. They are rows of the journal's state, identified by their bytes, so a sender
-that repeats itself adds nothing. Their number is bounded, and the oldest are deleted first, so that bad input
-cannot fill the journal.
+They can be fixed and sent again. The collector adds to them, and so does `WaybillTransport`. They are rows
+of the journal's state, identified by their bytes, so a sender that repeats itself adds nothing. Their number
+is bounded, and the oldest are deleted first, so that bad input cannot fill the journal.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.admission import Redaction, check_records
-from waybill.transport.journal import Kind
+from .admission import Redaction, check_records
+from .journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.journal import Journal
+    from .journal import Journal
 
 REJECTS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
