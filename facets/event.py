@@ -409,8 +409,11 @@ _READ_ALONE: Final[dict[str, msgspec.json.Decoder[msgspec.Struct | None]]] = {
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _without_unreadable(body: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """An event without the run facets that cannot be read; of tags, those stay that are text."""
+def without_unreadable_facets(body: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """An event without the run facets, and the tags, that `decode_event` cannot read.
+
+    `waybill_deltaFile` stays as it is.
+    """
     try:
         event = _OBJECT.decode(body)
         run = _OBJECT.decode(event["run"])
@@ -520,7 +523,7 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
         kind = _static_kind(bytes(_KIND.decode(body).schemaURL).decode().strip('"'))
         if kind is not None:
             return _STATIC[kind].decode(body)
-        event = _RUN_EVENT.decode(_without_unreadable(body))
+        event = _RUN_EVENT.decode(without_unreadable_facets(body))
     kind = None if event.schemaURL is None else _static_kind(event.schemaURL)
     if kind is not None:
         return _STATIC[kind].decode(body)

@@ -169,12 +169,11 @@ def _check_nul(body: bytes) -> None:
     # Most bodies have no escapes, and searching for a single byte is four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
-            places = list(places_of_nul(msgspec.json.decode(body), Place()))
+            place = next(places_of_nul(msgspec.json.decode(body)), None)
         except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
-            places = [Place()]
-        for place in places:
-            if _OF_OTHERS.match(str(place)) is None:
-                raise nul_error(place)
+            place = Place()
+        if place is not None:
+            raise nul_error(place)
 
 
 def _event(body: bytes) -> Event:
@@ -275,8 +274,15 @@ class Place(NamedTuple):
         return "".join([place.part, *reversed(parts)])
 
 
-def places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
-    """The places of all strings that contain a NUL character, and of all objects with such a key."""
+def places_of_nul(value: Any) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
+    """The places of strings that contain a NUL character, and of objects with such a key, outside of facets.
+
+    In our own facets there may be none either.
+    """
+    return (place for place in _places_of_nul(value, Place()) if _OF_OTHERS.match(str(place)) is None)
+
+
+def _places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
         if "\0" in value:
             yield place
@@ -284,7 +290,7 @@ def places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 
         if any("\0" in key for key in value):
             yield place
         for key, item in value.items():
-            yield from places_of_nul(item, Place(f".{key}", place))
+            yield from _places_of_nul(item, Place(f".{key}", place))
     elif isinstance(value, list):
         for at, item in enumerate(value):
-            yield from places_of_nul(item, Place(f"[{at}]", place))
+            yield from _places_of_nul(item, Place(f"[{at}]", place))

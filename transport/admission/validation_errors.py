@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import msgspec
 
 from waybill.facets import RunEvent
-from waybill.facets.event import model_of
+from waybill.facets.event import model_of, without_unreadable_facets
 from waybill.facets.record import UNREADABLE, WIRE_RECORDS, with_plain_keys
 
 from ..errors import AdmissionError
@@ -42,7 +42,7 @@ EXPLAINED_BYTES_MAX: Final = 2**20
 
 def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
     """At most `ERRORS_MAX` errors of an event that `admit_event` refused, including `first`, its reason."""
-    return _errors(body, first, _errors_in_event)
+    return _errors(body, first, lambda _: _errors_in_event(body))
 
 
 def record_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
@@ -60,7 +60,7 @@ def _errors(
     try:
         value = msgspec.json.decode(body)
         texts = value if b"\\u0000" in body else None
-        nuls = (nul_error(place) for place in places_of_nul(texts, Place()))
+        nuls = (nul_error(place) for place in places_of_nul(texts))
         found = list(islice(chain(look(value), nuls), ERRORS_MAX))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [first]
@@ -68,7 +68,8 @@ def _errors(
     return found if without_indices(first.where) in places else [first, *found][:ERRORS_MAX]
 
 
-def _errors_in_event(value: Any) -> Iterator[AdmissionError]:  # noqa: ANN401 - any JSON value
+def _errors_in_event(body: bytes) -> Iterator[AdmissionError]:
+    value = msgspec.json.decode(without_unreadable_facets(body))
     model = model_of(value.get("schemaURL")) if isinstance(value, dict) else RunEvent
     yield from _walk(value, model, Place(), EVENT_FORM)
     for path in INSTANTS if model is RunEvent else INSTANTS[:1]:

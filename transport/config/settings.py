@@ -481,7 +481,7 @@ def _sources(
         for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
             if env.get(variable):
                 yield f"environment {variable}", {name: env[variable]}
-    modes = {overrides.get("home_mode"), env.get("WAYBILL_HOME_MODE")}
+    modes = [overrides.get("home_mode"), env.get("WAYBILL_HOME_MODE")]
     of_files: dict[Path, Mapping[str, object]] = {}
     # The user's own file comes first: it may say that the group may write to the other one.
     for file in reversed(settings_files(env, cwd)):
@@ -490,7 +490,7 @@ def _sources(
         except SettingsFileError as error:
             unusable.insert(0, error)
         else:
-            modes.add(of_files[file].get("home_mode"))
+            modes.append(of_files[file].get("home_mode"))
     yield from ((str(file), values) for file, values in reversed(of_files.items()))
 
 
