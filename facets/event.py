@@ -293,10 +293,11 @@ class ErrorMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):
-    """One entry of the standard `tags` run facet."""
+    """One entry of the standard `tags` run facet; `source` is who tagged the run."""
 
     key: str
     value: str
+    source: object = None
 
 
 class Tags(msgspec.Struct, frozen=True, gc=False):

@@ -28,6 +28,9 @@ OVERRIDABLE = frozenset(
 
 _DIDS = frozenset({"did", "parent_did"})
 
+_CLIENT = "OPENLINEAGE_CLIENT"
+"""The source of tags that OpenLineage's client adds to each run about itself, such as its version."""
+
 TAG_PREFIX = "waybill_"
 PROPERTY_PREFIX = "spark.waybill."
 JOB_TAGS = "spark.job.tags"
@@ -55,7 +58,8 @@ _PROPERTIES = msgspec.json.Decoder(_Properties)
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
     """Yield the values in the facets of one event; values that are invalid for their field are ignored."""
     for tag in (facets.tags.tags if facets.tags is not None else None) or ():
-        yield from _read_tag(tag.key, tag.value)
+        if tag.source != _CLIENT:
+            yield from _read_tag(tag.key, tag.value)
     # Most events capture none of our properties, so check before decoding.
     properties = bytes(facets.spark_properties)
     if PROPERTY_PREFIX.encode() in properties or JOB_TAG_PREFIX.encode() in properties:

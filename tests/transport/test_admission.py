@@ -286,6 +286,15 @@ def test_a_facet_that_cannot_be_read_is_left_out_and_hides_no_other(facet: str, 
     assert lost is None or not found[lost]
 
 
+@pytest.mark.parametrize(
+    ("source", "is_told"), [("USER", True), (None, True), (7, True), ("OPENLINEAGE_CLIENT", False)]
+)
+def test_a_tag_of_the_client_about_itself_is_no_annotation(source: object, is_told: bool) -> None:  # noqa: FBT001
+    tags = [{"key": "openlineage_client_version", "value": "1", "source": source}]
+    (record,) = fold([admitted(changed(EVENT, "run/facets/tags", {"tags": tags}))], system_name="host")
+    assert (record.annotations is not None) is is_told
+
+
 def test_a_failure_without_a_message_has_its_stack_trace_as_the_cause() -> None:
     trace = "java.lang.NullPointerException\n\tat org.example.Sink.write(Sink.java:7)"
     facet = {"message": None, "programmingLanguage": "JAVA", "stackTrace": trace}
