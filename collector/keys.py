@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waybill.transport import Journal
 
 _OWNER: Final = "keys"
+_REVOKED: Final = "key_revoked"
 _PREFIX: Final = "wbk_"
 _SECRET_BYTES: Final = 32
 
@@ -57,6 +58,10 @@ class Keys:
         """Every key, by name."""
         return tuple(_DECODER.decode(row) for _, row in sorted(self._journal.state(_OWNER).items()))
 
+    def had_any(self) -> bool:
+        """Whether there is a key, or was one; then every request to a collector needs one."""
+        return self._journal.meta(_REVOKED) is not None or bool(self._journal.state(_OWNER))
+
     def add(self, name: str, roles: Iterable[Role]) -> str:
         """Create a key and return it; it cannot be shown again.
 
@@ -73,9 +78,13 @@ class Keys:
         return key
 
     def revoke(self, name: str) -> bool:
-        """Revoke a key; False if there is none of that name. A running collector applies this within 2 s."""
+        """Revoke a key; False if there is none of that name. A running collector applies this within 2 s.
+
+        Requests still need a key when the last one is revoked.
+        """
         if self._journal.state_get(_OWNER, name) is None:
             return False
+        self._journal.set_meta(_REVOKED, "yes")
         self._journal.commit(_OWNER, delete=[name])
         return True
 

@@ -72,8 +72,9 @@ def open_fallback(settings: Settings, why: JournalError) -> tuple[Journal, Setti
         raise JournalError(f"this user has no folder for a fallback; {_GIVE_ANOTHER}")
     try:
         _refuse_unsafe_place(folder)
-        _make(folder)
-        _refuse_unsafe(folder)
+        for path in (folder.parent, folder):
+            _make(path)
+            _refuse_unsafe(path)
     except OSError as error:
         raise JournalError(f"{folder} cannot be used ({reason_of(error)}); {_GIVE_ANOTHER}") from None
     journal = Journal(folder, max_bytes=settings.journal_max_bytes)
@@ -135,7 +136,8 @@ def _existing_fallback(settings: Settings) -> Path | None:
     if folder is None or not os.path.lexists(folder):
         return None
     _refuse_unsafe_place(folder)
-    _refuse_unsafe(folder)
+    for path in (folder.parent, folder):
+        _refuse_unsafe(path)
     return folder
 
 
@@ -174,16 +176,15 @@ def _make(folder: Path) -> None:
         folder.mkdir(0o700)
 
 
-def _refuse_unsafe(folder: Path) -> None:
-    """Refuse a folder if it, or the setting's folder that contains it, is not only this user's."""
-    for path in (folder.parent, folder):
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode):
-            raise JournalError(f"{path} is a link or not a folder; {_GIVE_ANOTHER}")
-        if found.st_uid != os.geteuid():
-            raise JournalError(f"{path} belongs to another user; {_GIVE_ANOTHER}")
-        if found.st_mode & _OTHERS:
-            raise JournalError(f"{path} is open to other users; set its mode to 0700")
+def _refuse_unsafe(path: Path) -> None:
+    """Refuse a folder that is not only this user's."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise JournalError(f"{path} is a link or not a folder; {_GIVE_ANOTHER}")
+    if found.st_uid != os.geteuid():
+        raise JournalError(f"{path} belongs to another user; {_GIVE_ANOTHER}")
+    if found.st_mode & _OTHERS:
+        raise JournalError(f"{path} is open to other users; set its mode to 0700")
 
 
 def _refuse_unsafe_place(folder: Path) -> None:

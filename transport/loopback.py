@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
-from urllib.parse import urlsplit
+from typing import Final
+
+_AUTHORITY: Final = re.compile(r"(?:\[([\da-f:.]+)\]|([\w.-]+))(?::\d*)?", re.ASCII)
+"""A Host header is a name or an address, and maybe a port: no user, no path (RFC 9110, 7.2)."""
 
 
 def is_loopback(host: str) -> bool:
@@ -22,8 +26,6 @@ def leads_here(authority: str) -> bool:
 
 
 def host_of(authority: str) -> str:
-    """The name or address in a Host header, in lower case; empty if there is none."""
-    try:
-        return urlsplit(f"//{authority}").hostname or ""
-    except ValueError:  # for example, half an IPv6 address
-        return ""
+    """The name or address in a Host header, in lower case; empty if there is none, or the header has more."""
+    found = _AUTHORITY.fullmatch(authority.lower())
+    return found[1] or found[2] if found else ""

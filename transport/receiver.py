@@ -157,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
         # A page in a browser on this machine must not send events. It cannot send JSON to another origin
         # without a preflight request, which is never granted here. If the page's own name resolves to this
         # machine, the Host header shows that name.
-        if not leads_here(self.headers.get("Host", "")):
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not leads_here(hosts[0]):
             raise _Refusal(HTTPStatus.FORBIDDEN, "the Host header is not a loopback address; use one")
         if self.headers.get_content_type() != "application/json":
             what = "the content type is not application/json; send one OpenLineage event as JSON"

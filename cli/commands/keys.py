@@ -74,6 +74,7 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = F
     """
     with existing_journal(settings, to_read=True) as journal:
         keys = Keys(journal).all() if journal else ()
+        had_any = journal is not None and Keys(journal).had_any()
     if as_json:
         for key in keys:
             console.json(as_plain({"name": key.name, "roles": key.roles, "created_ms": key.created_ms}))
@@ -81,7 +82,9 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = F
         written = iso if as_csv else lambda at_ms: instant_of(at_ms)[:19]
         rows = ((key.name, ", ".join(key.roles), written(key.created_ms)) for key in keys)
         console.table(("name", "roles", "made (UTC)"), rows, as_csv=as_csv)
-    if not keys:
+    if had_any and not keys:
+        console.note("every key is revoked; the collector lets nobody in until you create one")
+    elif not keys:
         console.note("there are no keys; anybody on this machine can use its collector")
 
 
@@ -96,6 +99,9 @@ def revoke(
     as_json: JsonObject = False,
 ) -> None:
     """Revoke a key; a running collector refuses it within two seconds.
+
+    Requests still need a key when the last one is revoked. To let everybody in again, start the collector
+    with `waybill serve --without-keys`.
 
     Examples:
 

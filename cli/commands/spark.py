@@ -15,6 +15,7 @@ import typer
 from waybill.transport import NotFoundError, Settings, WaybillError
 from waybill.transport.counting import counted
 from waybill.transport.home import Home
+from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.permissions import make_private
 
 from .. import console
@@ -106,6 +107,7 @@ def submit(
     from waybill.spark.event_logs import submit as run
 
     # Like any program that emits, this one creates the home if there is none.
+    refuse_network_file_system(settings.home)
     make_private(settings.home)
     logs = settings.home / "spark-event-logs"
     make_private(logs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waybill.transport.loopback import host_of, leads_here
 
-from ..keys import ApiKey, Role, match
+from ..keys import ApiKey, Keys, Role, match
 from .exchange import JSON, Problem
 
 if TYPE_CHECKING:
@@ -20,33 +20,51 @@ if TYPE_CHECKING:
 class Auth:
     """Checks each request before its handler is called.
 
-    If there are keys, each request needs one. Without keys anybody on this machine has access, and with
-    `without_keys` everybody. A web page can send requests through its browser. It cannot send JSON to another
-    origin without a preflight request, which is never granted here. If the page's own host name resolves to
-    this machine, the Host header reveals it. So a server that only this machine can reach, or one with
-    `allowed_hosts`, answers only to this machine's names and to those.
+    If there are keys, each request needs one, and still does when the last is revoked. Where there never was
+    one, anybody on this machine has access, and with `without_keys` everybody. A web page can send requests
+    through its browser. It cannot send JSON to another origin without a preflight request, which is never
+    granted here. If the page's own host name resolves to this machine, the Host header reveals it. So a
+    server that only this machine can reach, or one with `allowed_hosts`, answers only to this machine's names
+    and to those.
     """
 
     def __init__(
-        self, metrics: Metrics, *, loopback: bool, without_keys: bool, allowed_hosts: Collection[str] = ()
+        self,
+        metrics: Metrics,
+        keys: Keys,
+        *,
+        loopback: bool,
+        without_keys: bool,
+        allowed_hosts: Collection[str] = (),
     ) -> None:
         self._metrics = metrics
         self._guards_host = loopback or bool(allowed_hosts)
         self._allowed_hosts = {host.lower() for host in allowed_hosts}
-        self._open = loopback or without_keys
+        self._open = without_keys or (loopback and not keys.had_any())
+        self._stored = keys
         self.keys: tuple[ApiKey, ...] = ()
-        """The valid keys; replaced when they change."""
+        """The valid keys."""
+        self.read_keys()
+
+    def read_keys(self) -> None:
+        """Read the valid keys, which may have changed; once there is one, each request needs one for good."""
+        self.keys = self._stored.all()
+        self._open = self._open and not self.keys
 
     def check(self, request: Request, role: Role | None) -> None:
         """Raise a `Problem` unless the request's key has this role; with None no key is needed."""
-        if self._guards_host and not self._is_own(request.scope.authority or request.header("host")):
+        hosts = request.hosts()
+        if len(hosts) > 1:
+            detail = "there are several Host headers, or another host in the address; send one"
+            raise self._refused(HTTPStatus.BAD_REQUEST, detail, "several hosts")
+        if self._guards_host and not (hosts and self._is_own(hosts[0])):
             detail = "the Host header is not a loopback address; use one"
             if self._allowed_hosts:
                 detail += f", or {', '.join(sorted(self._allowed_hosts))}"
             raise self._refused(HTTPStatus.FORBIDDEN, detail, "the Host header")
         if role is None:
             return
-        if self._open and not self.keys:
+        if self._open:
             self._check_sender(request)
             return
         scheme, _, given = request.header("authorization").partition(" ")

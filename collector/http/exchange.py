@@ -69,6 +69,12 @@ class Request:
         """A header by its name in lower case; empty if there is none."""
         return str(self._headers.get(name) or "")
 
+    def hosts(self) -> list[str]:
+        """Each Host header, and the host in the address if it has another one."""
+        found: list[str] = self._headers.get_all("host")  # type: ignore[attr-defined] # not in its stub
+        named = self.scope.authority
+        return found if not named or found == [named] else [named, *found]
+
     @property
     def is_json(self) -> bool:
         """Whether its header says that its body is JSON."""

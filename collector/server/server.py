@@ -219,7 +219,6 @@ class _Server:
         self._settings = settings = home.settings
         self._readings = Readings(home.journal, settings)
         self._check_due_s = 0.0
-        self._keys = Keys(home.journal)
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         self._host, self._port = _free_address(settings)
@@ -227,9 +226,12 @@ class _Server:
         loopback = is_loopback(self._host)
         without_keys, allowed_hosts = options.without_keys, options.allowed_hosts
         self._auth = Auth(
-            self._metrics, loopback=loopback, without_keys=without_keys, allowed_hosts=allowed_hosts
+            self._metrics,
+            Keys(home.journal),
+            loopback=loopback,
+            without_keys=without_keys,
+            allowed_hosts=allowed_hosts,
         )
-        self._auth.keys = self._keys.all()
         if not (loopback or self._auth.keys or without_keys):
             what = (
                 "can be reached by other machines, and there are no keys: create some (`waybill keys add`), "
@@ -368,7 +370,7 @@ class _Server:
     def _check(self) -> None:
         """Read the keys, and keep the runner running or publish the metrics for other workers."""
         sum_up()
-        self._auth.keys = self._keys.all()
+        self._auth.read_keys()
         if self._tallies is None:
             self._keep_runner()
         else:
@@ -379,9 +381,10 @@ class _Server:
             self._check_due_s = time.monotonic() + _CHECK_EVERY_S
             sum_up()
             try:
+                self._auth.read_keys()  # for the workers that replace others
                 self._keep_runner()
             except JournalError:
-                log.exception("the runner could not be checked; trying again later")
+                log.exception("keys or runner could not be checked; trying again later")
 
     def _keep_runner(self) -> None:
         """Keep a runner running while a projection is behind, or the journal needs room."""

@@ -31,6 +31,7 @@ def test_a_key_is_shown_once_listed_without_it_and_revoked(called: Run, home: Pa
     assert called("keys", "revoke", "spark", "--home", home).returncode == 0
     assert called("keys", "revoke", "spark", "--home", home).returncode == 2
     assert match(Keys(journal).all(), key) is None
+    assert "lets nobody in" in called("keys", "list", "--home", home).stderr
     journal.close()
 
 

@@ -146,6 +146,50 @@ def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(
             assert word in line
 
 
+@pytest.mark.parametrize("given", [(), ("--without-keys",), ("--workers", "2", "--without-keys")])
+def test_revoking_the_last_key_opens_nothing(start: Start, journal: Journal, given: tuple[str, ...]) -> None:
+    key = Keys(journal).add("spark", [Role.ADMIN])
+    collector = start("--runner", "none", *given)
+    assert collector.post("/api/v1/lineage", event(), bearer(key)).status == 201
+    assert Keys(journal).revoke("spark")
+    deadline_s = time.monotonic() + 10
+    while collector.get("/metrics", bearer(key)).status == 200:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    time.sleep(3)  # longer than each of its processes takes to notice
+    for _ in range(20):
+        assert collector.post("/api/v1/lineage", event()).status == 401
+    assert collector.get("/health/live").status == 200
+    other = Keys(journal).add("spark", [Role.EMIT])
+    while (status := collector.post("/api/v1/lineage", event(), bearer(other)).status) == 401:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert status in {200, 201}
+
+
+def test_a_collector_that_had_keys_is_opened_by_its_user_only(start: Start, journal: Journal) -> None:
+    Keys(journal).add("spark", [Role.ADMIN])
+    assert Keys(journal).revoke("spark")
+    collector = start("--runner", "none")
+    reply = collector.post("/api/v1/lineage", event())
+    assert (reply.status, "waybill keys add" in reply.json["detail"]) == (401, True)
+    collector.stop()
+    assert start("--runner", "none", "--without-keys").post("/api/v1/lineage", event()).status == 201
+
+
+def test_a_key_that_is_made_while_a_collector_runs_closes_it_for_good(start: Start, journal: Journal) -> None:
+    collector = start("--runner", "none")
+    assert collector.get("/metrics").status == 200
+    Keys(journal).add("spark", [Role.ADMIN])
+    deadline_s = time.monotonic() + 10
+    while collector.get("/metrics").status == 200:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert Keys(journal).revoke("spark")
+    time.sleep(3)  # longer than the collector takes to notice
+    assert collector.get("/metrics").status == 401
+
+
 def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start) -> None:
     with pytest.raises(AssertionError, match="waybill keys add"):
         start("--runner", "none", "--listen", "0.0.0.0:0")
@@ -165,6 +209,54 @@ def test_with_allowed_hosts_no_other_name_is_answered(start: Start) -> None:
     assert [host for host, status in statuses.items() if status != 200] == ["evil.example", ""]
     reply = collector.ask("GET", "/api/v1/records", headers={"Host": "evil.example"})
     assert (reply.status, "collector, lineage.example.com" in reply.json["detail"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example@127.0.0.1",
+        "evil.example:80@localhost",
+        "localhost/evil.example",
+        "127.0.0.1?evil.example",
+        "127.0.0.1#evil.example",
+        "127.0.0.1 evil.example",
+        "[::1]evil.example",
+        "127.0.0.1:80:80",
+    ],
+)
+def test_a_host_is_a_name_and_maybe_a_port(shared: Collector, host: str) -> None:
+    assert status_of(shared, f"GET /health/live HTTP/1.1\r\nHost: {host}\r\n") in {400, 403}
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:80"]
+)
+def test_each_name_of_this_machine_is_answered(shared: Collector, host: str) -> None:
+    assert status_of(shared, f"GET /health/live HTTP/1.1\r\nHost: {host}\r\n") == 200
+    assert status_of(shared, f"GET http://{host}/health/live HTTP/1.1\r\nHost: {host}\r\n") == 200
+
+
+@pytest.mark.parametrize(
+    "hosts", [("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost",) * 2]
+)
+def test_several_hosts_are_refused(shared: Collector, hosts: tuple[str, str]) -> None:
+    headers = "".join(f"Host: {host}\r\n" for host in hosts)
+    assert status_of(shared, f"GET /health/live HTTP/1.1\r\n{headers}") == 400
+
+
+@pytest.mark.parametrize(("named", "host"), [("localhost", "evil.example"), ("evil.example", "localhost")])
+def test_an_address_with_another_host_is_refused(shared: Collector, named: str, host: str) -> None:
+    head = f"GET http://{named}/health/live HTTP/1.1\r\nHost: {host}\r\n"
+    assert status_of(shared, head) in {400, 403}
+
+
+def status_of(collector: Collector, head: str) -> int:
+    """The status of the answer to a request that no library would send."""
+    host, _, port = collector.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        with connection.makefile("rb") as answer:
+            return int(answer.readline().split()[1])
 
 
 def linked_to(collector: Collector) -> str:

@@ -192,6 +192,15 @@ def test_one_that_others_could_read_or_exchange_is_neither_used_nor_adopted(
     assert "cannot be adopted now" in caplog.text
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+def test_in_one_that_others_can_open_no_folder_is_made(blocked: Path, own: Path, mode: int) -> None:
+    (own / "fallback").mkdir()
+    (own / "fallback").chmod(mode)
+    with pytest.raises(JournalError, match=str(blocked)):
+        Home.open(settings_of(blocked, own / "fallback"))
+    assert list((own / "fallback").iterdir()) == []
+
+
 def test_one_that_is_reached_by_a_link_in_a_shared_folder_is_refused(
     blocked: Path, own: Path, tmp_path: Path
 ) -> None:

@@ -744,7 +744,8 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     mounts.write_text(f"/dev/x / ext4 rw 0 0\nserver:/export {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr("waybill.transport.mounts._MOUNTS", mounts)
     with pytest.raises(JournalError, match="network file system \\(nfs4\\)"):
-        Journal(tmp_path / "home")
+        Journal(tmp_path / "above" / "home")
+    assert not (tmp_path / "above").exists(), "a folder was made before its place was checked"
 
 
 def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> None:

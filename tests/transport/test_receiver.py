@@ -136,6 +136,8 @@ def test_a_bad_event_is_refused_with_its_reason(
         ({"headers": JSON | {"Content-Encoding": "gzip"}}, 400, "not valid gzip"),
         ({"headers": JSON | {"Host": "evil.example:80"}}, 403, "Host"),
         ({"headers": JSON | {"Host": "[::1"}}, 403, "Host"),
+        ({"headers": JSON | {"Host": "evil.example@127.0.0.1"}}, 403, "Host"),
+        ({"headers": JSON | {"Host": "localhost", "host": "localhost"}}, 403, "Host"),
         ({"headers": JSON | {"Content-Length": str(MAX_BODY_BYTES + 1)}}, 413, "smaller"),
         ({"headers": JSON | {"Content-Length": "-5"}}, 411, "Content-Length"),
         ({"headers": JSON | {"Content-Length": "9" * 5_000}}, 411, "Content-Length"),

@@ -144,8 +144,8 @@ class Journal:
         self._size_checked_s = float("-inf")
         try:
             if not to_read:
-                make_private(home)
                 refuse_network_file_system(home)
+                make_private(home)
         except OSError as error:
             raise JournalError(
                 f"the home {home} cannot be used ({reason_of(error)}); correct that, or set "
