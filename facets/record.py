@@ -131,7 +131,7 @@ class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
         canonicalize_dids(self, "did", "parent_did")
 
 
-class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
+class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
     """A record as DeltaFi sends it to `POST /provenance`."""
 
     final_state: FinalState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import time
@@ -710,3 +711,21 @@ def test_a_repeated_key_is_found_exactly_where_one_is(value: object) -> None:
     text = text_of(value)
     found = repeated_key(text.encode())
     assert found in repeated if repeated else found is None
+
+
+@pytest.mark.parametrize(
+    ("once", "twice", "is_refused"),
+    [
+        (b'"did"', b'"did": "other", "did"', True),
+        (b'"did"', b'"d\\u0069d": "other", "did"', True),
+        (b'"dataSource": "in", ', b'"finalState": "ERROR", ', True),  # as many strings as the other way round
+        (b'"did"', b'"annotations": {"a": "1", "a": "2"}, "did"', True),
+        (b'"did"', b'"annotations": {"a": "\\"", "b": "2"}, "did"', False),
+        (b'"did"', b'"parentDid": null, "did"', False),
+        (b'"did"', b'"unknown": {"did": 1}, "did"', False),
+    ],
+)
+def test_a_key_that_a_record_has_twice_is_refused(once: bytes, twice: bytes, is_refused: bool) -> None:  # noqa: FBT001
+    body = as_json([RECORD, RECORD]).replace(once, twice, 1)
+    with pytest.raises(AdmissionError, match="twice") if is_refused else contextlib.nullcontext():
+        check_records(body)

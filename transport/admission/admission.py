@@ -101,6 +101,7 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
         AdmissionError: the event is refused; names the place, the reason, and what the sender can do.
     """
     event = _decode(body, _event, EVENT_FORM)
+    _check_repeated(body)
     if bounds is not None and len(body) > bounds.free_bytes:
         check_event_bounds(event, bounds)
     check_instant(event.eventTime, "$.eventTime")
@@ -124,6 +125,7 @@ def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, 
         can do.
     """
     plain, records = _decode(body, _plain_records, RECORDS_FORM)
+    _check_repeated(body, records)
     if len(body) > bounds.free_bytes:
         check_record_bounds(plain, records, bounds)
     return plain, len(records)
@@ -150,14 +152,13 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except RecursionError:
         raise depth_error() from None
-    _check_repeated(body)
     _check_nul(body)
     return value
 
 
-def _check_repeated(body: bytes) -> None:
+def _check_repeated(body: bytes, decoded: object = None) -> None:
     try:
-        key = repeated_key(body)
+        key = repeated_key(body, decoded)
     except ValueError:  # in a part that the event's type skips
         return
     if key is not None:
