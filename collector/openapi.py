@@ -225,7 +225,7 @@ def _traced() -> _Json:
             "as_of", {"type": "integer", "minimum": 0, "description": "As known then; epoch milliseconds."}
         ),
         _parameter("format", {"type": "string", "enum": list(MEDIA), "description": "Default: as `Accept`."}),
-        _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split."}),
+        _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split, up to 2,000."}),
         _parameter("partial", _FLAG | {"default": False}),
     ]
     refused = (*_ASKING_REFUSED, HTTPStatus.GONE)

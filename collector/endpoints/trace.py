@@ -15,12 +15,13 @@ import msgspec
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
-from ..http import JSON, Answer, Problem, Request
+from ..http import JSON, Answer, Problem, Request, busy
 from .reading import problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from waybill.exporter import Query
     from waybill.lineage import Journey
 
     from .query_params import TraceParams
@@ -34,6 +35,18 @@ JOURNEY_BYTES_MAX: Final = 64 * 2**20
 
 TRACE_TIMEOUT_S: Final = 60.0
 """How long the questions for one journey may take."""
+
+SMALL_RECORDS_MAX: Final = 4_000
+"""A journey is a large one if the answers to the questions for its files have more rows."""
+
+SMALL_S: Final = 0.5
+"""So is one whose questions take longer."""
+
+WAITING_MAX: Final = 16
+"""So many journeys of each size may be under way or wait; more are refused."""
+
+UNFOLDED_MAX: Final = 2_000
+"""A picture with every file of a wide split may have so many."""
 
 MEDIA: Final = {
     "json": JSON,
@@ -54,8 +67,8 @@ class TraceEndpoints:
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
-        # One journey at a time is in memory, and none delays the queries.
-        self._traces = ThreadPoolExecutor(1, thread_name_prefix="waybill-traces")
+        # One journey of each size at a time is in memory, and none delays the queries.
+        self._small, self._large = _Lane("waybill-small-traces"), _Lane("waybill-traces")
 
     async def trace(self, request: Request) -> Answer:
         """The journey of the file that the path names, in the format that the request asks for."""
@@ -67,13 +80,18 @@ class TraceEndpoints:
         params = trace_params_of(request.scope.query_string, request.header("accept"), MEDIA)
         work = partial(self._trace, did, params, request.key)
         with problems_told("repair them, or use partial=true to get the rest"):
-            return await asyncio.get_running_loop().run_in_executor(self._traces, work)
+            # Only finding a journey tells how large it is. So each is begun as a small one, and no small one
+            # waits for a large one to end.
+            try:
+                return await self._small.run(partial(work, is_small=True))
+            except _LargeError:
+                return await self._large.run(work)
 
-    def _trace(self, did: str, params: TraceParams, key: str) -> Answer:
+    def _trace(self, did: str, params: TraceParams, key: str, *, is_small: bool = False) -> Answer:
         from waybill.exporter.query import EntriesGoneError
 
         reading = self._readings.begin(key, is_partial=params.is_partial)
-        bounds = _Bounds(time.monotonic() + TRACE_TIMEOUT_S)
+        bounds = _Bounds(is_small=is_small)
         try:
             journey = reading.answers.trace(
                 did,
@@ -97,26 +115,60 @@ class TraceEndpoints:
         return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
 
 
+class _Lane:
+    """Works on one journey at a time, while a few wait."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._count = 0
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """The answer of some work, after those that wait; raises a `Problem` if too many do."""
+        if self._count >= WAITING_MAX:
+            raise busy(f"{WAITING_MAX} journeys are under way or wait; try again later")
+        self._count += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._count -= 1
+
+
+class _LargeError(Exception):
+    """A journey that was begun as a small one is not."""
+
+
 class _Bounds:
     """The limits of memory and time for one journey."""
 
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
+    def __init__(self, *, is_small: bool) -> None:
+        self._is_small = is_small
+        self._began_s = time.monotonic()
         self._size_bytes = 0
+        self._records = 0
 
-    def check(self, table: pa.Table) -> None:
-        """Raise a `Problem` if the journey has too many records with this table, or takes too long."""
+    def check(self, query: Query, table: pa.Table) -> None:
+        """Raise a `Problem` if the journey has too many records with this table, or takes too long.
+
+        If it was begun as a small one, raise a `_LargeError` if it is not.
+        """
         # What only some columns are asked of is looked at, and kept in bounds of its own.
         is_kept = table.num_columns == len(ProvenanceRecord.__struct_fields__)
         self._size_bytes += table.nbytes if is_kept else 0
+        names_files = query.dids is not None or query.parent_dids is not None
+        self._records += table.num_rows if names_files else 0
+        if self._is_small and self._records > SMALL_RECORDS_MAX:
+            raise _LargeError
         if self._size_bytes > JOURNEY_BYTES_MAX:
             detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
             raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise a `Problem` if the journey takes too long."""
-        if time.monotonic() > self._deadline_s:
+        """Raise a `Problem` if the journey takes too long; for a small one, a `_LargeError`."""
+        took_s = time.monotonic() - self._began_s
+        if self._is_small and took_s > SMALL_S:
+            raise _LargeError
+        if took_s > TRACE_TIMEOUT_S:
             detail = f"finding the journey takes longer than {TRACE_TIMEOUT_S:.0f} s; {_NARROW}"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the journey takes too long")
 
@@ -128,6 +180,9 @@ def _drawn(journey: Journey, params: TraceParams) -> bytes:
         return msgspec.json.encode(journey.told())
     if params.format == "graphml":
         return drawing.graphml(journey).encode(errors="backslashreplace")
+    if params.is_unfolded and len(journey.files) > UNFOLDED_MAX:
+        detail = f"the picture would have more than {UNFOLDED_MAX:,} files; leave out unfold, or {_NARROW}"
+        raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the picture is too large")
     lines = drawing.outline(journey, folded_from=None if params.is_unfolded else drawing.FOLDED_FROM)
     draw: Callable[..., str] = {"svg": drawing.svg, "mermaid": drawing.mermaid, "dot": drawing.dot}[
         params.format

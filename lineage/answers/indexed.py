@@ -136,13 +136,13 @@ class IndexedAnswers(ABC):
         down: bool,
         depth: int | None,
         as_of_ms: int | None = None,
-        on_table: Callable[[Any], object] = lambda _: None,
+        on_table: Callable[[Query, Any], object] = lambda *_: None,
         on_batch: Callable[[], object] = lambda: None,
     ) -> Journey:
         """The journey of a file; see `Answers`.
 
-        `on_table` is called with each table of whole records that is read, and `on_batch` after each batch of
-        entries; both may raise to give up.
+        `on_table` is called with each table that is read and the question that it answers, and `on_batch`
+        after each batch of entries; both may raise to give up.
         """
         from ..tracing import trace, trace_as_of  # which loads what reads the archive
 
@@ -151,7 +151,7 @@ class IndexedAnswers(ABC):
 
         def ask(query: Query, columns: Sequence[str]) -> Iterator[Any]:
             for table in self._ask(query, columns, is_ordered=False):
-                on_table(table)
+                on_table(query, table)
                 yield table
 
         follow = {"up": up, "down": down, "depth": depth}

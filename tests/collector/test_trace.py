@@ -9,6 +9,7 @@ import pickle
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -57,6 +58,17 @@ RECORDS = [
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     with without_runner(tmp_path_factory.mktemp("traced") / "home") as collector:
         assert collector.post("/provenance", json.dumps(RECORDS).encode()).status == 202
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector that knows a file of 8,000 children, and those of `RECORDS`."""
+    with without_runner(tmp_path_factory.mktemp("wide") / "home") as collector:
+        children = [record(f"child-{number}", "wide") for number in range(8_000)]
+        sent = [*RECORDS, record("wide", state="SPLIT"), *children]
+        assert collector.post("/provenance", json.dumps(sent).encode()).status == 202
+        assert len(asked(collector, "wide").files) == 8_001
         yield collector
 
 
@@ -229,3 +241,49 @@ def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
     assert refused.value.status == status
     assert says in refused.value.detail
     assert "narrow it with depth" in refused.value.detail
+
+
+def test_small_journeys_do_not_wait_for_large_ones(wide: Collector) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        large = [pool.submit(wide.get, "/trace/wide?format=graphml") for _ in range(trace.WAITING_MAX)]
+        while not any(one.done() for one in large):
+            asyncio.run(asyncio.sleep(0.01))
+        assert asked(wide, YEAR).files.keys() == {YEAR, FIRST, SECOND, ODD}
+        assert sum(one.done() for one in large) < trace.WAITING_MAX
+        assert {one.result().status for one in large} == {200}
+
+
+def test_journeys_beyond_those_that_may_wait_are_refused_at_once(wide: Collector) -> None:
+    with ThreadPoolExecutor(48) as pool:
+        replies = list(pool.map(wide.get, ["/trace/wide?format=graphml"] * 48))
+    taken = [one for one in replies if one.status == 200]
+    refused = [one for one in replies if one.status == 503]
+    assert len(taken) + len(refused) == 48
+    assert trace.WAITING_MAX <= len(taken) < 48
+    assert {one.headers["retry-after"] for one in refused} == {"2"}
+    assert {one.json["detail"] for one in refused} == {"16 journeys are under way or wait; try again later"}
+    assert {len(one.body) for one in taken} == {len(wide.get("/trace/wide?format=graphml").body)}
+
+
+@pytest.mark.parametrize("name", trace.MEDIA)
+def test_a_picture_shows_so_many_files_at_most(wide: Collector, name: str) -> None:
+    assert wide.get(f"/trace/wide?format={name}").status == 200
+    assert wide.get(f"/trace/{YEAR}?format={name}&unfold=true").status == 200
+    reply = wide.get(f"/trace/wide?format={name}&unfold=true")
+    if name in {"json", "graphml"}:
+        assert reply.status == 200
+    else:
+        assert (reply.status, "leave out unfold" in reply.json["detail"]) == (400, True)
+
+
+def test_a_journey_that_takes_long_is_a_large_one_with_the_same_answer(
+    shared: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "SMALL_S", 0)
+    request = SimpleNamespace(
+        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: "", key=""
+    )
+    with contextlib.closing(Journal(shared.home)) as journal:
+        endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
+        answer = asyncio.run(endpoints.trace(cast("Any", request)))
+    assert msgspec.json.decode(answer.body) == shared.get(f"/trace/{YEAR}").json
