@@ -134,7 +134,7 @@ class AdmissionError(WaybillError):
 
 
 class FingerprintError(WaybillError):
-    """The content of a compressed file cannot be read to its end, or is larger than allowed.
+    """A file has no fingerprint: it is no regular one, it changed, or it is damaged.
 
     Args:
         file: the file's path or name.

@@ -161,6 +161,11 @@ def _written(files: Files, path: Path, data: ReadableBuffer) -> Iterator[Path]:
         raise
 
 
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file, for `open`'s `opener`, without waiting for the other end of a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def publish_alone(files: Files, path: Path, data: ReadableBuffer) -> None:
     """Publish a file that has only one writer: make its folder, and remove what crashes left of it."""
     files.make_folder(path.parent)

@@ -7,10 +7,12 @@ import errno
 import gzip
 import io
 import lzma
+import os
 import pickle
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import hypothesis
@@ -21,8 +23,6 @@ from hypothesis import strategies as st
 from waybill.transport import Fingerprint, FingerprintError, fingerprint_of, fingerprint_of_stream
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from _typeshed import WriteableBuffer
 
 EMPTY: Final = "xxh3-128:99aa06d3014798d86001c324468d497f"
@@ -189,6 +189,34 @@ def test_a_stream_that_does_not_wait_for_its_data_is_refused() -> None:
 
     with pytest.raises(BlockingIOError, match="has no data yet"):
         fingerprint_of_stream(Impatient(), "pipe")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "link to a device"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "input"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = Path("/dev/zero")
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(FingerprintError, match="no regular file"):
+        fingerprint_of(path)
+
+
+@pytest.mark.parametrize("change", [b"more", b""])
+def test_a_file_that_changes_while_it_is_read_has_no_fingerprint(tmp_path: Path, change: bytes) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b"some")
+    os.utime(path, (0, 0))
+
+    def write(_: int) -> None:
+        if not path.stat().st_mtime_ns:
+            with path.open("ab" if change else "r+b") as file:
+                file.write(change or b"else")
+
+    with pytest.raises(FingerprintError, match="changed while it was read"):
+        fingerprint_of(path, on_read=write)
 
 
 def test_progress_counts_each_byte_of_the_file_once() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import SettingsFileError, reason_of
+from ..files import open_at_once
 
 _BYTES_MAX: Final = 2**20
 _ROOT_USER: Final = 0
@@ -55,10 +56,8 @@ def read_settings_file(path: Path, *, by_group: bool = False) -> Mapping[str, ob
 
 
 def _read(path: Path, *, by_group: bool) -> str:
-    # To open a FIFO would wait until somebody writes to it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - an open descriptor
-        status = os.fstat(descriptor)
+    with open(path, "rb", opener=open_at_once) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise SettingsFileError(str(path), "is not a regular file; move it away")
         for place, found in ((path, status), *((folder, folder.stat()) for folder in _folders(path))):

@@ -8,11 +8,13 @@ contents apart that differ by accident. It is no proof against somebody who make
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ..errors import FingerprintError
+from ..files import open_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,16 +63,26 @@ def fingerprint_of(
     Memory is constant, whatever the size of the file. zstd loads pyarrow.
 
     Args:
-        path: a file, or anything else that can be opened and read, such as a pipe.
+        path: a regular file; of a pipe, give the stream to `fingerprint_of_stream`.
         max_bytes: the most that a compressed file may contain. The size of a plain file has no limit.
         on_read: called with the number of bytes after each read, for a display of progress.
 
     Raises:
-        FingerprintError: the compressed data is damaged or cut off, or contains more than `max_bytes`.
+        FingerprintError: it is no regular file, or it changed while it was read; or the compressed data is
+            damaged or cut off, or contains more than `max_bytes`.
         OSError: the file cannot be read.
     """
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - the path may be text
-        return fingerprint_of_stream(stream, os.fsdecode(path), max_bytes=max_bytes, on_read=on_read)
+    name = os.fsdecode(path)
+    with open(path, "rb", buffering=0, opener=open_at_once) as stream:
+        before = os.fstat(stream.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise FingerprintError(name, 0, "it is no regular file, so it may never end; give a file")
+        found = fingerprint_of_stream(stream, name, max_bytes=max_bytes, on_read=on_read)
+        after = os.fstat(stream.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        what = "it changed while it was read; take the fingerprint once the file is complete"
+        raise FingerprintError(name, found.input_bytes, what)
+    return found
 
 
 def fingerprint_of_stream(
