@@ -26,6 +26,7 @@ FAILED: Final = (duckdb.Error, pa.ArrowException, OSError)
 _MEMORY: Final = "256MB"
 _NAMED: Final = re.compile(r"\$(\w+)")
 _THREADS: Final = 2
+_DESCRIPTORS: Final = 3
 _TOO_LITTLE_MEMORY: Final = "Out of Memory Error"
 
 
@@ -46,6 +47,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
 
 
 def _opened(process: int, *, threads: int) -> duckdb.DuckDBPyConnection:
+    _check_descriptors()
     return duckdb.connect(
         ":memory:",
         config={
@@ -58,6 +60,13 @@ def _opened(process: int, *, threads: int) -> duckdb.DuckDBPyConnection:
             "async_threads": "0",
         },
     )
+
+
+def _check_descriptors() -> None:
+    """Raise `OSError` if few files can be opened any more: DuckDB would end the process."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(_DESCRIPTORS):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _spill_folder(process: int) -> str:

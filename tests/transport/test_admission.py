@@ -34,7 +34,7 @@ from waybill.transport.admission import (
     check_records,
     record_errors,
 )
-from waybill.transport.admission.repeated_keys import repeated_key
+from waybill.transport.admission.repeated_keys import repeated_in_records
 from waybill.transport.errors import AdmissionError, Reason
 
 EVENT: dict[str, Any] = {
@@ -709,7 +709,7 @@ def test_a_repeated_key_is_found_exactly_where_one_is(value: object) -> None:
         return f"{{{', '.join(f'{json.dumps(key)}: {text_of(inner)}' for key, inner in one)}}}"
 
     text = text_of(value)
-    found = repeated_key(text.encode())
+    found = repeated_in_records(text.encode(), None)
     assert found in repeated if repeated else found is None
 
 

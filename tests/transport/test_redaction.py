@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 from collections.abc import Iterator
@@ -255,9 +256,35 @@ def test_a_key_that_is_escaped_hides_nothing() -> None:
 @pytest.mark.parametrize(
     ("once", "twice"),
     [
+        (b'"stackTrace"', b'"st\\u0061ckTrace": "secret too", "stackTrace"'),
+        (b'"errorMessage": {', b'"errorMessage": {"stackTrace": "secret too"}, "errorMessage": {'),
+    ],
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_facet_of_others_may_be_there_twice_and_hides_nothing(
+    once: bytes,
+    twice: bytes,
+    is_last: bool,  # noqa: FBT001 - of a table
+) -> None:
+    event = copy.deepcopy(EVENT)
+    if not is_last:
+        del event["run"]["facets"]["errorMessage"]["stackTrace"]
+        event["run"]["facets"]["errorMessage"]["message"] = "m"
+        once, twice = b'"errorMessage": {', b'"errorMessage": {"stackTrace": "secret too"}, "errorMessage": {'
+    body = json.dumps(event).encode().replace(once, twice, 1)
+    assert Redaction().admit(body) == body
+    kept = Redaction(["run.facets.errorMessage.stackTrace"]).admit(body)
+    assert b"secret too" not in kept
+    assert b"tackTrace" not in kept
+
+
+@pytest.mark.parametrize(
+    ("once", "twice"),
+    [
         (b'"run": {', b'"run": {"runId": "r"}, "run": {'),
         (b'"run": {', b'"run": {"facets": {"errorMessage": {"message": "secret"}},'),
-        (b'"stackTrace"', b'"st\\u0061ckTrace": "secret too", "stackTrace"'),
+        (b'"facets": {', b'"facets": {"waybill_a": {"b": 1, "b": 2}, '),
+        (b'"facets": {', b'"facets": {"waybill_a": 1, "waybill_a": 2, '),
         (b'"run": {', b'"more": {"a": 1, "a": 2}, "run": {'),
         (b'"run": {', b'"more": [123456789012345678901, {"a": "\\"", "a": 2}], "run": {'),
     ],

@@ -9,6 +9,7 @@ Every admitted event folds without an error.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -19,7 +20,7 @@ from waybill.facets.record import decode_plain, decode_sent, with_plain_keys
 
 from ..errors import AdmissionError, Reason
 from .bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
-from .repeated_keys import repeated_key
+from .repeated_keys import repeated_in_event, repeated_in_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +102,7 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
         AdmissionError: the event is refused; names the place, the reason, and what the sender can do.
     """
     event = _decode(body, _event, EVENT_FORM)
-    _check_repeated(body)
+    _check_repeated(functools.partial(repeated_in_event, body))
     if bounds is not None and len(body) > bounds.free_bytes:
         check_event_bounds(event, bounds)
     check_instant(event.eventTime, "$.eventTime")
@@ -125,7 +126,7 @@ def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, 
         can do.
     """
     plain, records = _decode(body, _plain_records, RECORDS_FORM)
-    _check_repeated(body, records)
+    _check_repeated(functools.partial(repeated_in_records, body, records))
     if len(body) > bounds.free_bytes:
         check_record_bounds(plain, records, bounds)
     return plain, len(records)
@@ -156,9 +157,9 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
     return value
 
 
-def _check_repeated(body: bytes, decoded: object = None) -> None:
+def _check_repeated(find_repeated: Callable[[], str | None]) -> None:
     try:
-        key = repeated_key(body, decoded)
+        key = find_repeated()
     except ValueError:  # in a part that the event's type skips
         return
     if key is not None:

@@ -22,6 +22,7 @@ from waybill.facets import PRESENTED_FACET
 from ..errors import AdmissionError
 from .admission import admit_event, depth_error
 from .bounds import DEFAULT_BOUNDS, Bounds
+from .repeated_keys import has_as_many_strings
 
 MASK: Final = "[redacted]"
 
@@ -111,10 +112,12 @@ class Redaction:
         if not rules:
             return body
         value = msgspec.json.decode(body)
+        # A facet that is there twice is decoded once: the bytes also hold the other one, which no rule sees.
+        has_repeats = not has_as_many_strings(msgspec.json.encode(value), body)
         found = [rule.apply(value) for rule in rules]
         if _take_back(value):
             found += [rule.apply(value) for rule in rules]
-        return msgspec.json.encode(value) if any(found) else body
+        return msgspec.json.encode(value) if any(found) or has_repeats else body
 
 
 class _Rule:

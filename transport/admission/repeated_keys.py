@@ -7,35 +7,55 @@ redacts may not be what another sees.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-def repeated_key(body: bytes, decoded: object = None) -> str | None:
+_FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
+
+
+def repeated_in_records(body: bytes, decoded: object) -> str | None:
     """A key that an object in a JSON text has twice; None if there is none.
-
-    Decoded and encoded again, a text loses these keys, and with each of them two quotes.
 
     Args:
         body: the text.
-        decoded: the text as structs that are encoded without defaults, if somebody has decoded it already: it
-            has as many strings as the text, unless a key is there twice or its value is a default.
+        decoded: the text as structs that are encoded without defaults. Encoded, it has as many strings as the
+            text, unless a key is there twice or its value is a default.
 
     Raises:
         ValueError: it is not valid JSON.
-        RecursionError: it is nested too deeply.
     """
-    if decoded is not None and _has_as_many_strings(msgspec.json.encode(decoded), body):
+    if has_as_many_strings(msgspec.json.encode(decoded), body) or is_without_repeats(body):
         return None
+    return next(_repeated(json.loads(body, object_pairs_hook=_Pairs)), None)
+
+
+def repeated_in_event(body: bytes) -> str | None:
+    """A key that an event has twice outside of the facets of others, of which readers take the last.
+
+    OpenLineage's integration for Spark itself writes `processing_engine` twice. Raises as above.
+    """
+    if is_without_repeats(body):
+        return None
+    return next(_repeated(json.loads(body, object_pairs_hook=_Pairs), is_event=True), None)
+
+
+def is_without_repeats(body: bytes) -> bool:
+    """Whether no object has a key twice; False also for a number that does not fit 64 bits, or no JSON.
+
+    Decoded and encoded again, a text loses such keys, and with each of them two quotes.
+    """
     try:
-        again = msgspec.json.encode(msgspec.json.decode(body))
-    except msgspec.DecodeError:  # a number that does not fit 64 bits, or no JSON
-        return _first_repeated(body)
-    return None if _has_as_many_strings(again, body) else _first_repeated(body)
+        return has_as_many_strings(msgspec.json.encode(msgspec.json.decode(body)), body)
+    except msgspec.DecodeError:
+        return False
 
 
-def _has_as_many_strings(text: bytes, other: bytes) -> bool:
+def has_as_many_strings(text: bytes, other: bytes) -> bool:
+    """Whether two JSON texts have as many strings, keys included."""
     # What a program has encoded without blanks is often the same, and to see that is faster than to count.
     return text == other or _count_strings(text) == _count_strings(other)
 
@@ -46,15 +66,22 @@ def _count_strings(body: bytes) -> int:
     return body.count(b'"') // 2
 
 
-def _first_repeated(body: bytes) -> str | None:
-    found: list[str] = []
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all its keys."""
 
-    def note(pairs: list[tuple[str, Any]]) -> None:
+
+def _repeated(value: object, *, is_event: bool = False) -> Iterator[str]:
+    """The keys that come again in a value; of an event, none of what is in the facets of others."""
+    if isinstance(value, _Pairs):
         keys: set[str] = set()
-        for key, _ in pairs:
+        for key, inner in value:
             if key in keys:
-                found.append(key)
+                yield key
             keys.add(key)
-
-    json.loads(body, object_pairs_hook=note)
-    return found[0] if found else None
+            if not (is_event and key in _FACETS and isinstance(inner, _Pairs)):
+                yield from _repeated(inner, is_event=is_event)
+            else:
+                yield from _repeated(_Pairs(pair for pair in inner if pair[0].startswith("waybill_")))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _repeated(inner, is_event=is_event)

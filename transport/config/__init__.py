@@ -24,6 +24,7 @@ from .backends import (
     kafka_address as kafka_address,
     without_users as without_users,
 )
+from .found_files import settings_files as settings_files
 from .settings import (
     API_KEY_VARIABLES as API_KEY_VARIABLES,
     HOME as HOME,
@@ -31,5 +32,4 @@ from .settings import (
     Setting as Setting,
     Settings as Settings,
 )
-from .settings_files import settings_files as settings_files
 from .validators import days as days

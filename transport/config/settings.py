@@ -38,7 +38,7 @@ from .backends import (
     without_keys,
     without_users,
 )
-from .settings_files import read_settings_file, settings_files
+from .found_files import read_settings_file, settings_files
 
 log = logging.getLogger("waybill.transport")
 
