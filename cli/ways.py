@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from waybill.transport import Journal, Settings, locks
-from waybill.transport.config import DESTINATIONS, apply_command, settings_files
+from waybill.transport.config import DESTINATIONS, apply_command
 
 from .options import ORIGIN
 from .sample import line_of
@@ -19,7 +19,7 @@ def way(settings: Settings, name: str, value: object) -> str:
     origin = settings.origins[name]
     command = f"`{apply_command(settings.home, {name: value})}`"
     line = f"`{line_of(name, value)}`"
-    if origin in map(str, settings_files()):
+    if settings.found_by_place(name):
         first = f"write {line} into {origin}"
     elif settings.explicit(name) and origin != ORIGIN:
         first = f"set `{origin.removeprefix('environment ')}={value}`"
@@ -27,5 +27,5 @@ def way(settings: Settings, name: str, value: object) -> str:
         return command
     else:
         return f"write {line} into waybill.yaml"
-    is_kept = Journal.exists(settings.home) and origin in map(str, settings_files()) and name in DESTINATIONS
+    is_kept = Journal.exists(settings.home) and settings.found_by_place(name) and name in DESTINATIONS
     return f"{first}, then {command}" if is_kept or locks.is_held(settings.home) else first

@@ -7,6 +7,7 @@ much. So the number of its values is limited too, and only one large body is pro
 from __future__ import annotations
 
 import asyncio
+import codecs
 import io
 import zlib
 from collections.abc import Callable
@@ -54,9 +55,6 @@ _PROMISED_BYTES_MAX: Final = 32 * 2**20
 _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
 """A body is decompressed in pieces, because otherwise it would be in memory twice."""
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""Some programs write it first; a reader of JSON may ignore it (RFC 8259, section 8.1)."""
-
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
 
 _LOOK_S: Final = 0.1
@@ -94,7 +92,8 @@ class Bodies:
         if len(content) > 2 * VALUES_MAX and await self.checked(content, count_values) > VALUES_MAX:
             detail = f"the body has more than {VALUES_MAX:,} values and member names; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-        return content.removeprefix(_BYTE_ORDER_MARK)
+        # Some programs write the mark first; a reader of JSON may ignore it (RFC 8259, section 8.1).
+        return content.removeprefix(codecs.BOM_UTF8)
 
     async def checked(self, body: bytes, check: Callable[[bytes], _T]) -> _T:
         """The result of `check`, which passes over a body once; a large body is checked in a thread."""

@@ -91,7 +91,7 @@ class Compactor:
             self._check()
             for report in reports:
                 changed.add_quarantined(report.aside)
-                changed.update(report.changed)
+                changed.update(report.published)
                 # It failed after publishing, so more has changed than the report says.
                 changed.certain &= report.failed is None
         return summed(reports, aside)
@@ -132,9 +132,8 @@ def compact_hour(
 def summed(reports: Iterable[HourReport], aside: Iterable[Quarantined] = ()) -> CompactionReport:
     """Combine the reports of all hours, and the files that were quarantined before, into one report."""
     reports = list(reports)
-    published = sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
     return CompactionReport(
-        published=tuple(published),
+        published=tuple(sorted(path for one in reports for path in one.published)),
         aside=(*aside, *(quarantined for one in reports for quarantined in one.aside)),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},

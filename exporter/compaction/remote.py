@@ -100,8 +100,8 @@ def _rebuilding(url: str, hour: Hour) -> str:
 def as_exported(report: HourReport, exported: Exported) -> HourReport:
     """The result of an hour that was compacted in a folder and exported from it."""
     failed = next((f"{path}: {why}" for path, why in exported.failed.items()), report.failed)
-    arrived = {path: seal for path, seal in report.changed.items() if path not in exported.failed}
-    return msgspec.structs.replace(report, changed=arrived, failed=failed)
+    arrived = {path: seal for path, seal in report.published.items() if path not in exported.failed}
+    return msgspec.structs.replace(report, published=arrived, failed=failed)
 
 
 def _carry(destination: Destination, root: Path, one: Quarantined) -> None:

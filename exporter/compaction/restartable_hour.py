@@ -141,14 +141,14 @@ class HourReport(msgspec.Struct, kw_only=True):
     """The result of compacting one hour; a `CompactionReport` has the same for several.
 
     Attributes:
-        changed: by path relative to the root, the seal of each published file, or None for each removed one.
+        published: by path relative to the root, the seal of each published file.
         aside: the damaged files that were quarantined.
         unreadable: a sentence about the first file that cannot be read now.
         failed: why the hour could not be completed.
     """
 
     hour: Hour
-    changed: dict[str, str | None] = {}
+    published: dict[str, str] = {}
     aside: list[Quarantined] = []
     unreadable: str | None = None
     failed: str | None = None
@@ -281,7 +281,7 @@ class HourCompaction:
         noted = covers.metadata() | rules.metadata()
         data, seal = finish_sealed(one.encoder, noted, one.known.seal)
         publish_alone(self._files, self._root / path, data)
-        self.report.changed[str(path)] = seal
+        self.report.published[str(path)] = seal
 
     def _remove(self, raws: Sequence[Path]) -> None:
         for path in raws:

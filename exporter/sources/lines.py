@@ -6,6 +6,7 @@ belongs to the part in which it begins.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import itertools
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BATCH_LINES: Final = 2_000
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 _DECODER: Final = json.JSONDecoder()
 _OBJECT: Final = re.compile(r'\{\s*"')
@@ -142,7 +142,7 @@ def _events_in(line: bytes) -> Iterator[tuple[int, bytes]]:
 
     What the next program wrote then goes on in the same line. A piece that is no event is given as it is.
     """
-    begin = len(_BYTE_ORDER_MARK) if line.startswith(_BYTE_ORDER_MARK) else 0
+    begin = len(codecs.BOM_UTF8) if line.startswith(codecs.BOM_UTF8) else 0
     line = line[begin:]
     try:
         _JSON.decode(line)
