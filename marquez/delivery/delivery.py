@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent
+from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent, parse_instant_us
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
@@ -26,6 +26,7 @@ from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
     JobGraph,
+    as_start,
     file_event_of,
     job_facets_of,
     path_of,
@@ -39,7 +40,7 @@ from ..subject import Subject, subject_of
 from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
 from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter_body, dead_letters
 from .pending import PendingEvents
-from .run_states import End, RunStates, note_end, note_open
+from .run_states import End, RunState, RunStates, Start, note_run
 from .schedule import Schedule, SendOutcome
 from .tagging import TAGS_PREFIX, Tagging
 
@@ -341,14 +342,25 @@ class Delivery:
         return pruned
 
     def _bodies(self, entry: Entry) -> list[bytes]:
-        """The events to send for one; with the end of a run of Waybill's own goes its START."""
-        start = start_of(entry.body)
+        """The events to send for one; before an end that which says when the run began, if it is needed."""
+        start = start_of(entry.body) or self._moved_start(entry)
         events = [] if start is None else [(start, event_in(Kind.OPENLINEAGE, start))]
         events.append((entry.body, entry.event))
         if not self._draws:
             return [body for body, _ in events]
         graph, base = self._job_graph, self._links.base
         return [one for body, event in events for one in present(body, event, graph, collector_url=base)]
+
+    def _moved_start(self, end: Entry) -> bytes | None:
+        """The start of a run at whose end Marquez takes a later event for it; None if there is none."""
+        subject = self._pending.subject_of(end.seq)
+        if not self._draws or subject.severity is None:
+            return None
+        start = self._run_states.of(subject.key).start
+        if start is None or start.is_shown:
+            return None
+        first = self._entry(start.seq)
+        return as_start(end.body, start.time_us // 1000) if first is None else first.body
 
     def _deliver(self, bodies: list[bytes]) -> Answer:
         """Send events in their order, up to the first that is not accepted."""
@@ -398,7 +410,7 @@ class Delivery:
             self._no_longer_owed(seq)
             self._dead_letters.remove(seq, self._batch)
         if is_delivered:
-            self._note_run(seq, subject)
+            self._note_run(entry, subject)
         else:
             self._park(entry, subject.key, tries, answer)
         return True
@@ -413,16 +425,20 @@ class Delivery:
         if answer.verdict is Verdict.DELIVERED:
             self._tagging.want(node, facets)
 
-    def _note_run(self, seq: int, subject: Subject) -> None:
+    def _note_run(self, entry: Entry, subject: Subject) -> None:
         """Note the state of a run; after any other event its deciding end is sent again."""
         if not subject.is_run:
             return
-        end, delivered = self._run_states.end_of(subject.key), End.of(subject, seq)
-        if delivered is not None and (end is None or end < delivered):
-            note_end(self._batch, subject.key, delivered)
-        elif end is None:
-            note_open(self._batch, subject.key, seq)
-        elif end.seq != seq:
+        seq, state = entry.seq, self._run_states.of(subject.key)
+        (end, start), delivered = state, End.of(subject, seq)
+        if delivered is not None:
+            start = start and start._replace(is_shown=True)
+            end = delivered if end is None or end < delivered else end
+        elif entry.run_event is not None:
+            told = Start(parse_instant_us(entry.run_event.eventTime), seq)
+            start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
+        note_run(self._batch, subject.key, RunState(end, start), seq)
+        if end is not None and end.seq != seq:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
             self._owe(end.seq, end.subject(subject.key))
 

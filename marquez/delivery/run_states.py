@@ -1,4 +1,4 @@
-"""The state of each run at the backend: its terminal event, or that it has none yet.
+"""The state of each run at the backend: its terminal event, or that it has none yet, and its start.
 
 In Marquez the last event to arrive decides the state of a run: a START or RUNNING that is sent after the
 COMPLETE leaves a finished run RUNNING, and so does a COMPLETE that is never sent. So one row of the
@@ -6,6 +6,10 @@ projection's state per run notes its delivered terminal event, or that some othe
 long as the journal holds the event. Of several ends the one that decides the record is sent last, because
 Spark's listener may send COMPLETE after FAIL. An inferred terminal event is noted as such: the run's own
 replaces it, whichever of them came first.
+
+Marquez also takes the start of a run from the last event to arrive that is no end: from each RUNNING, of
+which Spark's listener sends up to six. So the row notes the earliest such event, which is sent once more
+before the end if others went out after it.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 _PREFIX: Final = "end:"
 _OPEN: Final = b"~"
 _INFERRED: Final = b"?"
+_STARTED: Final = b"@"
+_MOVED: Final = b"!"
 _DIGEST_BYTES: Final = 12
 _LEAST: Final = max(SEVERITY.values())
 
@@ -55,6 +61,22 @@ class End(NamedTuple):
         return Subject(run, is_run=True, severity=_LEAST - self.weight, inferred=not self.is_own)
 
 
+class Start(NamedTuple):
+    """The delivered event that says when a run began: of those that are no ends, the earliest."""
+
+    time_us: int
+    seq: int
+    is_shown: bool = True
+    """Whether it was the last of them to be delivered, so that Marquez shows the run's true start."""
+
+
+class RunState(NamedTuple):
+    """The known delivered events of a run that decide what the backend shows of it."""
+
+    end: End | None = None
+    start: Start | None = None
+
+
 class RunStates:
     """The runs that the backend knows."""
 
@@ -62,13 +84,20 @@ class RunStates:
         self._journal = journal
         self._projection = projection
 
-    def end_of(self, run: str) -> End | None:
-        """The terminal event of a run that must reach the backend last."""
+    def of(self, run: str) -> RunState:
+        """What was delivered of a run."""
         row = self._journal.state_get(self._projection, _row_key(run))
-        if row is None or row.startswith(_OPEN):
-            return None
-        seq, _, weight = row.removeprefix(_INFERRED).partition(b":")
-        return End(not row.startswith(_INFERRED), int(weight or 0), int(seq))
+        if row is None:
+            return RunState()
+        ended, _, started = row.partition(_STARTED)
+        start = None
+        if started:
+            seq, _, time_us = started.removesuffix(_MOVED).partition(b":")
+            start = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED))
+        if ended.startswith(_OPEN):
+            return RunState(None, start)
+        seq, _, weight = ended.removeprefix(_INFERRED).partition(b":")
+        return RunState(End(not ended.startswith(_INFERRED), int(weight or 0), int(seq)), start)
 
     def open_of(self, runs: Iterable[str]) -> frozenset[str]:
         """The given runs that the backend knows, but without an end of their own."""
@@ -77,15 +106,16 @@ class RunStates:
         return frozenset(run_of[key] for key, row in rows.items() if row.startswith((_OPEN, _INFERRED)))
 
 
-def note_open(batch: StateBatch, run: str, seq: int) -> None:
-    """Note the delivery of an event of a run that is not its end."""
-    batch.put(_row_key(run), _OPEN + str(seq).encode(), seq=seq)
-
-
-def note_end(batch: StateBatch, run: str, end: End) -> None:
-    """Note the delivery of a terminal event of a run."""
-    text = f"{end.seq}:{end.weight}" if end.weight else f"{end.seq}"
-    batch.put(_row_key(run), (b"" if end.is_own else _INFERRED) + text.encode(), seq=end.seq)
+def note_run(batch: StateBatch, run: str, state: RunState, seq: int) -> None:
+    """Note what was delivered of a run, lastly an entry; the row goes with the end, or with that entry."""
+    end, start = state
+    row = _OPEN + b"%d" % seq
+    if end is not None:
+        text = b"%d:%d" % (end.seq, end.weight) if end.weight else b"%d" % end.seq
+        row = text if end.is_own else _INFERRED + text
+    if start is not None:
+        row += _STARTED + b"%d:%d" % (start.seq, start.time_us) + (b"" if start.is_shown else _MOVED)
+    batch.put(_row_key(run), row, seq=end.seq if end is not None else seq)
 
 
 def _row_key(run: str) -> str:

@@ -21,6 +21,7 @@ from .job_graph import (
 from .names import Kind as Kind, Node as Node, Step as Step, full_name as full_name
 from .presenting import present as present
 from .run_events import (
+    as_start as as_start,
     counts as counts,
     run_event as run_event,
     standard_facet as standard_facet,

@@ -64,9 +64,18 @@ def start_of(body: bytes) -> bytes | None:
     facets = event["run"]["facets"]
     if event["producer"] != PRODUCER or SUMMARY_FACET not in facets or "nominalTime" not in facets:
         return None
+    return _as_start(event, facets["nominalTime"]["nominalStartTime"])
+
+
+def as_start(body: bytes, started_ms: int) -> bytes:
+    """The START of a run whose own is not known any more, from its end and its time in epoch milliseconds."""
+    return _as_start(msgspec.json.decode(body), instant(started_ms))
+
+
+def _as_start(event: dict[str, Any], started: str) -> bytes:
+    facets = event["run"].get("facets") or {}
     facets.pop("errorMessage", None)
-    started = {"eventType": "START", "eventTime": facets["nominalTime"]["nominalStartTime"]}
-    return msgspec.json.encode({**event, **started})
+    return msgspec.json.encode({**event, "eventType": "START", "eventTime": started})
 
 
 _MARK: Final = SUMMARY_FACET.encode()

@@ -74,13 +74,27 @@ class _Job(msgspec.Struct):
     outputs: list[DatasetName]
 
 
-class _RunSaid(msgspec.Struct):
+class ShownRun(msgspec.Struct, rename="camel"):
+    """A run as Marquez shows it: with the times of its last start and its last end."""
+
     id: str
     state: str
+    started_at: str | None = None
+    ended_at: str | None = None
+
+    @property
+    def started_us(self) -> int | None:
+        """When it started, epoch microseconds; None while that is not known."""
+        return parse_instant_us(self.started_at) if self.started_at else None
+
+    @property
+    def ended_us(self) -> int | None:
+        """When it ended, likewise."""
+        return parse_instant_us(self.ended_at) if self.ended_at else None
 
 
 class _Runs(msgspec.Struct):
-    runs: list[_RunSaid]
+    runs: list[ShownRun]
 
 
 class EventReader:
@@ -163,8 +177,8 @@ class EventReader:
             limit = self._page_events if reached_us > start_us else 2 * limit
             start_us = max(start_us, reached_us)
 
-    def runs(self, job: Node) -> Iterator[list[tuple[str, str]]] | None:
-        """The ids and states of a job's runs, the latest first; None if the backend has no such job.
+    def runs(self, job: Node) -> Iterator[list[ShownRun]] | None:
+        """The runs of a job, the latest first; None if the backend has no such job.
 
         Pages may repeat runs and leave some out. They end early where Marquez cannot read one of its runs.
         """
@@ -172,7 +186,7 @@ class EventReader:
         first = self._page_of_runs(path, 0)
         return None if first is None else self._pages_of_runs(path, first)
 
-    def _pages_of_runs(self, path: str, page: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    def _pages_of_runs(self, path: str, page: list[ShownRun]) -> Iterator[list[ShownRun]]:
         offset = 0
         while page:
             yield page
@@ -181,20 +195,20 @@ class EventReader:
             offset += len(page)
             page = self._page_of_runs(path, offset) or []
 
-    def _page_of_runs(self, path: str, offset: int) -> list[tuple[str, str]] | None:
+    def _page_of_runs(self, path: str, offset: int) -> list[ShownRun] | None:
         try:
             parameters: dict[str, str | int] = {"limit": self._page_runs, "offset": offset}
             answer = self._ask(path, parameters, accepted=_NOT_THERE, insists=False)
             if answer.status_code in _NOT_THERE:
                 return [] if answer.status_code == _BAD_NAME else None
-            return [(one.id, one.state) for one in self._decode(answer.content, _Runs).runs]
+            return self._decode(answer.content, _Runs).runs
         except (_PageUnreadableError, RecursionError):
             return []
 
-    def state_of(self, run_id: str) -> str | None:
-        """The state of a run; None if the backend has no such run."""
+    def run(self, run_id: str) -> ShownRun | None:
+        """One run; None if the backend has no such run."""
         answer = self._ask(_RUN.format(quote(run_id, safe="")), {}, accepted=_NOT_THERE)
-        return None if answer.status_code in _NOT_THERE else self._decode(answer.content, _RunSaid).state
+        return None if answer.status_code in _NOT_THERE else self._decode(answer.content, ShownRun)
 
     def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
         """Whether Marquez's graph has a job with at least these edges."""

@@ -6,8 +6,9 @@ re-serialises the events. Missing events can be sent again: like a retried dead 
 anything new, and a finished run gets its terminal event last. For coalesced events, their summary is
 compared.
 
-Runs are compared too, each by its state, because Marquez can lose them, or their job, while it keeps their
-events. The missing events of a run are then its first one and the one that decides its state.
+Runs are compared too, each by its state, its start and its end, because Marquez can lose them, or their job,
+while it keeps their events. The missing events of a run are then its first one and the one that decides its
+state.
 
 The jobs of the graph are compared too, each by its name: Marquez does not give JobEvents back, but it does
 give the jobs.
@@ -215,8 +216,8 @@ def _has_last_run(journal: Journal, job: Job, reader: EventReader) -> bool:
     """Whether the backend has the last run of a job of the graph, in its final state."""
     if job.last is None:
         return True
-    state = reader.state_of(job.last.run_id(journal.node, job.node))
-    return state is not None and not is_lesser(state, "FAILED" if job.last.failed else "COMPLETED")
+    shown = reader.run(job.last.run_id(journal.node, job.node))
+    return shown is not None and not is_lesser(shown.state, "FAILED" if job.last.failed else "COMPLETED")
 
 
 def _delivered(

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.facets import SEVERITY, EventType
+from waybill.facets import SEVERITY, EventType, RunEvent, decode_event, parse_instant_us
 
-from ..graph import Node, full_name
+from ..graph import Node, full_name, start_of
 from ..links import namespace_in_marquez
 from ..subject import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from waybill.facets import RunEvent
-
-    from .event_reader import EventReader
+    from .event_reader import EventReader, ShownRun
 
 _STATES: Final = {EventType.COMPLETE: "COMPLETED", EventType.ABORT: "ABORTED", EventType.FAIL: "FAILED"}
 _RANKS: Final = {state: max(SEVERITY.values()) - SEVERITY[kind] for kind, state in _STATES.items()}
@@ -35,18 +33,45 @@ _IS_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullm
 
 _TABLE: Final = """
 CREATE TABLE runs (
-    run TEXT PRIMARY KEY, namespace TEXT, job TEXT, first INTEGER, is_own INTEGER, rank INTEGER, last INTEGER
+    run TEXT PRIMARY KEY, namespace TEXT, job TEXT,
+    first INTEGER, started INTEGER, is_own INTEGER, rank INTEGER, last INTEGER, ended INTEGER
 ) WITHOUT ROWID
 """
 _ADD: Final = """
-INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
-SET is_own = excluded.is_own, rank = excluded.rank, last = excluded.last
+INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+SET is_own = excluded.is_own, rank = excluded.rank, last = excluded.last, ended = excluded.ended
 WHERE (excluded.is_own, excluded.rank, excluded.last) > (is_own, rank, last)
 """
+_BEGIN: Final = "UPDATE runs SET first = ?, started = ? WHERE run = ? AND (started IS NULL OR started > ?)"
+
+
+class _Known(NamedTuple):
+    """What the events of a run say: by whose sequence numbers, and their times in epoch microseconds."""
+
+    first: int
+    started_us: int | None
+    is_own: bool
+    rank: int
+    last: int
+    ended_us: int
+
+    def to_send_again(self, shown: ShownRun) -> set[int]:
+        """The events without which the backend shows another state, a later start or an earlier end.
+
+        An inferred end only closes a run: whatever else ended it counts for more.
+        """
+        rank = _RANKS.get(shown.state, _OPEN)
+        is_lesser = rank < (self.rank if self.is_own else min(self.rank, 0))
+        if not is_lesser and (rank != self.rank or rank == _OPEN):
+            return set()
+        if self.started_us is not None and is_later(shown.started_us, self.started_us):
+            return {self.first, self.last}
+        is_early = shown.ended_us is None or is_later(self.ended_us, shown.ended_us)
+        return {self.last} if is_lesser or is_early else set()
 
 
 class KnownRuns:
-    """The runs of delivered events: for each the first event, and the one that decides its state."""
+    """The runs of delivered events: for each the one that says when it began, and the one that ends it."""
 
     def __init__(self) -> None:
         self._rows = sqlite3.connect("")
@@ -63,13 +88,20 @@ class KnownRuns:
         subject = subject_of(event, seq)
         rank = _OPEN if subject.severity is None else max(SEVERITY.values()) - subject.severity
         is_own = rank > _OPEN and not subject.inferred
-        self._rows.execute(_ADD, (event.run.runId, *_job_of(event), seq, is_own, rank, seq))
+        time_us = parse_instant_us(event.eventTime)
+        row = (event.run.runId, *_job_of(event), seq, None, is_own, rank, seq, time_us)
+        self._rows.execute(_ADD, row)
+        start = start_of(body)
+        began = decode_event(start) if start is not None else event if subject.severity is None else None
+        if isinstance(began, RunEvent):
+            started_us = parse_instant_us(began.eventTime)
+            self._rows.execute(_BEGIN, (seq, started_us, event.run.runId, started_us))
 
     def lacking(self, reader: EventReader) -> Iterator[int]:
         """The events to send again.
 
-        These are the first and the deciding one of each run that is gone, and only the latter where the
-        backend has a lesser state.
+        These are the first and the deciding one of each run that is gone, or has a later start, and only the
+        latter where the backend has a lesser state or an earlier end.
         """
         select = "SELECT namespace, job FROM runs GROUP BY namespace, job ORDER BY min(first)"
         self._rows.execute("CREATE INDEX by_job ON runs (namespace, job)")
@@ -82,22 +114,23 @@ class KnownRuns:
         pages = reader.runs(job)
         if pages is not None:
             for page in pages:
-                for run_id, state in page:
-                    if seen := self._take(run_id):
+                for shown in page:
+                    if known := self._take(shown.id):
                         waiting -= 1
-                        yield from _lesser(state, *seen[1:])
+                        yield from known.to_send_again(shown)
                 if not waiting:
                     return
         while rows := self._rows.execute(f"SELECT run {where} LIMIT 1000", job).fetchall():
             for (run_id,) in rows:
-                first, is_own, rank, last = self._take(run_id) or (0, 0, 0, 0)
-                shown = None if pages is None else reader.state_of(run_id)
-                yield from {first, last} if shown is None else _lesser(shown, is_own, rank, last)
+                known = self._take(run_id)
+                run = None if pages is None else reader.run(run_id)
+                if known is not None:
+                    yield from {known.first, known.last} if run is None else known.to_send_again(run)
 
-    def _take(self, run_id: str) -> tuple[int, int, int, int] | None:
-        delete = "DELETE FROM runs WHERE run = ? RETURNING first, is_own, rank, last"
-        row: tuple[int, int, int, int] | None = self._rows.execute(delete, (run_id,)).fetchone()
-        return row
+    def _take(self, run_id: str) -> _Known | None:
+        delete = "DELETE FROM runs WHERE run = ? RETURNING first, started, is_own, rank, last, ended"
+        row = self._rows.execute(delete, (run_id,)).fetchone()
+        return row and _Known(*row)
 
 
 def is_lesser(state: str, known: str) -> bool:
@@ -105,13 +138,9 @@ def is_lesser(state: str, known: str) -> bool:
     return _RANKS.get(state, _OPEN) < _RANKS[known]
 
 
-def _lesser(state: str, is_own: int, rank: int, last: int) -> Iterable[int]:
-    """The deciding event, if the backend's state must give way to its state.
-
-    An inferred end only closes a run: whatever else ended it counts for more.
-    """
-    shown = _RANKS.get(state, _OPEN)
-    return [last] if shown < (rank if is_own else min(rank, 0)) else []
+def is_later(time_us: int | None, known_us: int) -> bool:
+    """Whether a time is not there, or is later than another by more than the backend's rounding."""
+    return time_us is None or time_us > known_us + 1
 
 
 def _job_of(event: RunEvent) -> Node:

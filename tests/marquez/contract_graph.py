@@ -17,7 +17,8 @@ What it does was read in Marquez's own code (OpenLineageDao, JobVersionDao, Line
   time instead.
 - A run of a parent that is not known is invented, as a run of the parent's job, with the child's state. If
   the run is known as one of another job, each event of the child gives its state to another invented run.
-- A run has started at the time of its last START or RUNNING, and ended at that of its last end.
+- A run has started at the time of the last event that is no end (START, RUNNING or OTHER), and ended at that
+  of its last end, whatever came before.
 - Job tags are set by their own requests, and not by the facet. They belong to a job by its simple name, which
   is the name in its last event. So the job of a run with a parent can get none, and shows none.
 - A dataset has the columns that the run named that was COMPLETE last, with a schema on each of its events. If

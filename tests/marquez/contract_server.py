@@ -42,8 +42,6 @@ Request = socket.socket | tuple[bytes, socket.socket]
 LINEAGE = "/api/v1/lineage"
 JOB = re.compile(r"/api/v1/namespaces/([^/]+)/jobs/([^/]+)(?:/tags/([^/]+))?")
 STATES = {
-    "START": "RUNNING",
-    "RUNNING": "RUNNING",
     "COMPLETE": "COMPLETED",
     "ABORT": "ABORTED",
     "FAIL": "FAILED",
@@ -92,8 +90,8 @@ class ContractServer:
     received: list[Received] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     """The stored run events as `GET /api/v1/events/lineage` gives them, in the order of arrival."""
-    runs: dict[str, str | None] = field(default_factory=dict)
-    """Run id to state."""
+    runs: dict[str, str] = field(default_factory=dict)
+    """Run id to state; any type of event that is no end sets it to RUNNING."""
     graph: Graph = field(default_factory=Graph)
     """The jobs and datasets that `GET /api/v1/lineage` draws."""
     connections: int = 0
@@ -167,9 +165,8 @@ class ContractServer:
                 self.others += 1
                 return True
             self.events.append(reserialised(event))
-            state = STATES.get(str(event.get("eventType")).upper())
-            for run_id in changed:
-                self.runs[run_id] = state or self.runs.get(run_id)
+            state = STATES.get(str(event.get("eventType")).upper(), "RUNNING")
+            self.runs |= dict.fromkeys(changed, state)
             return True
 
 

@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from waybill.marquez import EventReader, MarquezReadError, open_reader, reconcile, reconcile_new, repair
+from waybill.marquez.graph import Node
 from waybill.transport import Journal, Kind, NotFoundError, Settings
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def test_nothing_is_missing_of_what_was_just_sent(
             # Those of one place share an instant.
             when = moment + timedelta(milliseconds=number)
             keep(run, number, eventType=kind, eventTime=when.isoformat(timespec="microseconds"))
-    new_worker(journal, url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    new_worker(journal, url, draws=True, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
     found = reconcile(journal, EventReader(url))
     assert (found.compared, found.missing) == (9, ())
 
@@ -280,9 +281,9 @@ def test_a_run_in_a_lesser_state_gets_its_end_again(
 ) -> None:
     run = runs.ids[job][1]
     assert send(url, event_of("", **runs.members(job, run, "RUNNING", 9))) == 201
-    assert missing_of(journal, url) == [(run, "COMPLETE")]
+    assert missing_of(journal, url) == [(run, "START"), (run, "COMPLETE")], "its start is another, too"
     found = list(reconcile_new(journal, EventReader(url)))
-    assert [[one.run_id for one in part.missing] for part in found] == [[], [run]]
+    assert [[one.run_id for one in part.missing] for part in found] == [[], [run, run]]
     assert list(reconcile_new(journal, EventReader(url))) == []
     new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
     assert missing_of(journal, url) == []
@@ -301,9 +302,39 @@ def test_an_inferred_end_closes_an_open_run_and_gives_way_to_any_other(
     runs.keep("", **start)
     runs.keep("", **abort | {"run": {"runId": run, "facets": {"waybill_inferred": FACET}}})
     new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
-    for kind, missing in (("RUNNING", [(run, "ABORT")]), ("COMPLETE", [])):
+    for kind, missing in (("RUNNING", [(run, "START"), (run, "ABORT")]), ("COMPLETE", [])):
         assert send(url, event_of("", **runs.members("plain", run, kind, 9))) == 201
         assert missing_of(journal, url) == missing
+
+
+@pytest.mark.parametrize("job", ["plain", "above.child"])
+def test_a_run_with_a_later_start_or_an_earlier_end_gets_its_own_again(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    runs: Runs,
+    new_worker: type[Worker],
+    event_of: Callable[..., bytes],
+    job: str,
+) -> None:
+    def shown(run: str) -> list[tuple[str, str]]:
+        pages = list(EventReader(url).runs(Node(runs.namespace, job)) or ())
+        return [(str(one.started_at), str(one.ended_at)) for page in pages for one in page if one.id == run]
+
+    began_late, ended_early = runs.ids[job][1:]
+    right = shown(began_late), shown(ended_early)
+    for run, *kinds in ((began_late, ("RUNNING", 9), ("COMPLETE", 1)), (ended_early, ("COMPLETE", -1))):
+        for kind, second in kinds:
+            assert send(url, event_of("", **runs.members(job, run, kind, second))) == 201
+    assert missing_of(journal, url) == [
+        (began_late, "START"),
+        (began_late, "COMPLETE"),
+        (ended_early, "COMPLETE"),
+    ]
+    repair(journal, reconcile(journal, EventReader(url)).missing)
+    new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    assert missing_of(journal, url) == []
+    assert (shown(began_late), shown(ended_early)) == right
 
 
 def test_an_end_that_counts_for_more_is_left_alone(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 
 from waybill.marquez import dead_letters, retry_dead_letters
 
@@ -184,3 +186,89 @@ def test_a_runs_own_end_that_is_retried_beats_an_inferred_one_of_a_higher_number
     worker.run()
     assert numbers_of(marquez.stored, "run") == [1, 0, 2, 0]
     assert marquez.runs == {"run": "FAILED"}
+
+
+MOMENTS = [f"2026-01-01T00:00:{second:02}Z" for second in range(10)]
+
+
+def shown_times(url: str, run: str) -> list[str | int]:
+    """When Marquez shows that a run started and ended, and how long it took, in milliseconds."""
+    shown = requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json()
+    return [shown[name] for name in ("startedAt", "endedAt", "durationMs")]
+
+
+@pytest.mark.parametrize("between", [["RUNNING"] * 6, ["OTHER"], ["START", "RUNNING"], []], ids=len)
+@pytest.mark.parametrize("end", ["COMPLETE", "FAIL"])
+def test_a_run_began_at_its_first_event_whatever_came_between(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+    between: list[str],
+    end: str,
+) -> None:
+    run = str(uuid.uuid4())
+    kinds = ["START", *between, end]
+    for number, kind in enumerate(kinds):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+    new_worker(journal, marquez.url, draws=True).run()
+    last = len(kinds) - 1
+    again = [0] if between else []
+    assert numbers_of(marquez.stored, run) == [*range(last), *again, last]
+    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[last], last * 1000]
+
+
+def test_a_late_event_after_the_end_moves_neither_start_nor_end(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+) -> None:
+    run = str(uuid.uuid4())
+    for number, kind in enumerate(("START", "COMPLETE", "RUNNING")):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+        new_worker(journal, marquez.url, draws=True).run()  # a runner of its own for each event
+    assert numbers_of(marquez.stored, run) == [0, 1, 2, 0, 1]
+    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[1], 1000]
+
+
+def test_of_events_that_come_in_any_order_the_earliest_is_the_start(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+) -> None:
+    run = str(uuid.uuid4())
+    for number, (kind, at) in enumerate((("RUNNING", 2), ("COMPLETE", 4), ("START", 1), ("RUNNING", 3))):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[at])
+    new_worker(journal, marquez.url, draws=True).run()
+    assert numbers_of(marquez.stored, run) == [0, 1, 2, 3, 2, 1]
+    assert shown_times(url, run) == [MOMENTS[1], MOMENTS[4], 3000]
+
+
+def test_a_start_that_the_journal_let_go_of_is_told_from_the_end(
+    journal: Journal, marquez: ContractServer, url: str, new_worker: type[Worker], keep: Keep
+) -> None:
+    run = str(uuid.uuid4())
+    last = [
+        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+        for number, kind in enumerate(("START", "RUNNING"))
+    ][-1]
+    worker = new_worker(journal, marquez.url, draws=True)
+    worker.run()
+    journal.prune(last - 1, 2**62)
+    error = {"_producer": "tests", "_schemaURL": "tests", "message": "torn"}
+    keep(
+        run, 2, eventType="FAIL", eventTime=MOMENTS[5], run={"runId": run, "facets": {"errorMessage": error}}
+    )
+    worker.run()
+    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[5], 5000]
+    start, end = marquez.stored[-2:]
+    assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
+    assert start["run"] == {"runId": run, "facets": {}}, "a start has no error"
