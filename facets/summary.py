@@ -27,9 +27,9 @@ class WaybillSummaryRunFacet(RunFacet):
     dataSource: str
     """The flow that they came from."""
     windowStart: str
-    """When the first of their events was accepted, an ISO 8601 instant."""
+    """When the first of their events was accepted, an ISO 8601 instant; of a transform, when one began it."""
     windowEnd: str
-    """When the last one was."""
+    """When the last one was; of a transform, when the last file left it."""
     events: int
     """How many events this run stands for; none of them is sent."""
     records: int

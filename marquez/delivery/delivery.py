@@ -25,6 +25,7 @@ from ..backend import Answer, Backend, Verdict, explain, setting_of
 from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
+    BegunTimes,
     JobGraph,
     as_start,
     file_event_of,
@@ -144,6 +145,7 @@ class Delivery:
             journal.state(name, prefix) if draws else {} for prefix in (JOURNEY_PREFIX, DATASET_PREFIX)
         )
         self._job_graph = JobGraph(jobs, journal.node, datasets)
+        self._begun_times = BegunTimes()
         tagged = journal.state(name, TAGS_PREFIX) if draws else {}
         tagged_at = backend if draws and isinstance(backend, Backend) else None
         self._tagging = Tagging(tagged, tagged_at, name, clock())
@@ -267,12 +269,19 @@ class Delivery:
         """Draw the flows and the datasets that an entry names, and count the paths that ended."""
         if isinstance(entry.event, RunEvent | JobEvent):
             self._job_graph.learn_datasets(entry.event.outputs or ())
-        for path, outcome in _paths_of(entry, event):
+        if (begun := entry.begun_transforms) is not None:
+            self._begun_times.note(begun, entry.received_ms)
+        for path, outcome in self._paths_of(entry, event):
             jobs = self._job_graph.learn(path, now_ms())
             if event is not None:
                 self._tagging.want(event.flow.job_in_marquez, path.notes)
             if entry.seq > self._counted:
                 self._job_graph.count(jobs, outcome, entry)
+
+    def _paths_of(self, entry: Entry, event: FileEvent | None) -> list[tuple[Path, Outcome]]:
+        if event is None or entry.run_event is None:
+            return paths_of_records(entry)
+        return [path_of(event, job_facets_of(entry.run_event.job), self._begun_times)]
 
     def _tell(self, node: Node) -> None:
         self._owe(self._job_graph.number(node), Subject(f"job {node.namespace} {node.name}"))
@@ -514,12 +523,6 @@ class Delivery:
         problem = explain(trouble, self._backend.shown_url, to_correct=to_correct, has_stopped=has_stopped)
         setting = setting_of(trouble, to_correct)
         return Step(applied=applied, retry_s=retry_s, problem=problem, to_correct=setting)
-
-
-def _paths_of(entry: Entry, event: FileEvent | None) -> list[tuple[Path, Outcome]]:
-    if event is None or entry.run_event is None:
-        return paths_of_records(entry)
-    return [path_of(event, job_facets_of(entry.run_event.job))]
 
 
 def progress_of(journal: Journal, projection: str, seq: int) -> Progress | None:

@@ -1,5 +1,6 @@
 """The graph of jobs and datasets that Marquez draws for the flows that files pass through."""
 
+from .begun_times import BegunTimes as BegunTimes
 from .datasets import DATASET_PREFIX as DATASET_PREFIX
 from .event_facets import (
     FileEvent as FileEvent,

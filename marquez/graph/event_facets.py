@@ -54,6 +54,7 @@ class FileEvent(NamedTuple):
     Attributes:
         comes_from: the job of the file that it was split from.
         state: how a path of the file ended; None while it has not, and if its end was only inferred.
+        created_ms: when the file began, epoch milliseconds.
         completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
         size_bytes: how much was written, according to the outputs' statistics.
         cause: why it failed; empty if it did not.
@@ -64,6 +65,7 @@ class FileEvent(NamedTuple):
     parent_run_id: str | None
     comes_from: Node | None
     state: FinalState | None
+    created_ms: int
     completed_ms: int
     transforms: tuple[str, ...]
     sink: str | None
@@ -81,6 +83,7 @@ def file_event_of(event: Event | None) -> FileEvent | None:
     file, parent, job = facets.delta_file, facets.parent, event.job
     try:
         completed_ms = parse_instant_us(file.completed or event.eventTime) // 1000
+        created_ms = parse_instant_us(file.created or event.eventTime) // 1000
     except ValueError:
         return None
     end = None if facets.inferred is not None else _ENDS.get(event.eventType)
@@ -94,6 +97,7 @@ def file_event_of(event: Event | None) -> FileEvent | None:
         parent_run_id=parent.run.runId if parent is not None else None,
         comes_from=parents if is_of_file else None,
         state=end and (file.final_state or end),
+        created_ms=created_ms,
         completed_ms=completed_ms,
         transforms=tuple(file.transforms or ()),
         sink=file.data_sink if end else None,

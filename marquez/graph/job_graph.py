@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from waybill.facets.event import OutputDataset
     from waybill.transport.journal import Entry
 
+    from .begun_times import BegunTimes
     from .event_facets import FileEvent
 
 JOURNEY_PREFIX: Final = "job:"
@@ -107,17 +108,36 @@ class Path(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a path ended; without a state it has not ended, or its end was only inferred."""
+    """How a path ended, and when it began what; epoch milliseconds.
+
+    Attributes:
+        state: None: it has not ended, or its end was only inferred.
+        begun_ms: when it began its transforms, in order; None where that is not known.
+    """
 
     state: FinalState | None = None
     cause: str = ""
+    created_ms: int = 0
+    completed_ms: int = 0
+    begun_ms: tuple[int | None, ...] = ()
+
+    def span_ms(self, place: int, kind: Kind) -> tuple[int, int]:
+        """When the path began its job at a place, from 0, and left it; as much as that may be, if unknown."""
+        if kind is Kind.SPLIT:
+            return self.completed_ms, self.completed_ms
+        began_ms, next_ms = (
+            self.begun_ms[at] if at < len(self.begun_ms) else None for at in (place, place + 1)
+        )
+        ended_ms = self.completed_ms if next_ms is None else next_ms
+        return min(self.created_ms if began_ms is None else began_ms, ended_ms), ended_ms
 
 
-def path_of(event: FileEvent, notes: JobFacets) -> tuple[Path, Outcome]:
+def path_of(event: FileEvent, notes: JobFacets, begun: BegunTimes) -> tuple[Path, Outcome]:
     """The path of the file in one event, and how it ended; `notes` are the facts about its job."""
     is_split = event.state is FinalState.SPLIT
     path = Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
-    return path, Outcome(event.state, event.cause)
+    begun_ms = begun.of(event.run_id, event.transforms) if event.state is not None else ()
+    return path, Outcome(event.state, event.cause, event.created_ms, event.completed_ms, tuple(begun_ms))
 
 
 def paths_of_records(entry: Entry) -> list[tuple[Path, Outcome]]:
@@ -136,7 +156,12 @@ def paths_of_records(entry: Entry) -> list[tuple[Path, Outcome]]:
                 record.data_sink,
                 is_split=record.final_state is FinalState.SPLIT,
             ),
-            Outcome(record.final_state, (record.annotations or {}).get("errorCause", "")),
+            Outcome(
+                record.final_state,
+                (record.annotations or {}).get("errorCause", ""),
+                record.created,
+                record.completed,
+            ),
         )
         for record in records
     ]
@@ -287,11 +312,12 @@ class JobGraph:
         """Count a path at the jobs that it passed, once it has ended."""
         if outcome.state is None:
             return
-        for place, job in enumerate(jobs, 1):
+        for place, job in enumerate(jobs):
             if job.open is None:
                 job.open = Window(entry.seq, entry.received_ms, entry.received_ms)
                 self._counting.add(job.node)
-            job.open.add(outcome.state if place == len(jobs) else None, outcome.cause, entry.received_ms)
+            state = outcome.state if place == len(jobs) - 1 else None
+            job.open.add(state, outcome.cause, entry.received_ms, outcome.span_ms(place, job.step.kind))
             self._changed.add(job.node)
 
     def flush(self, seq: int) -> None:
@@ -407,7 +433,7 @@ class JobGraph:
             bytes=0,
             dataSinks=[],
             producer=PRODUCER,
-            **window_of(window.first_ms, window.last_ms),
+            **window_of(*window.span_ms),
             **counts(window.states),
         )
         return run_event(

@@ -1,7 +1,8 @@
 """What became of the files that passed one job of the graph within a minute: a run of that job.
 
 A run for each file and transform would be too many for Marquez, and a job without any run is grey on its
-page. So the files of a minute are one run: FAIL where one of them failed there, else COMPLETE.
+page. So the files of a minute are one run: FAIL where one of them failed there, else COMPLETE. It lasts from
+when the first of them began the job until the last left it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Window(msgspec.Struct):
         seq: the first of their entries.
         first_ms: when the first entry was accepted, epoch milliseconds.
         last_ms: when the last one was.
+        began_ms: when the first file began the job; 0: not known.
+        ended_ms: when the last one left it.
         passed: how many files went on to the next job.
         states: how many paths ended here, by how they did.
         cause: why the first one failed.
@@ -40,17 +43,27 @@ class Window(msgspec.Struct):
     passed: int = 0
     states: dict[FinalState, int] = {}
     cause: str = ""
+    began_ms: int = 0
+    ended_ms: int = 0
 
-    def add(self, state: FinalState | None, cause: str, received_ms: int) -> None:
-        """Count one path that ended here, or went on where `state` is None."""
+    def add(self, state: FinalState | None, cause: str, received_ms: int, span_ms: tuple[int, int]) -> None:
+        """Count one path that ended here, or went on where `state` is None, and was here for that span."""
         self.first_ms = min(self.first_ms, received_ms)
         self.last_ms = max(self.last_ms, received_ms)
+        began_ms, ended_ms = span_ms
+        self.began_ms = min(self.began_ms or began_ms, began_ms)
+        self.ended_ms = max(self.ended_ms, ended_ms)
         if state is None:
             self.passed += 1
             return
         self.states[state] = self.states.get(state, 0) + 1
         if state is FinalState.ERROR and not self.cause:
             self.cause = cause[:CAUSE_CHARS_MAX]
+
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """When the run of the window begins and ends, epoch milliseconds."""
+        return (self.began_ms, self.ended_ms) if self.began_ms else (self.first_ms, self.last_ms)
 
     @property
     def failed(self) -> bool:

@@ -30,7 +30,7 @@ from ..acks import ROW_PREFIX, Acks
 from ..delivery import OWED_PREFIX, dead_letters
 from ..graph import JOURNEY_PREFIX, Job, Node, row_key
 from ..summaries import CoalescedEntries, summary_event
-from .run_comparison import KnownRuns, is_lesser
+from .run_comparison import KnownRuns, is_later, is_lesser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -213,11 +213,15 @@ def _forgotten(journal: Journal, told: Iterable[Job], reader: EventReader) -> tu
 
 
 def _has_last_run(journal: Journal, job: Job, reader: EventReader) -> bool:
-    """Whether the backend has the last run of a job of the graph, in its final state."""
+    """Whether the backend has the last run of a job of the graph, in its final state and with its times."""
     if job.last is None:
         return True
     shown = reader.run(job.last.run_id(journal.node, job.node))
-    return shown is not None and not is_lesser(shown.state, "FAILED" if job.last.failed else "COMPLETED")
+    if shown is None or is_lesser(shown.state, "FAILED" if job.last.failed else "COMPLETED"):
+        return False
+    began_ms, ended_ms = job.last.span_ms
+    is_early = shown.ended_us is None or is_later(ended_ms * 1000, shown.ended_us)
+    return not is_early and not is_later(shown.started_us, began_ms * 1000)
 
 
 def _delivered(

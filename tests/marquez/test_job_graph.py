@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,12 @@ import requests
 from waybill.facets import FinalState
 from waybill.facets.event import RunJob
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
-from waybill.marquez.graph import JobGraph, Node
+from waybill.marquez.graph import BegunTimes, JobGraph, Kind as JobKind, Node
+from waybill.marquez.graph.begun_times import BEGUN_MAX
 from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
 from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
 from waybill.transport import Journal, Kind, Settings, Tracker
-from waybill.transport.journal import Entry
+from waybill.transport.journal import BegunTransforms, Entry
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -325,6 +328,59 @@ def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_tw
     ]
     assert errors == ["torn"]
     assert set(marquez.runs.values()) == {"COMPLETED", "FAILED"}, "none is left running"
+
+
+def spans_of(marquez: ContractServer) -> dict[str, tuple[datetime, datetime]]:
+    """When the runs of transforms and splits began and ended, by the name of the job."""
+    times: dict[str, list[datetime]] = {}
+    for event in of_transforms(marquez):
+        times.setdefault(event["job"]["name"], []).append(datetime.fromisoformat(event["eventTime"]))
+    return {job: (first, last) for job, (first, last) in times.items()}
+
+
+def test_a_run_of_a_transform_lasts_from_when_its_first_file_began_it_until_the_last_left_it(
+    marquez: ContractServer, tracker: Tracker, draw: Draw
+) -> None:
+    first, second = (tracker.file(name, data_source="in") for name in "ab")
+    with first, first.transform("unpack"):
+        time.sleep(0.2)
+        with second, second.transform("unpack"):
+            time.sleep(0.1)
+            second.egress("out")
+        with first.transform("load"):
+            time.sleep(0.4)
+        first.egress("out")
+    draw(marquez.url)
+    spans = spans_of(marquez)
+    (unpack_from, unpack_to), (load_from, load_to) = spans["unpack · in"], spans["load · in"]
+    assert unpack_from + timedelta(seconds=0.3) <= unpack_to
+    assert load_from + timedelta(seconds=0.4) <= load_to
+    assert unpack_to <= load_from + timedelta(milliseconds=1), "the first file left it when it began the next"
+
+
+def test_a_path_that_nobody_noted_is_in_its_transforms_from_the_files_beginning_to_its_end() -> None:
+    kinds = (JobKind.TRANSFORM, JobKind.TRANSFORM, JobKind.SPLIT)
+    for begun_ms, expected in (
+        ((20, 50), [(20, 50), (50, 90), (90, 90)]),
+        ((None, None), [(10, 90), (10, 90), (90, 90)]),
+        ((None, 50), [(10, 50), (50, 90), (90, 90)]),
+        ((99, None), [(90, 90), (10, 90), (90, 90)]),
+        ((), [(10, 90), (10, 90), (90, 90)]),
+    ):
+        outcome = Outcome(FinalState.SPLIT, "", 10, 90, begun_ms)
+        assert [outcome.span_ms(place, kind) for place, kind in enumerate(kinds)] == expected
+    assert Outcome(FinalState.COMPLETE, "", 10, 90).span_ms(0, JobKind.DIRECT) == (10, 90)
+
+
+def test_what_is_remembered_of_begun_transforms_is_bounded_and_the_oldest_goes_first() -> None:
+    times = BegunTimes()
+    for number in range(BEGUN_MAX + 1):
+        times.note(BegunTransforms(f"run-{number}", 1, ("unpack",)), number)
+    times.note(BegunTransforms("run-2", 2, ("unpack", "load")), 7)
+    times.note(BegunTransforms("run-3", 2, ("load",)), 7)  # its first name was too long to be noted
+    assert times.of("run-0", ("unpack",)) == times.of("run-1", ("unpack",)) == [None]
+    assert times.of("run-2", ("unpack", "load", "more")) == [2, 7, None]
+    assert times.of("run-3", ("unpack", "load")) == [3, None]
 
 
 def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
