@@ -136,7 +136,7 @@ clean: ## Remove the files that these targets created
 .venv/spark%.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml $(CLIENTS)
 	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/spark$*
 	$(PY) -m uv pip install --quiet --python .venv/spark$*/bin/python \
-		--editable '.[collector,spark]' pyspark==$(SPARK_VERSION) 'pandas<3' pytest pytest-timeout --requirements $(CLIENTS)
+		--editable '.[collector,spark]' pyspark==$(SPARK_VERSION) 'pandas<3' hypothesis pytest pytest-timeout --requirements $(CLIENTS)
 	@touch $@
 
 # Spark Connect's clients and Jupyter's kernel are only for the tests of endings.

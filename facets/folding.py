@@ -36,10 +36,10 @@ from .spark_writes import (
     LISTENER_ONLY,
     has_to_show,
     is_batch,
-    is_written,
     may_hide_output,
     shows_write,
     source_of,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
         first_input=min(inputs, default=None),
         cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
-        outputs=tuple(sorted({x.recorded for x in event.outputs or () if is_written(x)})),
+        outputs=tuple(sorted({x.recorded for x in written(event)})),
         overrides=overrides,
         annotations=annotations,
         records=facet_records(event, system_name=system_name),

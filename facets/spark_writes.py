@@ -28,6 +28,12 @@ _INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
 _HIDE_OUTPUT: Final = ("execute_update_command", "execute_delete_command", "execute_merge_into_command")
 """The ends of the names of jobs that change a Delta table."""
 
+_QUERIES: Final = ("in_memory_table_scan", "adaptive_spark_plan")
+"""The ends of the names of queries. The listener says that a cached dataset that one reads is its output.
+
+If a job with the second writes, the name of what it writes follows.
+"""
+
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
 _CHANGE: Final = b"lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
@@ -46,8 +52,14 @@ class _DatasetFacets(msgspec.Struct):
 _FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
 
 
-def is_written(output: OutputDataset) -> bool:
-    """Whether a run writes an output; a table that it drops, alters or renames is not one."""
+def written(event: RunEvent) -> list[OutputDataset]:
+    """The outputs that a run writes: no cached dataset that it reads, no table that it drops or renames."""
+    is_query = event.job.name.endswith(_QUERIES)
+    outputs = (one for one in event.outputs or () if _counts_data(one) or not is_query)
+    return [output for output in outputs if _is_written(output)]
+
+
+def _is_written(output: OutputDataset) -> bool:
     if _CHANGE not in bytes(output.facets):
         return True
     facets = read_facet(_FACETS, output.facets) or _DatasetFacets()
@@ -75,7 +87,11 @@ def shows_write(event: RunEvent) -> bool:
     """Whether an event shows that its run did write: it names a Spark job, or counts written data."""
     facets = event.run.facets
     has_job = facets is not None and bool(facets.spark_job_details)
-    return has_job or any(_STATISTICS in bytes(output.output_facets) for output in event.outputs or ())
+    return has_job or any(map(_counts_data, event.outputs or ()))
+
+
+def _counts_data(output: OutputDataset) -> bool:
+    return _STATISTICS in bytes(output.output_facets)
 
 
 def has_to_show(job_name: str) -> bool:

@@ -555,3 +555,15 @@ def test_a_table_that_is_dropped_altered_or_renamed_is_no_sink(change: str) -> N
 )
 def test_any_other_change_and_one_that_cannot_be_read_leave_the_sink(facets: dict[str, Any]) -> None:
     assert record(event("COMPLETE", 1, outputs=[{**OUT, "facets": facets}])).data_sink == "file//out"
+
+
+@pytest.mark.parametrize("query", ["in_memory_table_scan", "adaptive_spark_plan"])
+def test_a_query_has_no_sink_unless_data_is_counted_or_its_name_says_what_it_writes(query: str) -> None:
+    job = {"namespace": "ns", "name": f"app.{query}"}
+    end = event("COMPLETE", 1, producer=LISTENER, job=job, outputs=[OUT])
+    assert record(end).data_sink is None
+    assert (
+        record(event("RUNNING", producer=LISTENER, job=job, outputs=[WRITTEN]), end).data_sink == "file//out"
+    )
+    named = {"namespace": "ns", "name": f"app.{query}.lake_out"}
+    assert record(event("COMPLETE", 1, producer=LISTENER, job=named, outputs=[OUT])).data_sink == "file//out"

@@ -19,7 +19,7 @@ def events_of(job: str) -> list[RunEvent]:
 
 
 def test_every_recorded_job_has_its_expected_records() -> None:
-    assert len(JOBS) == 8
+    assert len(JOBS) == 10
     assert sorted(path.stem for path in FOLDER.glob("*.json")) == JOBS
 
 

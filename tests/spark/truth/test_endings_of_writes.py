@@ -81,6 +81,10 @@ attempt("collect", lambda: len(spark.read.parquet(OUT + "/good").collect()))
 attempt("show", lambda: spark.read.parquet(OUT + "/good").show(1))
 attempt("count", lambda: spark.read.parquet(OUT + "/good").count())
 attempt("collect_fails", lambda: failing.collect())
+kept = spark.read.schema("id LONG, k LONG").parquet(OUT + "/good").cache()
+attempt("cached", lambda: [len(kept.collect()), kept.count(), len(kept.localCheckpoint().collect())])
+kept.unpersist()
+attempt("cached_no_more", lambda: len(kept.collect()))
 
 spark.stop()
 tell()
@@ -295,12 +299,15 @@ def test_an_rdd_whose_folder_exists(scene: Scene) -> None:
 
 @ending(
     "a read",
-    "`collect`, `show`, `count`, whether it fails or not",
+    "`collect`, `show`, `count`, of a cached dataset, too, whether it fails or not",
     really="nothing is written",
     record="none",
 )
 def test_a_read(scene: Scene) -> None:
     assert scene.ended["count"]["value"] == "100"
+    assert scene.ended["cached"]["value"] == "[100, 100, 100]"
+    assert scene.ended["cached_no_more"]["value"] == "100"
+    assert scene.states("good") == [COMPLETE]  # of who wrote it
     assert scene.error("collect_fails")
     assert [one for one in scene.ran.records if one.data_sink is None and one.final_state is not ERROR] == [
         scene.ran.application("endings")
