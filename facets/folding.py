@@ -7,6 +7,11 @@ itself); the order of arrival does not matter.
 
 An inferred end is the weakest: the run's own terminal event replaces it, whatever its type
 and however late it arrives.
+
+A run that is begun again under its id, as the cleared task of a scheduler is, ends as its last attempt did.
+The latest START parts the attempts: only the terminal events since then count. A state does not need all of
+them for that. Of each kind it has the first, which counts in a run that was begun once, and the last, which
+counts in one that was begun again. Events of one run id in two job namespaces are of two runs.
 """
 
 from __future__ import annotations
@@ -57,24 +62,27 @@ _WITH_REASON = frozenset(map(FinalState, REASONS.values()))
 _FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
 
 
-class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A terminal event; the least of a run's endings by `place` is its deciding event.
+class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A terminal event; the least of an attempt's endings by `place` is its deciding event.
 
     Attributes:
-        inferred: why Waybill inferred it; empty: it is the run's own. The last of the fields, so that states
-            stored without it can be read.
+        inferred: why Waybill inferred it; empty: it is the run's own.
     """
 
     severity: int
     time_us: int
-    namespace: str
     name: str
     inferred: str = ""
 
     @property
-    def place(self) -> tuple[bool, int, int, str, str, str]:
-        """Its position among the endings of a run: the inferred ones come last."""
-        return bool(self.inferred), self.severity, self.time_us, self.namespace, self.name, self.inferred
+    def kind(self) -> tuple[bool, int]:
+        """Of endings of one kind, the first and the last are kept."""
+        return bool(self.inferred), self.severity
+
+    @property
+    def place(self) -> tuple[bool, Ending]:
+        """Its position among the endings of an attempt: the inferred ones come last."""
+        return bool(self.inferred), self
 
 
 class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -102,6 +110,11 @@ class CauseSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
     time_us: int
     rank: int
     message: str
+
+    @property
+    def kind(self) -> bool:
+        """Of causes of one kind, the first and the last are kept."""
+        return self.second_choice
 
 
 class Said(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -136,14 +149,17 @@ class CoalescedSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The facts from any set of events of one run; bounded by the run's distinct outputs, keys and paths.
+    """The facts from any set of events of one run; bounded by its distinct outputs, keys and namespaces.
 
     It encodes to msgpack and back without loss.
 
     Attributes:
         system_name: the name assigned to its events, for a job without a namespace.
         created_us: the earliest event, in epoch microseconds.
-        ending: the deciding terminal event.
+        namespace: that of its job.
+        begun_us: the latest START, in epoch microseconds; 0: none was seen.
+        endings: of each kind of terminal event the first and the last, sorted.
+        causes: of each kind of cause the first and the last, sorted.
         outputs: every output dataset as (namespace, name), sorted.
         overrides: values that replace derived fields, by field.
         annotations: values noted about the run, by key.
@@ -153,15 +169,18 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         shows_write: whether an event shows that it did write.
         is_batch: whether it is a Spark query or command, which records only writes and errors.
         coalesced: the files that it counts, if it is a summary; a summary is not a file and has no record.
+        others: the runs of the same id in other job namespaces, sorted; its own is the least.
     """
 
     run_id: str
     system_name: str
     created_us: int
-    ending: Ending | None = None
+    namespace: str
+    begun_us: int = 0
+    endings: tuple[Ending, ...] = ()
     parent: ParentSeen | None = None
     first_input: InputSeen | None = None
-    cause: CauseSeen | None = None
+    causes: tuple[CauseSeen, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     overrides: dict[str, Said] = {}
     annotations: dict[str, Said] = {}
@@ -171,6 +190,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     shows_write: bool = False
     is_batch: bool = False
     coalesced: CoalescedSeen | None = None
+    others: tuple[RunState, ...] = ()
+
+    @property
+    def parts(self) -> tuple[RunState, ...]:
+        """The runs of its id, one for each job namespace."""
+        return (msgspec.structs.replace(self, others=()), *self.others) if self.others else (self,)
 
     @property
     def parent_run_id(self) -> str | None:
@@ -178,14 +203,23 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return None if self.parent is None else self.parent.run_id
 
     @property
+    def ending(self) -> Ending | None:
+        """The terminal event that decides its record: of its last attempt that has ended."""
+        if since := [ending for ending in self.endings if ending.time_us >= self.begun_us]:
+            return min(since, key=lambda ending: ending.place)
+        return max(
+            self.endings, key=lambda ending: (not ending.inferred, ending.time_us, ending), default=None
+        )
+
+    @property
     def ended(self) -> bool:
         """Whether a terminal event was seen."""
-        return self.ending is not None
+        return any(state.endings for state in (self, *self.others))
 
     @property
     def faceted(self) -> bool:
         """Whether a terminal event of its own carried the facet, so that nothing is derived."""
-        return bool(self.records)
+        return any(state.records for state in (self, *self.others))
 
 
 def observe(event: RunEvent, *, system_name: str) -> RunState:
@@ -203,10 +237,12 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         run_id=event.run.runId,
         system_name=system_name,
         created_us=time_us,
-        ending=_ending_of(event, time_us),
+        namespace=event.job.namespace,
+        begun_us=time_us if event.eventType is EventType.START else 0,
+        endings=_endings_of(event, time_us),
         parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
         first_input=min(inputs, default=None),
-        cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
+        causes=() if cause is None else (CauseSeen(cause[0], time_us, rank, cause[1]),),
         outputs=tuple(sorted({x.recorded for x in written(event)})),
         overrides=overrides,
         annotations=annotations,
@@ -237,11 +273,9 @@ def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
     )
 
 
-def _ending_of(event: RunEvent, time_us: int) -> Ending | None:
+def _endings_of(event: RunEvent, time_us: int) -> tuple[Ending, ...]:
     severity = SEVERITY.get(event.eventType)
-    if severity is None:
-        return None
-    return Ending(severity, time_us, event.job.namespace, event.job.name, inferred_reason(event))
+    return () if severity is None else (Ending(severity, time_us, event.job.name, inferred_reason(event)),)
 
 
 def inferred_reason(event: RunEvent) -> str:
@@ -361,14 +395,28 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
                 "merge states of one run only"
             )
     states = (first, *others)
+    if all(state.namespace == first.namespace and not state.others for state in states):
+        return _merge(states)
+    by_namespace: defaultdict[str, list[RunState]] = defaultdict(list)
+    for part in chain.from_iterable(state.parts for state in states):
+        by_namespace[part.namespace].append(part)
+    least, *rest = (_merge(parts) for _, parts in sorted(by_namespace.items()))
+    return msgspec.structs.replace(least, others=tuple(rest))
+
+
+def _merge(states: Sequence[RunState]) -> RunState:
+    """Merge states of one run in one job namespace."""
+    first = states[0]
     return RunState(
         run_id=first.run_id,
         system_name=max([state.system_name for state in states]),
         created_us=min([state.created_us for state in states]),
-        ending=_deciding([state.ending for state in states]),
+        namespace=first.namespace,
+        begun_us=max([state.begun_us for state in states]),
+        endings=_outermost([state.endings for state in states]),
         parent=_least([state.parent for state in states]),
         first_input=_least([state.first_input for state in states]),
-        cause=_least([state.cause for state in states]),
+        causes=_outermost([state.causes for state in states]),
         outputs=_union([state.outputs for state in states]),
         overrides=_merge_said([state.overrides for state in states]),
         annotations=_merge_said([state.annotations for state in states]),
@@ -407,13 +455,20 @@ class Gathered:
         return merge_states(self._states[0], *self._states[1:])
 
 
-_T = TypeVar("_T", ParentSeen, InputSeen, CauseSeen)
+_T = TypeVar("_T", ParentSeen, InputSeen)
+_Kinded = TypeVar("_Kinded", Ending, CauseSeen)
 _Part = TypeVar("_Part", str, tuple[str, str])
 
 
-def _deciding(endings: list[Ending | None]) -> Ending | None:
-    found = [ending for ending in endings if ending is not None]
-    return min(found, key=lambda ending: ending.place) if found else None
+def _outermost(many: Sequence[tuple[_Kinded, ...]]) -> tuple[_Kinded, ...]:
+    """Of each kind, the first and the last."""
+    filled = [one for one in many if one]
+    if not filled or all(one == filled[0] for one in filled):
+        return filled[0] if filled else ()
+    by_kind: defaultdict[object, list[_Kinded]] = defaultdict(list)
+    for seen in chain.from_iterable(filled):
+        by_kind[seen.kind].append(seen)
+    return tuple(sorted({pick(kind) for kind in by_kind.values() for pick in (min, max)}))
 
 
 def _least(values: list[_T | None]) -> _T | None:
@@ -454,13 +509,17 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
 
     Reasons that Waybill derived have reserved names until `keep_annotations` applies a rule.
     """
+    if state.others:
+        parts = [part for part in state.parts if bool(part.records) == state.faceted]
+        return tuple(merge_all(chain.from_iterable(map(records_of, parts))))
     if state.records:
         return state.records
-    if state.ending is None or state.coalesced is not None:
+    ending = state.ending
+    if ending is None or state.coalesced is not None:
         return ()
-    if state.ending.inferred and state.inferred_records:
-        return (_infer(state.inferred_records[0], state.ending),)
-    return _derive(state, state.ending)
+    if ending.inferred and state.inferred_records:
+        return (_infer(state.inferred_records[0], ending),)
+    return _derive(state, ending)
 
 
 def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
@@ -508,7 +567,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
             ProvenanceRecord(
                 did=fields.get("did", state.run_id),
                 parent_did=fields.get("parent_did", state.parent_run_id),
-                system_name=fields.get("system_name", ending.namespace or state.system_name),
+                system_name=fields.get("system_name", state.namespace or state.system_name),
                 data_source=fields.get("data_source", data_source),
                 filename=fields.get("filename", data_source.rstrip("/").rpartition("/")[2]),
                 transforms=split_transforms(fields.get("transforms", "")) or (ending.name,),
@@ -535,8 +594,17 @@ def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) ->
 
 
 def _cause_of(state: RunState, ending: Ending) -> str:
-    """Return why a run failed; for an inferred end without a reason, why it was inferred."""
-    return ending.inferred if state.cause is None else state.cause.message
+    """Return why a run failed; for an inferred end without a reason, why it was inferred.
+
+    The causes of earlier attempts do not count.
+    """
+    if ending.time_us < state.begun_us:  # it was begun again, and has not ended since
+        cause = max(state.causes, key=lambda cause: (cause.time_us, cause), default=None)
+    else:
+        is_second = any(one.time_us < state.begun_us for one in state.endings)
+        since_us = state.begun_us if is_second else 0
+        cause = min((one for one in state.causes if one.time_us >= since_us), default=None)
+    return ending.inferred if cause is None else cause.message
 
 
 def _sorted(annotations: dict[str, str]) -> dict[str, str] | None:

@@ -81,11 +81,15 @@ def _why_nothing_is_filed(found: Explanation, agreed: Settings) -> str | None:
 
 
 def _show(found: Explanation, root: Path) -> None:
-    run_id = None
+    namespaces = {(step.run_id, step.namespace) for step in found.steps}
+    run = None
     for number, step in enumerate(found.steps, 1):
-        if step.run_id is not None and step.run_id != run_id:
-            run_id = step.run_id
-            console.line((f"run {run_id}", "bold"))
+        if step.run_id is not None and (step.run_id, step.namespace) != run:
+            run = (step.run_id, step.namespace)
+            # One run id in two job namespaces is two runs.
+            is_shared = sum(run_id == step.run_id for run_id, _ in namespaces) > 1
+            of_job = f" of {console.shown(step.namespace or '')}" if is_shared else ""
+            console.line((f"run {step.run_id}{of_job}", "bold"))
         _show_step(number, step)
     if found.parents:
         console.line(("it came from", "bold"))

@@ -54,7 +54,7 @@ PRUNED: Final = "pruned"  # of the first minute that has not been pruned yet
 _MINUTE_MS: Final = 60_000
 _CACHED_MAX: Final = 20_000
 _PRUNED_MINUTES_MAX: Final = 100
-_FEW: Final = 16  # outputs and annotations; so few are cheap to merge each time
+_FEW: Final = 16  # outputs, annotations and job namespaces; so few are cheap to merge each time
 _INLINE_BYTES: Final = 4 * 2**10  # the part of a run in its own row
 _PUT_BYTES_MAX: Final = 16 * 2**20  # more than this is stored before the end of the batch
 
@@ -356,7 +356,7 @@ class UnsettledRuns:
             self._set_aside(key, run)
         if run.state is None:
             run.state = seen
-        elif key not in self._fresh and len(run.state.outputs) + len(run.state.annotations) <= _FEW:
+        elif key not in self._fresh and _size(run.state) <= _FEW:
             run.state = merge_states(run.state, seen)
         else:
             self._fresh.setdefault(key, Gathered()).add(seen)
@@ -391,7 +391,7 @@ class UnsettledRuns:
             encoded = _ENCODER.encode(run.state)
             self._drop(key, joined)
         written = at + 1 if run.is_all_written else run.written
-        piece = Piece(number, len(encoded), len(run.state.outputs))
+        piece = Piece(number, len(encoded), sum(len(part.outputs) for part in run.state.parts))
         run.pieces, run.written, run.state = [*run.pieces[:at], piece], written, None
         for row, row_key in enumerate(piece.keys(key)):
             self._put[row_key] = encoded[row * ROW_BYTES : (row + 1) * ROW_BYTES]
@@ -465,6 +465,10 @@ class UnsettledRuns:
                         forgotten[key] = None
         self._forgotten.add(forgotten, received_ms, put, delete)
         put[PRUNED] = str(end).encode()
+
+
+def _size(state: RunState) -> int:
+    return sum(1 + len(one.outputs) + len(one.annotations) for one in (state, *state.others))
 
 
 def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:

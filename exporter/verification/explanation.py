@@ -59,6 +59,13 @@ RECORDS_SHOWN_MAX: Final = 100
 """How many records a step shows, so that a run of many outputs is explained in linear time."""
 
 _WORDS_SEARCHED_MAX: Final = 64
+_TOLD_AS: Final = {
+    name: name.removesuffix("_us")
+    for name in RunState.__struct_fields__
+    if name not in {"run_id", "system_name", "namespace", "others"}
+} | {"begun_us": "begun again", "endings": "ending", "causes": "cause"}
+"""By part of a run's state, how it is told to a person."""
+
 _RANK: Final = {kind: rank for rank, kind in enumerate(EventType)}
 
 
@@ -67,7 +74,8 @@ class StepSeen(msgspec.Struct, frozen=True):
 
     Attributes:
         places: where it is stored, for a person.
-        run_id: its run; None for an array of records, as are the next two.
+        run_id: its run; None for an array of records, as are the next three.
+        namespace: that of its job: one run id in two of them is two runs.
         inferred: why Waybill inferred it; None where the run itself said it.
         changed: the parts of the run's state that it changed.
         records: what would be recorded if it were the last; empty where the run says more than
@@ -76,6 +84,7 @@ class StepSeen(msgspec.Struct, frozen=True):
 
     places: tuple[str, ...]
     run_id: str | None
+    namespace: str | None
     event_time: str | None
     event_type: str | None
     changed: tuple[str, ...]
@@ -138,7 +147,7 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     steps, told = _fold_steps(did, events, wanted.rule)
     for (body, system_name), places in arrays.items():
         found = _of(did, decode_records(body, system_name=system_name))
-        steps.append(StepSeen(tuple(places), None, None, None, ("records",), _kept(found, wanted.rule)))
+        steps.append(StepSeen(tuple(places), None, None, None, None, ("records",), _kept(found, wanted.rule)))
         told += found
     folded = Folded(told)
     unread = Unread()
@@ -228,15 +237,14 @@ def _fold_steps(
     ]
     steps: list[StepSeen] = []
     told: list[ProvenanceRecord] = []
-    runs: dict[str, _Run] = {}
+    runs: dict[tuple[str, str], _Run] = {}
     for event, system_name, places in sorted(of_runs, key=_place):
         seen = observe(event, system_name=system_name)
-        if seen.run_id not in runs:
-            runs[seen.run_id] = _Run(msgspec.structs.replace(seen, outputs=(), annotations={}, records=()))
-            before = None
-        else:
-            before = runs[seen.run_id].about(seen)
-        run = runs[seen.run_id]
+        run = runs.get((seen.run_id, seen.namespace))
+        before = None if run is None else run.about(seen)
+        if run is None:
+            run = _Run(msgspec.structs.replace(seen, outputs=(), annotations={}, records=()))
+            runs[seen.run_id, seen.namespace] = run
         after = seen if before is None else merge_states(before, seen)
         run.take(after)
         changed = tuple(_changed(before, after))
@@ -244,9 +252,10 @@ def _fold_steps(
         told += _of(did, seen.records)
         so_far = _of(did, records_of(run.state())) if run.size() <= RECORDS_SHOWN_MAX else ()
         what = event.eventTime, event.eventType, changed, _kept(so_far, rule), inferred_reason(event) or None
-        steps.append(StepSeen(places, seen.run_id, *what))
-    for state in (run.state() for run in runs.values()):
-        told += () if state.faceted else _of(did, records_of(state))
+        steps.append(StepSeen(places, seen.run_id, seen.namespace, *what))
+    faceted = {run_id for (run_id, _), run in runs.items() if run.is_faceted}
+    for (run_id, _), run in runs.items():
+        told += () if run_id in faceted else _of(did, records_of(run.state()))
     return steps, told
 
 
@@ -258,6 +267,11 @@ class _Run:
         self._outputs: dict[tuple[str, str], None] = {}
         self._annotations: dict[str, Said] = {}
         self._records: dict[RecordKey, ProvenanceRecord] = {}
+
+    @property
+    def is_faceted(self) -> bool:
+        """Whether one of them carried the facet."""
+        return bool(self._records)
 
     def size(self) -> int:
         """About how many records it says."""
@@ -290,17 +304,22 @@ class _Run:
         )
 
 
-def _place(one: tuple[RunEvent, str, tuple[str, ...]]) -> tuple[str, int, int, tuple[str, ...]]:
+def _place(one: tuple[RunEvent, str, tuple[str, ...]]) -> tuple[str, str, int, int, tuple[str, ...]]:
     event = one[0]
-    return event.run.runId, parse_instant_us(event.eventTime), _RANK[event.eventType], one[2]
+    return (
+        event.run.runId,
+        event.job.namespace,
+        parse_instant_us(event.eventTime),
+        _RANK[event.eventType],
+        one[2],
+    )
 
 
 def _changed(before: RunState | None, after: RunState) -> Iterator[str]:
-    fields = [name for name in after.__struct_fields__ if name not in {"run_id", "system_name"}]
-    for name in fields:
-        value = getattr(after, name)
-        if value and (before is None or getattr(before, name) != value):
-            yield name.removesuffix("_us")
+    for name in after.__struct_fields__:
+        value, known = getattr(after, name), before and getattr(before, name)
+        if name in _TOLD_AS and value and value != known and (name != "begun_us" or known):
+            yield _TOLD_AS[name]
 
 
 def _of(did: str, records: Iterable[ProvenanceRecord]) -> tuple[ProvenanceRecord, ...]:

@@ -127,8 +127,8 @@ def _hours(records: pa.Table, runs: StatesByRun) -> set[Hour]:
     """The hours that the records are in, and those that the runs' records may be in."""
     hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
     # A run's records are in the hour of one of the endings in its pieces.
-    endings = (state.ending for state in runs.values() if state is not None)
-    hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
+    parts = (part for state in runs.values() if state is not None for part in state.parts)
+    hours |= {ending.time_us // (1_000 * HOUR_MS) for part in parts for ending in part.endings}
     return {hour_of(hour * HOUR_MS) for hour in hours}
 
 

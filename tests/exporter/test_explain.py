@@ -94,6 +94,43 @@ def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal
     assert table["did"][row.row].as_py() == "r"
 
 
+def test_each_attempt_of_a_run_that_was_begun_again_is_a_step(journal: Journal, settings: Settings) -> None:
+    work(journal, settings, event("r", "START", 1), event("r", "FAIL", 5))
+    (row,) = explained("r", settings).rows
+    assert row.record.final_state == FinalState.ERROR
+    work(journal, settings, event("r", "START", 10), event("r", "COMPLETE", 19))
+    found = explained("r", settings)
+    assert [(step.event_type, step.changed) for step in found.steps] == [
+        ("START", ("created",)),
+        ("FAIL", ("ending",)),
+        ("START", ("begun again",)),
+        ("COMPLETE", ("ending",)),
+    ]
+    assert [[one.final_state for one in step.records] for step in found.steps] == [
+        [],
+        [FinalState.ERROR],
+        [FinalState.ERROR],
+        [FinalState.COMPLETE],
+    ]
+    (row,) = found.rows
+    assert (row.record.final_state, row.as_folded, found.is_proven) == (FinalState.COMPLETE, True, True)
+
+
+def test_one_run_id_in_two_job_namespaces_is_explained_as_two_runs(
+    journal: Journal, settings: Settings
+) -> None:
+    both = [("ns", "COMPLETE"), ("other", "FAIL")]
+    told = [(json.loads(event("r", kind, 1)), {"namespace": name, "name": "j"}) for name, kind in both]
+    work(journal, settings, *(json.dumps({**one, "job": job}).encode() for one, job in told))
+    found = explained("r", settings)
+    assert [(step.namespace, len(step.records)) for step in found.steps] == [("ns", 1), ("other", 1)]
+    assert {(row.record.system_name, row.record.final_state) for row in found.rows} == {
+        ("ns", FinalState.COMPLETE),
+        ("other", FinalState.ERROR),
+    }
+    assert found.is_proven
+
+
 def test_a_step_that_was_inferred_says_from_what(journal: Journal, settings: Settings) -> None:
     gone = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
     work(journal, settings, event("r", "START", 1), event("r", "ABORT", 5, facets=gone))

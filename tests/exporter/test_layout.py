@@ -544,6 +544,15 @@ OLD_ID = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
         ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT)]),
         ([("COMPLETE", 5, {"facets": facet(did="d")})], [("FAIL", 9, {})]),
         ([("COMPLETE", 5, {})], [("FAIL", 9, {"facets": facet(did="d")})]),
+        (  # begun again under its id, twice
+            [("START", 0, {}), ("FAIL", 5, {})],
+            [
+                ("START", HOUR_MS, {}),
+                ("COMPLETE", HOUR_MS + 9, {}),
+                ("START", 2 * HOUR_MS, {}),
+                ("FAIL", 2 * HOUR_MS + 9, {}),
+            ],
+        ),
     ],
 )
 def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(

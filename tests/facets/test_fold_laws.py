@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+from events import members
 from hypothesis import given, strategies as st
 
 from waybill.facets import (
@@ -21,6 +22,7 @@ from waybill.facets import (
     merge_all,
     merge_states,
     observe,
+    parse_instant_us,
     records_of,
 )
 
@@ -149,39 +151,93 @@ INFERRED_ENDS = st.lists(
 )
 
 
+def run_of(event: RunEvent) -> tuple[str, str]:
+    """The run that an event is of: an id in a job namespace."""
+    return event.run.runId, event.job.namespace
+
+
+def ended_by_themselves(events: list[RunEvent]) -> set[tuple[str, str]]:
+    """The runs with an end of their own that were not begun again after it."""
+    begun = {
+        run: max((us(one) for one in events if run_of(one) == run and one.eventType == "START"), default=0)
+        for run in map(run_of, events)
+    }
+    return {
+        run_of(one)
+        for one in events
+        if one.eventType in TERMINAL and not inferred_reason(one) and us(one) >= begun[run_of(one)]
+    }
+
+
+def us(event: RunEvent) -> int:
+    return parse_instant_us(event.eventTime)
+
+
 @given(EVENTS, INFERRED_ENDS, RANDOMS)
 def test_an_inferred_end_changes_nothing_of_a_run_that_has_an_end_of_its_own(
     events: list[RunEvent], inferred: list[RunEvent], chance: random.Random
 ) -> None:
-    ended = {one.run.runId for one in events if one.eventType in TERMINAL and not inferred_reason(one)}
-    both = [one for one in (*events, *inferred) if one.run.runId in ended]
+    ended = ended_by_themselves(events)
+    both = [one for one in (*events, *inferred) if run_of(one) in ended]
     chance.shuffle(both)
-    assert fold(both, system_name="host") == run_by_run([one for one in events if one.run.runId in ended])
+    assert fold(both, system_name="host") == run_by_run([one for one in events if run_of(one) in ended])
 
 
 @given(EVENTS, INFERRED_ENDS)
 def test_the_records_of_inferred_ends_and_no_others_say_so(
     events: list[RunEvent], inferred: list[RunEvent]
 ) -> None:
-    ended = {one.run.runId for one in events if one.eventType in TERMINAL and not inferred_reason(one)}
-    for run in {one.run.runId for one in events}:
-        of_run = [one for one in (*events, *inferred) if one.run.runId == run]
+    ended = ended_by_themselves(events)
+    for run in map(run_of, events):
+        own = [one for one in events if run_of(one) == run]
+        of_run = [*own, *(one for one in inferred if run_of(one) == run)]
+        has_inferred = any(one.eventType in TERMINAL and inferred_reason(one) for one in of_run)
+        if run not in ended and any(one.eventType in TERMINAL and not inferred_reason(one) for one in own):
+            continue  # it was begun again: an inferred end counts if it came since
         for record in fold(of_run, system_name="host"):
             is_marked = (record.annotations or {}).get(EVIDENCE, "").startswith("inferred: ")
             assert is_marked == (run not in ended)
+            assert has_inferred or not is_marked
 
 
-def test_a_state_of_before_there_were_inferred_ends_is_read_as_it_was() -> None:
-    event = decode_event(
-        b"""{"eventTime": "2026-01-01T00:00:00Z", "eventType": "FAIL", "producer": "p",
-          "run": {"runId": "r"}, "job": {"namespace": "n", "name": "j"}}"""
-    )
-    assert isinstance(event, RunEvent)
-    state = observe(event, system_name="host")
-    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
-    old = fields[: RunState.__struct_fields__.index("inferred_records")]
-    old[RunState.__struct_fields__.index("ending")] = [0, 1_767_225_600_000_000, "n", "j"]
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=RunState) == state
+ENDS = st.lists(st.sampled_from(TERMINAL), max_size=3, unique=True)
+
+
+@given(st.lists(ENDS, min_size=1, max_size=5), RANDOMS)
+def test_a_run_that_is_begun_again_ends_as_its_last_attempt_that_ended_did(
+    attempts: list[list[str]], chance: random.Random
+) -> None:
+    kinds = [(kind, at) for at, ends in enumerate(attempts) for kind in ("START", *ends)]
+    events = [
+        decode_event(
+            msgspec.json.encode(
+                members("r", kind, f"2026-01-03T00:00:{second:02}Z", facets=said(kind, at), job="ns/job")
+            )
+        )
+        for second, (kind, at) in enumerate(kinds)
+    ]
+    of_last = [at for at, ends in enumerate(attempts) if ends]
+    chance.shuffle(events)
+    made = fold([one for one in events if isinstance(one, RunEvent)], system_name="host")
+    if not of_last:
+        assert made == []
+        return
+    (record,) = made
+    decides = max(attempts[of_last[-1]], key=("COMPLETE", "ABORT", "FAIL").index)
+    if of_last[-1] < len(attempts) - 1:
+        decides = attempts[of_last[-1]][-1]  # it was begun again: what its last attempt said last
+    state = {"COMPLETE": "COMPLETE", "ABORT": "CANCELLED", "FAIL": "ERROR"}[decides]
+    assert record.final_state == state
+    ended = next(at for at, one in reversed([*enumerate(kinds)]) if one == (decides, of_last[-1]))
+    assert record.completed == (parse_instant_us(f"2026-01-03T00:00:{ended:02}Z")) // 1_000
+    if state == "ERROR":
+        assert record.annotations == {"errorCause": f"attempt {of_last[-1]}"}
+
+
+def said(kind: str, attempt: int) -> dict[str, object]:
+    """The facets of an event: a failure says of which attempt it is."""
+    message = {"message": f"attempt {attempt}", "programmingLanguage": "PYTHON"}
+    return {"errorMessage": message} if kind == "FAIL" else {}
 
 
 def test_a_state_does_not_grow_with_repeats_of_what_it_knows() -> None:

@@ -136,9 +136,62 @@ def test_the_first_fail_decides_else_the_first_abort_else_the_first_complete(
 
 
 def test_the_deciding_event_names_the_job() -> None:
-    renamed = {"namespace": "other", "name": "renamed"}
+    renamed = {"namespace": "ns", "name": "renamed"}
     made = record(event("START"), event("FAIL", 1, job=renamed), event("COMPLETE", 2))
-    assert (made.system_name, made.transforms) == ("other", ("renamed",))
+    assert (made.system_name, made.transforms) == ("ns", ("renamed",))
+
+
+# A run id that comes again
+
+
+def test_a_run_that_is_begun_again_ends_as_its_last_attempt_did() -> None:
+    """As a scheduler's cleared task sends it."""
+    failed = event("FAIL", 5, facets={"errorMessage": {"message": "no space", "programmingLanguage": "JAVA"}})
+    begun = [event("START", 0), failed, event("START", 10, inputs=[INPUT])]
+    made = record(*begun, event("COMPLETE", 19))
+    assert (made.final_state, made.created, made.completed, made.annotations) == (
+        FinalState.COMPLETE,
+        NOON_MS,
+        NOON_MS + 19 * MINUTE_MS,
+        None,
+    )
+    # Until then, it is as its first attempt left it; the second one's failure has its own cause, or none.
+    assert record(*begun).annotations == {"errorCause": "no space"}
+    assert record(*begun, event("FAIL", 19)).annotations is None
+
+
+def test_a_later_attempt_that_fails_replaces_a_success() -> None:
+    made = record(event("START"), event("COMPLETE", 5), event("START", 10), event("FAIL", 19))
+    assert (made.final_state, made.completed) == (FinalState.ERROR, NOON_MS + 19 * MINUTE_MS)
+
+
+def test_the_inferred_end_of_a_later_attempt_counts_for_more_than_the_end_of_an_earlier_one() -> None:
+    begun = [event("START"), event("FAIL", 5), event("START", 10)]
+    gone = event("ABORT", 30, facets=inferred())
+    assert record(*begun, gone).final_state == FinalState.CANCELLED
+    assert record(*begun, gone, event("COMPLETE", 12)).final_state == FinalState.COMPLETE
+
+
+def test_a_start_in_the_instant_of_an_end_begins_no_new_attempt() -> None:
+    made = record(event("START", 5), event("FAIL", 5), event("COMPLETE", 9))
+    assert (made.final_state, made.completed) == (FinalState.ERROR, NOON_MS + 5 * MINUTE_MS)
+
+
+def test_one_run_id_in_two_job_namespaces_is_two_runs() -> None:
+    other = {"namespace": "other", "name": "job"}
+    first, second = records(
+        event("START"),
+        event("START", 1, job=other, outputs=[INPUT]),
+        event("COMPLETE", 2),
+        event("FAIL", 3, job=other),
+    )
+    assert (first.system_name, first.final_state, first.data_sink) == ("ns", FinalState.COMPLETE, None)
+    assert (second.system_name, second.final_state, second.created) == (
+        "other",
+        FinalState.ERROR,
+        NOON_MS + MINUTE_MS,
+    )
+    assert first.did == second.did
 
 
 @pytest.mark.parametrize(

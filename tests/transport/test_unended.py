@@ -18,10 +18,10 @@ SPARK: Final = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "
 APPLICATION: Final = {"jobType": {"integration": "SPARK", "processingType": "NONE", "jobType": "APPLICATION"}}
 
 
-def event(run: str, kind: str, parent: str | None = None, facets: Any = SPARK) -> bytes:  # noqa: ANN401 - any JSON
+def event(run: str, kind: str, parent: str | None = None, facets: Any = SPARK, hour: int = 0) -> bytes:  # noqa: ANN401 - any JSON
     of = {"parent": {"run": {"runId": parent}, "job": {"namespace": "ns", "name": parent}}} if parent else {}
     job = {"namespace": "ns", "name": f"job of {run}", "facets": facets}
-    return events.event(run, kind, "2026-01-01T00:00:00Z", facets=of, job=job)
+    return events.event(run, kind, f"2026-01-01T{hour:02}:00:00Z", facets=of, job=job)
 
 
 class Home:
@@ -111,6 +111,20 @@ def test_an_own_end_that_comes_right_after_the_application_s_counts(home: Home) 
     home.look(runs)
     assert not runs.waits
     assert home.inferred() == []
+
+
+def test_a_run_that_is_begun_again_is_open_again(home: Home) -> None:
+    home.keep(event("r", "START", "app", hour=1), event("r", "FAIL", "app", hour=2))
+    runs = UnendedRuns(home.journal)
+    home.look(runs, after_ms=0)
+    home.keep(event("r", "START", "app", hour=2), event("r", "RUNNING", "app", hour=3))
+    home.keep(event("app", "COMPLETE", facets=APPLICATION))
+    home.look(runs)
+    assert home.inferred() == [], "it ended; what came after is of its only attempt"
+    home.keep(event("r", "START", "app", hour=4), event("app", "COMPLETE", facets=APPLICATION, hour=5))
+    home.look(runs)
+    (inferred,) = home.inferred()
+    assert inferred["run"]["runId"] == "r"
 
 
 def test_a_late_start_within_that_time_counts(home: Home) -> None:

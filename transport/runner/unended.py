@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY
+from waybill.facets import SEVERITY, UNREADABLE, EventType, parse_instant_us
 
 from ..journal import Kind
 from ..programs import Program
@@ -100,8 +100,8 @@ class UnendedRuns:
         """The keys of runs whose rows are to be written."""
         self._ended_ms: dict[str, int] = {}
         """When applications ended, by key, until their runs are ended."""
-        self._known_ends: dict[str, None] = {}
-        """The latest runs to end: an event that comes after its run's end does not open it again."""
+        self._known_ends: dict[str, int] = {}
+        """When the latest runs to end ended, in epoch microseconds: only a later START opens one again."""
         self._cursor: int | None = None
         self._looked_ms = 0
         self._round: _Round | None = None
@@ -191,14 +191,14 @@ class UnendedRuns:
         known = self._runs.get(key)
         if event.eventType in SEVERITY:
             self._set(key, None)
-            self._known_ends[key] = None
+            self._known_ends[key] = max(_instant_us(event), self._known_ends.get(key, 0))
             is_application = is_of_application(event) or (known is not None and known.is_application)
             if is_application and len(self._ended_ms) < _OPEN_MAX:
                 self._ended_ms[key] = entry.received_ms
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
             self._set(key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms))
-        elif key not in self._known_ends and len(self._runs) < _OPEN_MAX:
+        elif self._begins(event, key) and len(self._runs) < _OPEN_MAX:
             run = _Followed.begun_by(event, entry)
             followed = msgspec.structs.replace(
                 run,
@@ -208,6 +208,12 @@ class UnendedRuns:
                 is_application=is_of_application(event),
             )
             self._set(key, followed)
+
+    def _begins(self, event: RunEvent, key: str) -> bool:
+        ended_us = self._known_ends.get(key)
+        if ended_us is None:
+            return True
+        return event.eventType is EventType.START and _instant_us(event) > ended_us
 
     def _take_begun(self, begun: BegunTransforms, at_ms: int) -> None:
         """Take the note of a run; it is no news of one that has ended, or is not followed."""
@@ -268,6 +274,13 @@ class UnendedRuns:
 
 def _key_of(run_id: str) -> str:
     return blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _instant_us(event: RunEvent) -> int:
+    try:
+        return parse_instant_us(event.eventTime)
+    except UNREADABLE:
+        return 0  # the layout sets it aside
 
 
 def _is_over(since_ms: int, wait_ms: int, now_ms: int) -> bool:
