@@ -1,24 +1,36 @@
-"""The most informative part of an error's text, short enough for a record.
+"""The reasons in an error's text, short enough for a record.
 
-Its position depends on the sender: the line after a traceback, the last `Caused by:` of a Java
-stack trace, the second line of dbt's messages; otherwise the first line. Likely secrets are masked.
-The whole text stays in the event.
+Their position depends on the sender: the line after a traceback, the second line of dbt's messages,
+otherwise the first line; and the same for each error that caused another, in Java after `Caused by:`.
+Likely secrets are masked. The whole text stays in the event.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CAUSE_BYTES_MAX: Final = 1_024
 
-_FIRST_BYTES_MAX: Final = 400
-"""The length to which the first line is cut if a cause follows it."""
+_FIRST_BYTES_MIN: Final = 400
+"""What is left of the first reason at least if the last one is long."""
+_CAUSES_MAX: Final = 16
+"""The most causes that are read, the last ones: further up a chain only repeats them."""
 _READ_CHARS_MAX: Final = 100_000
 _MASKED_CHARS_MAX: Final = 10_000
 _CUT: Final = "…"
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_CAUSED_BY: Final = "Caused by:"
+_CHAINED: Final = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+CAUSED_BY: Final = "Caused by:"
+"""What begins the line of an error's cause."""
+_JOIN: Final = "; caused by: "
+_CLASS: Final = re.compile(r"\A(?:(?:[\w$]+\.)*\w*(?:Exception|Error): )+")
 _FRAMES_LEFT_OUT: Final = re.compile(r"\.\.\. \d+ (?:more|common frames omitted)")
 _PY4J: Final = re.compile(r"An error occurred while calling \S+\s*:?")
 # The line says only where the error happened: dbt's, and every line that announces the next one.
@@ -35,16 +47,36 @@ _SECRETS: Final = (
 
 
 def telling(message: str) -> str:
-    """Return the part of an error's text that says why, at most `CAUSE_BYTES_MAX` of UTF-8; may be empty."""
+    """Return the parts of an error's text that say why, at most `CAUSE_BYTES_MAX` of UTF-8; may be empty.
+
+    Of a chain of errors these are the first and what caused it. If that is too long, the first is cut, and
+    those between it and the last are left out.
+    """
     message = message.replace("\0", "\ufffd")  # which backends cannot store
     before, found, trace = message.rpartition(_TRACEBACK)
     if found and (raised := _raised(trace[:_READ_CHARS_MAX])):
-        return _cut(_masked(raised), CAUSE_BYTES_MAX)
+        return _joined([raised, *_raised_before(before)])
     first = _first(_lines((before.strip() or message)[:_READ_CHARS_MAX]))
-    cause = _last_cause(message)
-    if not cause or cause in first:
-        return _cut(_masked(first), CAUSE_BYTES_MAX)
-    return _cut(f"{_cut(_masked(first), _FIRST_BYTES_MAX)}; caused by: {_masked(cause)}", CAUSE_BYTES_MAX)
+    causes = message.split(f"\n{CAUSED_BY}")[1:]
+    return _joined([first, *(_first(_lines(cause[:_READ_CHARS_MAX])) for cause in causes[-_CAUSES_MAX:])])
+
+
+def announces(message: str) -> bool:
+    """Whether a message only says where an error happened, or that its reason follows."""
+    return _HEADING.fullmatch(message.strip()) is not None
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """Return an exception, and those that caused it: for a group, the first of its exceptions."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(chain) < _CAUSES_MAX:  # a chain may be a circle
+        chain.append(cause)
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        else:
+            cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return chain
 
 
 def shortened(text: str) -> str:
@@ -57,6 +89,16 @@ def _raised(trace: str) -> str:
     lines = trace.splitlines()
     at = next((at for at, line in enumerate(lines) if line.strip() and not line[0].isspace()), None)
     return "" if at is None else _first([line.strip() for line in lines[at:] if line.strip()])
+
+
+def _raised_before(text: str) -> Iterator[str]:
+    """What Python raised before it raised the error whose traceback follows, the latest first."""
+    for _ in range(_CAUSES_MAX):
+        before, found, trace = text.rpartition(_TRACEBACK)
+        if not found or not trace.rstrip().endswith(_CHAINED):
+            return
+        yield _raised(trace[:_READ_CHARS_MAX])
+        text = before
 
 
 def _lines(text: str) -> list[str]:
@@ -74,17 +116,31 @@ def _first(lines: list[str]) -> str:
     if not lines:
         return ""
     first, *rest = lines
-    if rest and _HEADING.fullmatch(first) and not rest[0].startswith(_CAUSED_BY):
+    if rest and _HEADING.fullmatch(first) and not rest[0].startswith(CAUSED_BY):
         return f"{first.rstrip(':')}: {rest[0]}"
     return first
 
 
-def _last_cause(message: str) -> str:
-    at = message.rfind(f"\n{_CAUSED_BY}")
-    if at < 0:
-        return ""
-    following = message[at : at + _READ_CHARS_MAX].lstrip().removeprefix(_CAUSED_BY)
-    return _first(_lines(following))
+def _joined(reasons: list[str]) -> str:
+    """The reasons that are not said already, as one text; a heading is left out if a reason follows it."""
+    said: list[str] = []
+    for reason in map(_masked, reasons):
+        if reason and not any(_is_said(reason, earlier) for earlier in said):
+            said.append(reason)
+    if said[1:] and said[0].endswith(":"):
+        del said[0]
+    whole = _JOIN.join(said)
+    if not said[1:] or len(whole.encode("utf-8", "surrogatepass")) <= CAUSE_BYTES_MAX:
+        return _cut(whole, CAUSE_BYTES_MAX)
+    first, *between, last = said
+    rest = _JOIN.join(["", _CUT, last] if between else ["", last])
+    room = CAUSE_BYTES_MAX - len(rest.encode("utf-8", "surrogatepass"))
+    return _cut(_cut(first, max(room, _FIRST_BYTES_MIN)) + rest, CAUSE_BYTES_MAX)
+
+
+def _is_said(reason: str, earlier: str) -> bool:
+    """Whether a reason is part of an earlier one, or the same with another class of error."""
+    return reason in earlier or _CLASS.sub("", reason) == _CLASS.sub("", earlier)
 
 
 def _masked(text: str) -> str:

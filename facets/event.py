@@ -284,12 +284,12 @@ class ErrorMessage(msgspec.Struct, frozen=True, gc=False):
     """The standard `errorMessage` run facet; of an exception without a message, there is only the trace."""
 
     message: str | None = None
-    stackTrace: str | None = None
+    stack_trace: str | None = msgspec.field(default=None, name="stackTrace")
 
     @property
     def text(self) -> str:
         """The message; without one, the stack trace."""
-        return self.message or self.stackTrace or ""
+        return self.message or self.stack_trace or ""
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from .causes import telling
+from .causes import announces, telling
 from .dids import canonical_did
 from .event import read_facet
 from .record import FinalState
@@ -19,7 +19,7 @@ from .record import FinalState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .event import RunFacets
+    from .event import ErrorMessage, RunFacets, SparkException
 
 OVERRIDABLE = frozenset(
     {"did", "parent_did", "system_name", "data_source", "filename", "transforms", "data_sink", "final_state"}
@@ -118,8 +118,14 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
     """Return whether the cause is from `spark.exception` rather than `errorMessage`, and the cause."""
-    if facets.error_message is not None and (cause := telling(facets.error_message.text)):
+    if facets.error_message is not None and (cause := _cause_in(facets.error_message)):
         return False, cause
     exception = facets.read_exception()
-    cause = telling((exception and exception.message) or "")
+    cause = "" if exception is None else _cause_in(exception)
     return (True, cause) if cause else None
+
+
+def _cause_in(error: ErrorMessage | SparkException) -> str:
+    """The cause in the message; in the stack trace, if the message is missing or only announces a reason."""
+    message, trace = error.message or "", error.stack_trace or ""
+    return telling(trace) if trace and (not message or announces(message)) else telling(message)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..tracking import Execution
+from ..tracking import Execution, ProgramFailure, lacks_reason, with_reason
 from .files import EventLogError
 
 if TYPE_CHECKING:
@@ -121,7 +121,30 @@ class _Properties(msgspec.Struct):
 
 class _JobStart(msgspec.Struct):
     id: int = msgspec.field(name="Job ID")
+    stages: tuple[int, ...] = msgspec.field(default=(), name="Stage IDs")
     properties: _Properties | None = msgspec.field(default=None, name="Properties")
+
+
+class _JobException(msgspec.Struct):
+    message: str = msgspec.field(default="", name="Message")
+
+
+class _JobResult(msgspec.Struct):
+    exception: _JobException | None = msgspec.field(default=None, name="Exception")
+
+
+class _TaskFailure(msgspec.Struct):
+    trace: str = msgspec.field(default="", name="Full Stack Trace")
+
+
+class _TaskEnd(msgspec.Struct):
+    stage: int = msgspec.field(name="Stage ID")
+    failure: _TaskFailure = msgspec.field(name="Task End Reason")
+
+
+class _JobEnd(msgspec.Struct):
+    id: int = msgspec.field(name="Job ID")
+    result: _JobResult = msgspec.field(name="Job Result")
 
 
 _APPLICATION_START: Final = msgspec.json.Decoder(_ApplicationStart)
@@ -129,6 +152,9 @@ _APPLICATION_END: Final = msgspec.json.Decoder(_ApplicationEnd)
 _EXECUTION_START: Final = msgspec.json.Decoder(_ExecutionStart)
 _EXECUTION_END: Final = msgspec.json.Decoder(_ExecutionEnd)
 _JOB_START: Final = msgspec.json.Decoder(_JobStart)
+_JOB_END: Final = msgspec.json.Decoder(_JobEnd)
+_TASK_END: Final = msgspec.json.Decoder(_TaskEnd)
+_TASK_FAILED: Final = b'"Full Stack Trace"'
 
 
 class _Reading:
@@ -140,6 +166,11 @@ class _Reading:
         self._after_ms = after_ms
         self._begun: dict[int, _ExecutionStart] = {}
         self._jobs: dict[int, set[int]] = {}
+        self._stages: dict[int, tuple[int, ...]] = {}
+        self._traces: dict[int, str] = {}
+        """The error of the latest task of a stage that failed, by the stage, with what caused it."""
+        self._reasons: dict[int, str] = {}
+        """Why the first job of an execution, or of one within it, failed."""
 
     def add(self, kind: bytes, line: bytes) -> None:
         """Add an event; those of kinds that do not matter are not even decoded."""
@@ -159,17 +190,39 @@ class _Reading:
                 job = _JOB_START.decode(line)
                 if job.properties is not None and job.properties.execution is not None:
                     self._jobs.setdefault(int(job.properties.execution), set()).add(job.id)
+                    self._stages[job.id] = job.stages
+            case b"SparkListenerTaskEnd" if _TASK_FAILED in line:
+                task = _TASK_END.decode(line)
+                self._traces[task.stage] = task.failure.trace
+            case b"SparkListenerJobEnd":
+                self._end_job(_JOB_END.decode(line))
             case b"SparkListenerSQLExecutionEnd":
                 self._end(_EXECUTION_END.decode(line))
 
+    def _end_job(self, job: _JobEnd) -> None:
+        traces = [self._traces.pop(stage, "") for stage in self._stages.pop(job.id, ())]
+        reason = job.result.exception.message if job.result.exception is not None else ""
+        if lacks_reason(reason):
+            reason = next((trace for trace in traces if reason.strip() in trace), reason)
+        if not reason or ProgramFailure.of_write(reason).cancelled:
+            return  # as of jobs that Spark no longer needs
+        for number, jobs in self._jobs.items():
+            if job.id in jobs:
+                root_id = self._begun[number].root_id if number in self._begun else None
+                for one in {number, number if root_id is None else root_id}:
+                    self._reasons.setdefault(one, reason)
+
     def _end(self, end: _ExecutionEnd) -> None:
         begun, jobs = self._begun.pop(end.id, None), self._jobs.pop(end.id, ())
+        error, reason = end.error or "", self._reasons.pop(end.id, None)
+        if lacks_reason(error):
+            error = with_reason(error, reason)
         if begun is None or self.application is None:
             return  # a compacted log no longer has its beginning
         if end.time_ms <= self._after_ms:
             self.chars -= len(begun.plan)
             return
-        self.chars += len(end.error or "")
+        self.chars += len(error)
         self.application.executions.append(
             Execution(
                 id=end.id,
@@ -177,7 +230,7 @@ class _Reading:
                 submitted_ms=begun.time_ms,
                 completed_ms=end.time_ms,
                 spark_jobs=frozenset(jobs),
-                error=end.error or "",
+                error=error,
                 plan=begun.plan,
                 job_tags=begun.job_tags,
             )

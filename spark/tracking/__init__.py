@@ -6,7 +6,7 @@ from .corrections import (
     success_event as success_event,
     unknown_run as unknown_run,
 )
-from .executions import Execution as Execution
+from .executions import Execution as Execution, lacks_reason as lacks_reason, with_reason as with_reason
 from .exit_status import ProgramFailure as ProgramFailure
 from .match_failures import lost_writes as lost_writes, match as match
 from .observed_runs import (

@@ -7,7 +7,8 @@ Python, so that none of our code runs inside the user's jobs.
 The store has two gaps. An execution gets its number before it is planned, but appears in the store later, so
 an execution with a higher number may appear, and even end, before it. And if a job begins after its execution
 has ended, as with an adaptive plan after a failure, Spark forgets the execution's error: not even the empty
-text that means success is left.
+text that means success is left. And of Spark's own errors it keeps only the outermost message, which for a
+failed subquery is "Exception thrown in awaitResult:". The reason of the job that failed has the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from waybill.facets.causes import CAUSED_BY
+
 from .exit_status import ProgramFailure
 from .plans import may_ignore
 
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
 ABSENT_MAX: Final = 64
 """The most missing numbers to keep looking for; the oldest are given up first."""
 
+_TASKS_MAX: Final = 16
+"""The most failed tasks of a stage among which the one is looked for that made it fail."""
 _FILES: Final = "number of written files"
+_FRAME: Final = "\n\tat "
+_LOST_TASK: Final = re.compile(
+    r"\AJob aborted due to stage failure: .*: Lost task \S+ in stage .*? executor \S+\): "
+)
 _FAILED_JOB: Final = re.compile(r"\b(\d+) -> FAILED\b")
 
 
@@ -53,12 +62,23 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     job_tags: tuple[str, ...] = ()
 
 
+def lacks_reason(error: str) -> bool:
+    """Whether an execution's error is only the outermost message, without what caused it."""
+    return bool(error) and _FRAME not in error
+
+
+def with_reason(error: str, reason: str | None) -> str:
+    """An execution's error, caused by that of a job, unless it is that."""
+    return error if reason in {None, error} else f"{error}\n{CAUSED_BY} {_LOST_TASK.sub('', reason or '')}"
+
+
 class Executions:
     """The executions of one application, each watched until it has ended; any session leads to them."""
 
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
+        self._jvm = java.sparkContext._jvm  # noqa: SLF001 - as above
         self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._watched: set[int] = set()
@@ -142,14 +162,27 @@ class Executions:
         if error is None:
             self._unclear_ms.append(_completed_ms(execution))
             return None
+        if lacks_reason(error):
+            error = with_reason(error, self._reason_of(execution))
         return _ended(execution, error) if error or self._has_ignored(execution) else None
+
+    def _reason_of(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
+        """Why a job of a failed execution failed, or a job of one within it; None if none did."""
+        if (reason := self._failure_of_jobs(execution)) is not None:
+            return reason
+        number = int(execution.executionId())
+        for later in range(number + 1, min(self._next, number + ABSENT_MAX)):
+            found = self._store.execution(later)
+            if not found.isEmpty() and int(found.get().rootExecutionId()) == number:
+                return self._failure_of_jobs(found.get())
+        return None
 
     def _error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
         """The text of its error, empty if it succeeded; None if that is not known."""
         error = execution.errorMessage()
-        return self._forgotten_error(execution) if error.isEmpty() else str(error.get())
+        return self._failure_of_jobs(execution) if error.isEmpty() else str(error.get())
 
-    def _forgotten_error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
+    def _failure_of_jobs(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
         """Why one of its jobs failed; None if none did while it ran, or somebody cancelled them.
 
         Spark itself cancels jobs of a successful execution if it does not need them.
@@ -172,9 +205,21 @@ class Executions:
                 return
             for stage in map(int, str(job.stageIds().mkString(",")).split(",")):
                 with contextlib.suppress(Py4JJavaError):
-                    reason = store.lastStageAttempt(stage).failureReason()
-                    if not reason.isEmpty():
-                        yield str(reason.get())
+                    attempt = store.lastStageAttempt(stage)
+                    if not attempt.failureReason().isEmpty():
+                        reason = str(attempt.failureReason().get())
+                        errors = self._errors_of_tasks(stage, attempt) if lacks_reason(reason) else ()
+                        yield next((error for error in errors if reason.strip() in error), reason)
+
+    def _errors_of_tasks(self, stage: int, attempt: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+        """The errors of an attempt's failed tasks, each with what caused it."""
+        api, statuses = self._jvm.org.apache.spark.status.api.v1, self._jvm.java.util.ArrayList()
+        statuses.add(api.TaskStatus.FAILED)
+        tasks = self._context.statusStore().taskList(
+            stage, attempt.attemptId(), 0, _TASKS_MAX, api.TaskSorting.ID, statuses
+        )
+        for place in range(tasks.size()):
+            yield str(tasks.apply(place).errorMessage().get())
 
     def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
         """Whether it writes files only if the folder does not exist, and has counted none."""

@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from waybill.facets.causes import telling
+from waybill.facets.causes import CAUSED_BY, chain_of, telling
 
 log = logging.getLogger("waybill.spark")
 
@@ -56,10 +56,9 @@ class ProgramFailure(msgspec.Struct, frozen=True):
             return cls.of_status(error.code)
         if isinstance(error, KeyboardInterrupt):
             return cls("interrupted from the keyboard", cancelled=True)
-        text = telling(str(error))
-        name = type(error).__name__
+        chain = (_named(one) for one in chain_of(error))
         details = "".join(traceback.format_exception(error))
-        return cls(f"{name}: {text}" if text else name, details)
+        return cls(telling(f"\n{CAUSED_BY} ".join(chain)), details)
 
     @classmethod
     def of_status(cls, status: object) -> ProgramFailure | None:
@@ -69,6 +68,11 @@ class ProgramFailure(msgspec.Struct, frozen=True):
         if isinstance(status, int):
             return cls(f"the program exited with status {status}", cancelled=status in _CANCELLED_STATUSES)
         return cls(telling(str(status)) or "the program exited with status 1")
+
+
+def _named(error: BaseException) -> str:
+    text = telling(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def watch() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from waybill.facets.causes import CAUSE_BYTES_MAX, telling
+from waybill.facets.causes import CAUSE_BYTES_MAX, chain_of, telling
 
 DBT = """Runtime Error in model bad (models/bad.sql)
   Binder Error: Referenced column "nope" not found in FROM clause!
@@ -76,6 +76,20 @@ Caused by: java.util.concurrent.ExecutionException: failed
 Caused by: java.net.ConnectException: Connection refused
 \tat java.base/sun.nio.ch.Net.pollConnect(Native Method)
 \t... 3 common frames omitted"""
+SPARK_SUBQUERY = """Exception thrown in awaitResult:
+Caused by: java.lang.RuntimeException: no such region
+\tat org.apache.spark.sql.catalyst.expressions.GeneratedClass$Stage1.processNext(Unknown Source)
+
+Driver stacktrace:"""
+SPARK_CHAIN = """org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error reading a.
+\tat org.apache.spark.sql.execution.datasources.FileScanRDD$$anon$1.hasNext(FileScanRDD.scala:129)
+Caused by: java.util.concurrent.ExecutionException: java.io.IOException: the block is lost
+\tat org.apache.spark.util.ThreadUtils$.awaitResult(ThreadUtils.scala:1)
+Caused by: java.io.IOException: the block is lost
+\tat org.apache.hadoop.fs.FSInputChecker.readAndDiscard(FSInputChecker.java:1)
+\t... 23 more
+Caused by: java.lang.NullPointerException
+\t... 24 more"""
 CHAINED = """Traceback (most recent call last):
   File "load.py", line 3, in <module>
     open("in.csv")
@@ -130,7 +144,20 @@ __main__.LoadError: no input
             "; caused by: java.net.ConnectException: Connection refused",
             id="Java's chain",
         ),
-        pytest.param(CHAINED, "__main__.LoadError: no input", id="Python's chain"),
+        pytest.param(
+            CHAINED,
+            "__main__.LoadError: no input"
+            "; caused by: FileNotFoundError: [Errno 2] No such file or directory: 'in.csv'",
+            id="Python's chain",
+        ),
+        pytest.param(SPARK_SUBQUERY, "java.lang.RuntimeException: no such region", id="Spark's subquery"),
+        pytest.param(
+            SPARK_CHAIN,
+            "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error reading a."
+            "; caused by: java.util.concurrent.ExecutionException: java.io.IOException: the block is lost"
+            "; caused by: java.lang.NullPointerException",
+            id="Spark's chain",
+        ),
         pytest.param(
             "Traceback (most recent call last):", "Traceback (most recent call last):", id="no more"
         ),
@@ -163,7 +190,23 @@ def test_what_looks_like_a_secret_is_masked(message: str, cause: str) -> None:
 
 def test_the_cause_behind_a_long_first_line_is_kept() -> None:
     cause = telling("x" * 5_000 + "\n\tat a.B.c(D.java:1)\nCaused by: java.io.IOException: No space left")
-    assert cause == "x" * 397 + "…; caused by: java.io.IOException: No space left"
+    assert cause == "x" * 974 + "…; caused by: java.io.IOException: No space left"
+    assert len(cause.encode()) == CAUSE_BYTES_MAX
+
+
+def test_of_a_chain_that_is_too_long_the_first_and_the_last_cause_are_kept() -> None:
+    middle = "".join(f"\nCaused by: a.B: {digit * 300}" for digit in "123456")
+    cause = telling(f"broken{middle}\nCaused by: java.io.IOException: No space left")
+    assert cause == "broken; caused by: …; caused by: java.io.IOException: No space left"
+
+
+def test_a_chain_of_exceptions_ends_although_it_is_a_circle() -> None:
+    first, second = ValueError("first"), KeyError("second")
+    first.__cause__, second.__context__ = second, first
+    assert chain_of(first)[:3] == [first, second, first]
+    assert len(chain_of(first)) < 100
+    grouped = ExceptionGroup("2 tasks failed", [OSError("disk full"), ValueError("no")])
+    assert chain_of(grouped) == [grouped, grouped.exceptions[0]]
 
 
 def test_a_hostile_text_costs_no_more_than_its_length() -> None:

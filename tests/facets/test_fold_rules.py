@@ -199,6 +199,7 @@ def test_one_run_id_in_two_job_namespaces_is_two_runs() -> None:
     [
         ({"errorMessage": {"message": "no space\n  at x", "programmingLanguage": "JAVA"}}, "no space"),
         ({"spark.exception": {"message": "\nboom\n  at x", "stackTrace": "…"}}, "boom"),
+        ({"spark.exception": {"message": "thrown in x:", "stackTrace": "in x:\nCaused by: boom"}}, "boom"),
         ({"spark.exception": {"message": "boom"}, "errorMessage": {"message": "the truth"}}, "the truth"),
         ({"spark.exception": {"message": ["odd"]}}, None),
         ({"spark.exception": "odd"}, None),

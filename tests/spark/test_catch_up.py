@@ -72,6 +72,47 @@ def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began
     assert records["file//out/b"].annotations == {"app": "stock"}
 
 
+FAILED_JOB = [
+    {
+        "Event": "SparkListenerJobStart",
+        "Job ID": 7,
+        "Stage IDs": [9],
+        "Properties": {"spark.sql.execution.id": "1"},
+    },
+    {
+        "Event": "SparkListenerTaskEnd",
+        "Stage ID": 9,
+        "Task End Reason": {
+            "Reason": "ExceptionFailure",
+            "Full Stack Trace": "java.lang.Error: a file\n\tat x\nCaused by: it is torn",
+        },
+    },
+    {
+        "Event": "SparkListenerJobEnd",
+        "Job ID": 7,
+        "Job Result": {"Result": "JobFailed", "Exception": {"Message": "a file", "Stack Trace": []}},
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("a file", "a file; caused by: it is torn"),
+        ("thrown in await:", "java.lang.Error: a file; caused by: it is torn"),
+    ],
+)
+def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
+    store: Store, tmp_path: Path, error: str, cause: str
+) -> None:
+    log, failed = tmp_path / APPLICATION, ended(1, at=AT, plan=files("/out/a"), error=error)
+    lines = log_lines(APPLICATION, failed)
+    job = [json.dumps(event, separators=(",", ":")) for event in FAILED_JOB]
+    log.write_text("\n".join([*lines[:3], *job, *lines[3:]]))
+    store.catch_up(log)
+    assert store.records()["file//out/a"].annotations == {"errorCause": cause}
+
+
 def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> None:
     log = plain(tmp_path / APPLICATION)
     assert len(store.catch_up(log).corrections) == 2

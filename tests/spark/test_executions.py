@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -18,6 +19,12 @@ AT = (1_790_000_000_000, 1_790_000_001_000)
 
 class Sequence(list[Any]):
     """A Scala sequence of Python objects."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def apply(self, place: int) -> Any:  # noqa: ANN401 - as Java has it
+        return self[place]
 
     def isEmpty(self) -> bool:  # noqa: N802 - Scala's name
         return not self
@@ -57,6 +64,7 @@ class Store:
     def __init__(self) -> None:
         self.errors: dict[int, str | None] = {}
         self.jobs: dict[int, Jobs] = {}
+        self.task_errors: dict[int, list[str]] = {}
         self.begun_ms = AT[0]
 
     def executionsList(self) -> Sequence:  # noqa: N802 - as above
@@ -84,7 +92,14 @@ class Store:
         return SimpleNamespace(submissionTime=lambda: begun, stageIds=lambda: Sequence([number]))
 
     def lastStageAttempt(self, stage: int) -> SimpleNamespace:  # noqa: N802 - as above
-        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]))
+        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]), attemptId=lambda: 0)
+
+    def taskList(self, stage: int, *_: object) -> Sequence:  # noqa: N802 - as above
+        """The failed tasks of a stage, in which a retried one had another error."""
+        errors = ["another", *self.task_errors.get(stage, ())]
+        return Sequence(
+            [SimpleNamespace(errorMessage=lambda error=error: Sequence([error])) for error in errors]
+        )
 
 
 @pytest.fixture
@@ -97,7 +112,7 @@ def executions(store: Store) -> Executions:
     context = SimpleNamespace(applicationId=lambda: "local-1", statusStore=lambda: store)
     state = SimpleNamespace(statusStore=lambda: store)
     spark: Any = SimpleNamespace(
-        sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)),
+        sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context), _jvm=MagicMock()),
         _jsparkSession=SimpleNamespace(sharedState=lambda: state),
     )
     return Executions(spark)
@@ -157,6 +172,25 @@ def test_where_no_job_failed_while_it_ran_a_forgotten_outcome_is_not_known(
     store.errors, store.jobs, store.begun_ms = {1: FORGOTTEN}, {1: Jobs({4: state})}, begun_ms
     assert newly(executions) == []
     assert executions.may_have_failed(0, AT[1], 0)
+
+
+TRACE = "java.lang.Error: {}\n\tat a.B.c(D.java:1)\nCaused by: java.io.IOException: disk full"
+
+
+@pytest.mark.parametrize(
+    ("error", "task_errors", "known"),
+    [
+        ("Exception thrown in awaitResult: ", [], "Exception thrown in awaitResult: \nCaused by: boom in 4"),
+        ("boom in 4", [TRACE.format("boom in 4")], "boom in 4\nCaused by: " + TRACE.format("boom in 4")),
+        (TRACE.format("whole"), [], TRACE.format("whole")),
+    ],
+)
+def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
+    store: Store, executions: Executions, error: str, task_errors: list[str], known: str
+) -> None:
+    store.errors = {1: error}
+    store.jobs, store.task_errors = {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}, {4: task_errors}
+    assert [ended.error for ended in executions.newly_without_write()] == [known]
 
 
 PROGRAM = """

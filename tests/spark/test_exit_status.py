@@ -43,6 +43,11 @@ def end(ending: str) -> tuple[ProgramFailure | None, int]:
         ("raise SystemExit('no data')", "no data", 1),
         ("raise ValueError('boom')", "ValueError: boom", 1),
         ("raise KeyError", "KeyError", 1),
+        (
+            "try:\n  1 / 0\nexcept ArithmeticError as error:\n  raise OSError('no rate') from error",
+            "OSError: no rate; caused by: ZeroDivisionError: division by zero",
+            1,
+        ),
         ("sys.excepthook = lambda *_: None; raise ValueError('hidden')", "ValueError: hidden", 1),
         ("try:\n  sys.exit(6)\nfinally:\n  sys.stderr.write('tidy')", "the program exited with status 6", 6),
     ],

@@ -486,6 +486,18 @@ def test_what_only_stops_the_work_cancels_and_all_else_is_an_error(
     assert trail.ends() == [(state, (), None)]
 
 
+def test_what_caused_an_exception_is_recorded_too(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(LookupError), f:
+        try:
+            int("x")
+        except ValueError as error:
+            raise LookupError("no such day") from error
+    assert trail.record().annotations == {
+        "errorCause": "LookupError: no such day; caused by: ValueError: "
+        "invalid literal for int() with base 10: 'x'"
+    }
+
+
 def test_an_exception_that_was_given_and_raised_again_is_recorded_once(trail: Trail, f: TrackedFile) -> None:
     with pytest.raises(ValueError, match="bad"), f:
         failure = ValueError("bad")

@@ -33,6 +33,7 @@ from waybill.facets import (
     FinalState,
     parse_instant_us,
 )
+from waybill.facets.causes import CAUSED_BY, chain_of
 
 from ..errors import AdmissionError
 from ..fingerprints import ALGORITHM, Fingerprint
@@ -366,14 +367,22 @@ def failure_of(cause: BaseException | str) -> Failure:
     """Describe a failure, even if the exception cannot be printed."""
     if isinstance(cause, str):
         return Failure(text_of(cause))
-    kind = type(cause)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
-        words = str(cause)
+        message = f"\n{CAUSED_BY} ".join(_words_of(one) for one in chain_of(cause))
         trace = "".join(traceback.format_exception(cause))
     except Exception:  # noqa: BLE001 - the exception's own code runs here and may raise anything
-        return Failure(name)
-    return Failure(text_of(f"{name}: {words}" if words else name), text_of(trace))
+        return Failure(_name_of(cause))
+    return Failure(text_of(message), text_of(trace))
+
+
+def _words_of(error: BaseException) -> str:
+    words = str(error)
+    return f"{_name_of(error)}: {words}" if words else _name_of(error)
+
+
+def _name_of(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def text_of(text: str) -> str:
