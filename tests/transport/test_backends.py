@@ -52,6 +52,10 @@ def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: 
     ("backends", "words"),
     [
         ("[", "give a list in JSON; it ends too early"),
+        (
+            '[{"backend": "marquez", "endpoint": "http://a:1", "endpoint": "http://b:1"}]',
+            "give 'endpoint' once in each backend",
+        ),
         ("nope", "give a list in JSON; it is not valid JSON: invalid character, at byte "),
         ("{}", "give a list of backends"),
         (5, "; expected a list, got a whole number"),

@@ -10,6 +10,7 @@ from .admission import (
 )
 from .bounds import DEFAULT_BOUNDS as DEFAULT_BOUNDS, Bounds as Bounds
 from .redaction import Redaction as Redaction, parse_rules as parse_rules
+from .repeated_keys import repeated_in_text as repeated_in_text
 from .validation_errors import (
     EXPLAINED_BYTES_MAX as EXPLAINED_BYTES_MAX,
     event_errors as event_errors,

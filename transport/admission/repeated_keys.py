@@ -28,7 +28,12 @@ def repeated_in_records(body: bytes, decoded: object) -> str | None:
     Raises:
         ValueError: it is not valid JSON.
     """
-    if has_as_many_strings(msgspec.json.encode(decoded), body) or is_without_repeats(body):
+    return None if has_as_many_strings(msgspec.json.encode(decoded), body) else repeated_in_text(body)
+
+
+def repeated_in_text(body: bytes) -> str | None:
+    """A key that an object in a JSON text has twice; None if there is none. Raises as above."""
+    if is_without_repeats(body):
         return None
     return next(_repeated(json.loads(body, object_pairs_hook=_Pairs)), None)
 

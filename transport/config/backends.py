@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ..admission import repeated_in_text
 from ..decoding import in_plain_words
 from ..loopback import is_loopback
 
@@ -70,7 +71,9 @@ def parse_backends(value: object) -> tuple[BackendSetting, ...]:
     """
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
+            text, value = value.encode("utf-8", "surrogatepass"), msgspec.json.decode(value)
+            if (repeated := repeated_in_text(text)) is not None:
+                raise ValueError(f"give {repeated!r} once in each backend")
         except msgspec.DecodeError as error:
             raise ValueError(f"give a list in JSON; {in_plain_words(error)}") from None
         except UnicodeDecodeError:
