@@ -22,6 +22,7 @@ from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.root import check_root
 from waybill.transport.runner import LOG_NAME, statuses
 
+from .differing import DIFFERING, list_differing
 from .names import DAMAGED
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ProblemKind(StrEnum):
     LAG = "lag"
     POISON = "poison"
     QUARANTINE = "quarantine"
+    DIFFERING = "differing"
     DEAD_LETTERS = "dead-letters"
     FALLBACK = "fallback"
     EVENT_LOGS = "event-logs"
@@ -89,7 +91,13 @@ HOLDS_UP: Final = frozenset({ProblemKind.PROJECTION, ProblemKind.SETTING})
 """The kinds that name a projection which cannot go on."""
 
 _ALONE: Final = frozenset(
-    {ProblemKind.ROOT, ProblemKind.QUARANTINE, ProblemKind.FALLBACK, ProblemKind.EVENT_LOGS}
+    {
+        ProblemKind.ROOT,
+        ProblemKind.QUARANTINE,
+        ProblemKind.DIFFERING,
+        ProblemKind.FALLBACK,
+        ProblemKind.EVENT_LOGS,
+    }
 )
 
 
@@ -140,7 +148,7 @@ def problems_of_root(journal: Journal | None, root: Path) -> list[Problem]:
     try:
         if journal is not None:
             check_root(journal, root)
-        return list(_quarantined(journal, root))
+        return [*_quarantined(journal, root), *_differing(journal, root)]
     except (RootError, OSError) as error:
         return [problem_of(ProblemKind.ROOT, str(root), error)]
 
@@ -218,11 +226,25 @@ def _quarantined(journal: Journal | None, root: Path) -> Iterator[Problem]:
 
     if count := sum(1 for _ in list_quarantined(root)):
         files = "1 damaged file was" if count == 1 else f"{count:,} damaged files were"
-        given = f"--root {shlex.quote(str(root))}" + (
-            f" --home {shlex.quote(str(journal.home))}" if journal else ""
-        )
-        fix = f"to see how to get their rows back: `waybill verify {given}`"
+        fix = f"to see how to get their rows back: `waybill verify {_given(journal, root)}`"
         yield Problem(ProblemKind.QUARANTINE, str(root), f"{files} set aside below {root}", fix)
+
+
+def _differing(journal: Journal | None, root: Path) -> Iterator[Problem]:
+    if not (root / DIFFERING).exists():
+        return  # nearly always
+    if count := len(list_differing(root)):
+        files = "1 file is" if count == 1 else f"{count:,} files are"
+        says = f"{files} gone, changed or unknown to the ledger below {root}"
+        given = _given(journal, root)
+        fix = f"to see which: `waybill verify {given}`; to restore them: `waybill repair {given}`"
+        yield Problem(ProblemKind.DIFFERING, str(root), says, fix)
+
+
+def _given(journal: Journal | None, root: Path) -> str:
+    """The options that name a root and its home."""
+    home = f" --home {shlex.quote(str(journal.home))}" if journal else ""
+    return f"--root {shlex.quote(str(root))}{home}"
 
 
 def _command(home: Path, words: str) -> str:

@@ -31,7 +31,7 @@ class HourFiles:
         self._root = root
         self._system_name = system_name
         self._outdated: set[Hour] = set()
-        # `Unread.add_quarantined` reports an unreadable report.
+        # `Unread.add_known` reports an unreadable report.
         with contextlib.suppress(OSError):
             self._outdated.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)
         # Raw files are listed first: rows compacted between the two listings are in the second.

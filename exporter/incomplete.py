@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from waybill.transport.errors import WaybillError
 
 from . import parquet
+from .differing import list_differing
 from .quarantine import list_quarantined
 
 if TYPE_CHECKING:
+    from .differing import Differing
     from .quarantine import Quarantined
 
 log = logging.getLogger("waybill.exporter")
@@ -21,7 +23,7 @@ _NAMED_MAX: Final = 10
 
 
 class IncompleteError(WaybillError):
-    """A file could not be read or is in quarantine, so records may be missing from an answer.
+    """A file could not be read, is in quarantine or is not the ledger's, so records may be missing.
 
     Args:
         unread: a sentence about each such file, and about each unreadable entry of the journal.
@@ -66,17 +68,23 @@ class Unread:
         if self._sentences.setdefault(str(path), sentence) is sentence:
             log.warning("%s", sentence)
 
-    def add_quarantined(self, root: Path, is_asked: Callable[[Quarantined], bool] = lambda _: True) -> None:
-        """Note the quarantined files whose rows are not restored, if they may affect the answer.
+    def add_known(
+        self, root: Path, is_asked: Callable[[Quarantined | Differing], bool] = lambda _: True
+    ) -> None:
+        """Note the files of a root that are known to lack or to differ, if they may affect the answer.
 
-        A file may be quarantined while a root is read, so call this after reading.
+        These are the quarantined files whose rows are not restored, and those that are not the ledger's. A
+        file may become one while a root is read, so call this after reading.
         """
         try:
             for one in list_quarantined(root):
                 if one.restored_ms is None and is_asked(one):
                     self._sentences.setdefault(one.kept, one.sentence)
+            for differing in list_differing(root):
+                if is_asked(differing):
+                    self._sentences.setdefault(str(root / differing.path), differing.sentence)
         except OSError as error:
-            self._sentences.setdefault("quarantine", str(error))
+            self._sentences.setdefault("known", str(error))
 
     def raise_any(self) -> None:
         """Raise `IncompleteError` if any file was noted."""

@@ -124,7 +124,7 @@ def sql(
                 f"the query failed ({reason}); correct it, or if a file may be damaged, run `waybill verify`"
             ) from None
     unread = Unread()
-    unread.add_quarantined(root)
+    unread.add_known(root)
     unread.raise_any()
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from waybill.transport.files import Files, publish
 
 from .. import parquet
+from ..differing import DIFFERING, LOCK
 from ..directory import names
 from ..names import HOUR_MS, KEYS, hour_of
 from ..query import FAILED, connect_alone, escaped, execute
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("waybill.exporter")
 
-LOCK: Final = ".lock"
 DIGITS: Final = (10, 8, 6, 4)
 """How many digits name an hour, a day, a month and a year."""
 
@@ -253,7 +253,7 @@ class Builder:
         """Remove what the contents do not name."""
         named = {span.path(self.root, kind).name for span in contents.spans for kind in KINDS}
         for name in names(self.root / KEYS):
-            if name not in {*named, LOCK, CONTENTS.name}:
+            if name not in {*named, LOCK, CONTENTS.name, DIFFERING.name}:
                 self._files.remove(self.root / KEYS / name)
 
 

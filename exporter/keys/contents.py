@@ -1,6 +1,7 @@
 """What the keys have on disk, below ``provenance/keys``.
 
     contents.json                   the spans, and how far they follow the ledger
+    differing.json                  see `waybill.exporter.differing`
     <span>-<serial>.keys.parquet    a hash of each text in the span's files, in order, and the file's number
     <span>-<serial>.files.parquet   the span's files, in order of their hours
     <span>-<serial>.sums.parquet    how many records of which kind each of them has

@@ -36,12 +36,13 @@ from waybill.transport.files import Files, publish
 from waybill.transport.locks import locked
 
 from .. import parquet
+from ..differing import LOCK
 from ..exporting import ExportedFiles, ListedFile
 from ..ledger import Position
 from ..names import COMPACTED, KEYS, RAW, Hour, RawName, hour_in, relative, safe_name
 from ..parallel import in_parallel
 from ..sources import SourceError
-from .building import LOCK, Builder, ReadFile
+from .building import Builder, ReadFile
 from .contents import Contents, DamagedError
 from .hashes import wanted_texts
 from .listing import Keys, list_known

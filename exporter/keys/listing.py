@@ -115,7 +115,7 @@ def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listin
     """The files by the keys; None if the ledger does not go on from where the keys end."""
     root, contents = opened.root, opened.contents
     unknown = {*unfiled, *raw_hours(root), *contents.waiting, *contents.unread, *contents.doubled}
-    # `Unread.add_quarantined` reports an unreadable report.
+    # `Unread.add_known` reports an unreadable report.
     with contextlib.suppress(OSError):
         unknown.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)
     followed = follow_ledger(root, contents.position)

@@ -22,10 +22,11 @@ import msgspec
 from waybill.transport.files import Files
 from waybill.transport.locks import locked
 
+from ..differing import LOCK, list_differing
 from ..directory import compacted_file, compacted_files, compacted_folders
-from ..ledger import follow_ledger
+from ..ledger import compare_hours, follow_ledger, noted_hours
 from ..names import KEYS, Hour, relative
-from .building import LOCK, Builder, ReadFile
+from .building import Builder, ReadFile
 from .contents import Contents, DamagedError
 
 if TYPE_CHECKING:
@@ -83,20 +84,28 @@ class _Step(Builder):
             return None
         contents = self._without_lost(contents)
         if again:
-            contents = _waiting_for(contents, {*contents.unread, *self._hours_that_differ(contents)})
+            noted = (one.hour for one in list_differing(self.root))
+            contents = _waiting_for(contents, {*contents.unread, *noted, *self._hours_that_differ(contents)})
         followed = follow_ledger(self.root, contents.position)
         if followed is None:  # the root was replaced in this very moment
             return contents
         contents = _waiting_for(contents, followed.hours)
         contents = msgspec.structs.replace(contents, position=followed.position)
-        return self.published(self._read(contents) if contents.waiting else contents, before)
+        if contents.waiting:
+            read = self._read(contents)
+            compare_hours(
+                self.root, self._files, {*contents.waiting}.difference(read.waiting), contents.position
+            )
+            contents = read
+        return self.published(contents, before)
 
     def _begun(self) -> Contents | None:
         """Contents that know no file yet."""
         begins = follow_ledger(self.root, None)
         if begins is None:
             return None
-        return _waiting_for(self.empty(begins.position), {*compacted_folders(self.root), *begins.hours})
+        hours = {*compacted_folders(self.root), *noted_hours(self.root), *begins.hours}
+        return _waiting_for(self.empty(begins.position), hours)
 
     def _without_lost(self, contents: Contents) -> Contents:
         """The contents without the spans that lack a file."""
@@ -108,15 +117,16 @@ class _Step(Builder):
 
     def _hours_that_differ(self, contents: Contents) -> set[Hour]:
         """The hours whose folders do not have the files that the contents have."""
-        known: defaultdict[Hour, set[str]] = defaultdict(set)
+        known: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
         for span in contents.spans:
             for file in self.files_of(span):
-                known[file.hour].add(file.path)
-        there = {
-            hour: {relative(self.root, compacted_file(folder, hour)) for folder in folders}
-            for hour, folders in compacted_folders(self.root).items()
-        }
-        return {hour for hour in known.keys() | there.keys() if known.get(hour) != there.get(hour)}
+                known[file.hour].add((file.path, _version(file.stamp)))
+        there: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
+        for hour, folders in compacted_folders(self.root).items():
+            for folder in folders:
+                if (file_there := self._file_at(compacted_file(folder, hour))) is not None:
+                    there[hour].add((file_there.path, _version(file_there.stamp)))
+        return {hour for hour in known.keys() | there.keys() if known[hour] != there[hour]}
 
     def _read(self, contents: Contents) -> Contents:
         """Read the files of waiting hours, the newest first, until there are enough for a step."""
@@ -168,6 +178,11 @@ class _Step(Builder):
 def _stamp_of(status: os.stat_result) -> str:
     """What identifies a version of a file: publishing another at its path changes it."""
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _version(stamp: str) -> str:
+    """A stamp without the inode: some file systems give a file another one at each mount."""
+    return stamp.partition("-")[2]
 
 
 def _system(one: ReadFile) -> str:

@@ -1,8 +1,13 @@
 """The ledger of a root: records every change of its files, in a chain of small entries."""
 
 from .changes import Changes as Changes
+from .comparing import compare_again as compare_again, compare_hours as compare_hours
 from .following import Followed as Followed, Position as Position, follow_ledger as follow_ledger
-from .holding import hold_against_ledger as hold_against_ledger, seal_there as seal_there
+from .holding import (
+    hold_against_ledger as hold_against_ledger,
+    noted_hours as noted_hours,
+    seal_there as seal_there,
+)
 from .ledger import recorded as recorded, root_lock as root_lock
 from .state import (
     Doubt as Doubt,

@@ -23,8 +23,8 @@ import msgspec
 import pyarrow.parquet as pq
 
 from .. import parquet
-from ..directory import compacted_files
-from ..names import SEALS, Hour, hour_in, relative
+from ..directory import compacted_files, names
+from ..names import SEALS, Hour, hour_in, parse_hour, relative
 from ..parquet import seal_in
 from ..quarantine import Quarantined, quarantine
 from .state import LedgerState, is_archived, read_ledger
@@ -76,6 +76,16 @@ def hold_against_ledger(
         changes.found[path] = None
     changes.add_quarantined(aside)
     return aside
+
+
+def noted_hours(root: Path) -> set[Hour]:
+    """The hours of which the last seals are noted."""
+    return {
+        hour
+        for day in names(root / SEALS)
+        for name in names(root / SEALS / day)
+        if (hour := parse_hour(day, name.removesuffix(".json")))
+    }
 
 
 def seal_there(path: Path) -> str | None:

@@ -33,6 +33,7 @@ from .sums import SUMMED_COLUMNS, Dimension, summed
 from .tail import NO_TAIL, Tail
 
 if TYPE_CHECKING:
+    from ..differing import Differing
     from ..quarantine import Quarantined
     from .access import Access, Listing
 
@@ -313,10 +314,10 @@ class _Reader:
             hour = hour_in(path.relative_to(self._root).as_posix())
             if hour is None or is_read(hour):
                 self._unread.add(path, error, self._root)
-        self._unread.add_quarantined(self._root, lambda one: is_read(one.hour) and self._asks_for(one))
+        self._unread.add_known(self._root, lambda one: is_read(one.hour) and self._asks_for(one))
         self._unread.raise_any()
 
-    def _asks_for(self, one: Quarantined) -> bool:
+    def _asks_for(self, one: Quarantined | Differing) -> bool:
         kind, system, *_ = PurePosixPath(one.path).relative_to(COMPACTED.parent).parts
         wanted = self._query.system_name
         is_of_another = kind != RAW.name and wanted is not None and system != safe_name(wanted)

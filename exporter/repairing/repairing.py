@@ -22,7 +22,7 @@ from waybill.transport.journal import Journal
 
 from ..archive import archived_files, refile
 from ..directory import names
-from ..ledger import is_archived, read_ledger, recorded
+from ..ledger import compare_again, is_archived, read_ledger, recorded
 from ..names import AGED, ARCHIVE, EVENTS, RAW, Hour, RawName, hour_in, hour_of
 from ..quarantine import list_quarantined, note_restored
 from ..rebuilding import Wanted, rebuild
@@ -110,11 +110,13 @@ def repair(
         published = report.files
         if report.damaged or report.failed:
             older = dict.fromkeys(hours, "")
+    restored = _restored(root, hours - older.keys(), archived, lost, files)
+    compare_again(root, files)
     return RepairReport(
         archived=archived,
         hours=_shown(hours),
         files=published,
-        restored=_restored(root, hours - older.keys(), archived, lost, files),
+        restored=restored,
         left=tuple(left),
     )
 

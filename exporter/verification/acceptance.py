@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waybill.transport.errors import WaybillError
 from waybill.transport.files import Files
 
-from ..ledger import finding_id, read_ledger, recorded, seal_there
+from ..ledger import compare_again, finding_id, read_ledger, recorded, seal_there
 from ..quarantine import settle
 from .verification import hash_of
 
@@ -45,3 +45,4 @@ def accept_findings(
             if is_same and (seal := seal_there(root / one.path)) is not None:
                 changed[one.path] = seal
         settle(root, {one.path for one in findings if one.kind == "damaged"}, files)
+    compare_again(root, files)

@@ -152,7 +152,7 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     folded = Folded(told)
     unread = Unread()
     rows = tuple(_rows(did, root, folded, unread))
-    unread.add_quarantined(root)
+    unread.add_known(root)
     records = tuple(folded.under(wanted.rule))
     parents = {record.parent_did for record in (*records, *(row.record for row in rows)) if record.parent_did}
     # Of the first parent the record tells, once there is one: a later event may have changed it.

@@ -23,7 +23,7 @@ from waybill.collector.endpoints import HealthEndpoints, Readings, health
 from waybill.collector.event_logs import STATE, STATUS, EventLogStatus
 from waybill.collector.metrics import Metrics
 from waybill.exporter.health import LAG_MAX_S, ProblemKind, problems_of_projections
-from waybill.exporter.names import DAMAGED, Hour
+from waybill.exporter.names import COMPACTED, DAMAGED, Hour
 from waybill.exporter.quarantine import Quarantined
 from waybill.marquez import DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
@@ -101,6 +101,14 @@ def quarantine(_: Journal, settings: Settings, __: pytest.MonkeyPatch) -> None:
     (folder / "x.json").write_bytes(msgspec.json.encode(one))
 
 
+def lose_compacted(journal: Journal, settings: Settings, _: pytest.MonkeyPatch) -> None:
+    journal.append(Kind.PROVENANCE, json.dumps([RECORD]).encode())
+    assert flush(settings).problems == {}
+    (file,) = (settings.root / COMPACTED).rglob("*.parquet")
+    file.unlink()
+    assert flush(settings).problems == {}
+
+
 def refuse(journal: Journal, *_: object) -> None:
     letter = DeadLetter(
         backend="marquez",
@@ -138,6 +146,7 @@ TROUBLES: list[tuple[ProblemKind, Spoil]] = [
     (ProblemKind.LAG, lag_behind_live_runner),
     (ProblemKind.POISON, poison),
     (ProblemKind.QUARANTINE, quarantine),
+    (ProblemKind.DIFFERING, lose_compacted),
     (ProblemKind.DEAD_LETTERS, refuse),
     (ProblemKind.FALLBACK, leave_in_fallback),
     (ProblemKind.EVENT_LOGS, lose_event_log),

@@ -23,7 +23,7 @@ from layouts import (
     stats,
 )
 
-from waybill.exporter import Query, age_off
+from waybill.exporter import IncompleteError, Query, age_off
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.keys import Keys, keep_step, open_keys
 from waybill.exporter.keys.hashes import HASHES, wanted_hashes
@@ -511,8 +511,19 @@ def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout,
     (layout.root / compacted_path("edge", hour_of(START_MS))).unlink()
     assert files_in(keep(layout.root)) == 2
     lineage = Lineage.open(layout.root)
-    assert [one.did for one in lineage.find()] == ["c", "b"]
-    assert lineage.count() == 2
+    with pytest.raises(IncompleteError) as raised:
+        lineage.find()
+    gone, added = raised.value.unread
+    assert "is gone, and no age-off removed it" in gone
+    assert "is not the file in the ledger" in added
+    with pytest.raises(IncompleteError):
+        lineage.count()
+    known = Query(since_ms=START_MS + HOUR_MS, until_ms=START_MS + 2 * HOUR_MS)
+    assert [one.did for one in lineage.find(known)] == ["b"]
+    there: list[str] = []
+    with pytest.raises(IncompleteError):
+        there.extend(did for table in scan(layout.root, access=Keys()) for did in table["did"].to_pylist())
+    assert there == ["c", "b"]
 
 
 def test_folders_list_what_the_folders_have(layout: Layout) -> None:
