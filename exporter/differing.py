@@ -2,23 +2,30 @@
 
     provenance/keys/differing.json
 
-Whoever keeps the keys compares: an hour when it changes, and all hours every few minutes. What is noted stays
-until a later comparison finds that the file is as the ledger says, or that somebody settled the difference.
+Whoever keeps the keys compares: an hour when it changes, and all hours every few minutes. Whoever changes an
+hour notes what is gone there, before another file takes its place. What is noted stays until a later
+comparison finds that the file is as the ledger says, or that somebody settled the difference.
 """
 
 from __future__ import annotations
 
+import logging
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.transport.files import Files, publish
+from waybill.transport.locks import locked
 
-from .names import KEYS, Hour
+from .names import KEYS, Hour, hour_in
+from .remedies import repair_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping
+
+log = logging.getLogger("waybill.exporter")
 
 DIFFERING: Final = KEYS / "differing.json"
 LOCK: Final = ".lock"
@@ -51,12 +58,41 @@ def list_differing(root: Path) -> list[Differing]:
         ) from None
 
 
-def note_differing(root: Path, files: Files, differing: Sequence[Differing]) -> None:
-    """Replace the note; the caller has the lock of the keys. Raises `OSError`."""
+def note_differing(
+    root: Path, files: Files, found: Mapping[str, str], *, settled: Collection[Hour] = ()
+) -> None:
+    """Note what is wrong with some files, by path, and forget what was noted of some hours.
+
+    The caller has the lock of the keys. Raises `OSError`.
+    """
+    before = list_differing(root)
+    way_out = f"run `waybill verify {shlex.quote(str(root))}`, and `{repair_command(root)}`"
+    now = {one.path: one for one in before if one.hour not in settled}
+    for path, what in found.items():
+        if (hour := hour_in(path)) is not None:
+            now[path] = Differing(path, hour, f"{what}; {way_out}")
+    differing = sorted(now.values())
+    if differing == before:
+        return
     if differing:
         publish(files, root / DIFFERING, msgspec.json.encode(differing))
     else:
         files.remove(root / DIFFERING)
+    for one in differing:
+        if one not in before:
+            log.warning("%s", one.sentence)
+
+
+def note_gone(root: Path, files: Files, paths: Collection[str]) -> None:
+    """Note that some files of the ledger are gone, although no age-off removed them. Raises `OSError`."""
+    files.make_folder(root / KEYS)
+    with locked(root / KEYS / LOCK):
+        note_differing(root, files, {path: tell_gone(path) for path in paths})
+
+
+def tell_gone(path: str) -> str:
+    """What is wrong with a file of the ledger that is not there."""
+    return f"{path} is gone, and no age-off removed it"
 
 
 _DECODER: Final = msgspec.json.Decoder(list[Differing])

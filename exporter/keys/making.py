@@ -104,14 +104,17 @@ class _Step(Builder):
         begins = follow_ledger(self.root, None)
         if begins is None:
             return None
-        hours = {*compacted_folders(self.root), *noted_hours(self.root), *begins.hours}
-        return _waiting_for(self.empty(begins.position), hours)
+        return _waiting_for(self.empty(begins.position), {*self._all_hours(), *begins.hours})
+
+    def _all_hours(self) -> set[Hour]:
+        """The hours that have compacted or late files, or had some the last time that they changed."""
+        return {*compacted_folders(self.root), *noted_hours(self.root)}
 
     def _without_lost(self, contents: Contents) -> Contents:
         """The contents without the spans that lack a file."""
         if not (lost := self.lost(contents)):
             return contents
-        hours = [hour for hour in compacted_folders(self.root) if any(span.has(hour) for span in lost)]
+        hours = [hour for hour in self._all_hours() if any(span.has(hour) for span in lost)]
         spans = tuple(span for span in contents.spans if span not in lost)
         return _waiting_for(msgspec.structs.replace(contents, spans=spans), hours)
 

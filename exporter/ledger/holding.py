@@ -23,11 +23,12 @@ import msgspec
 import pyarrow.parquet as pq
 
 from .. import parquet
+from ..differing import note_gone
 from ..directory import compacted_files, names
 from ..names import SEALS, Hour, hour_in, parse_hour, relative
 from ..parquet import seal_in
 from ..quarantine import Quarantined, quarantine
-from .state import LedgerState, is_archived, read_ledger
+from .state import LedgerState, finding_id, is_archived, read_ledger
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
@@ -47,9 +48,10 @@ def hold_against_ledger(
 
     The seals found are added to the changes.
 
-    Checks the hours' compacted and late files, or `only` some files. A missing file is noted: if another
-    takes its place, the ledger will say so. A file that cannot be read is left to its readers. The caller
-    must hold the root's lock. Raises `OSError` if the ledger cannot be read or a file cannot be moved.
+    Checks the hours' compacted and late files, or `only` some files. A missing file is noted, for answers and
+    for the ledger: another may take its place. A file that cannot be read is left to its readers. The caller
+    must hold the root's lock. Raises `OSError` if the ledger cannot be read, a file cannot be moved or a loss
+    cannot be noted.
     """
     noted = {path: seal for hour in hours for path, seal in read_note(root, hour).items()}
     if only is None:
@@ -64,16 +66,24 @@ def hold_against_ledger(
         path for path in looked_at & changes.found.keys() if changes.found[path] != noted.get(path)
     )
     state = (read_ledger(root) if others else None) or LedgerState()
-    aside = []
+    aside: list[Quarantined] = []
+    gone: list[str] = []
     # If this is the root's first entry, there is nothing to compare with.
     for path in others if state.entries else ():
         known, hour = state.seal(path), hour_in(path)
-        if hour is None or changes.found[path] in {None, known}:
+        if hour is None or changes.found[path] == known:
+            continue
+        if changes.found[path] is None:
+            # `known` is not None here: somebody else removed the file.
+            if finding_id("removed", path, known or "") not in state.accepted:
+                gone.append(path)
             continue
         reason = "the ledger does not know it" if known is None else f"in the ledger its seal is {known}"
         data = (root / path).read_bytes()
         aside.append(quarantine(root, PurePosixPath(path), hour, data, reason=reason, files=files))
         changes.found[path] = None
+    if gone:
+        note_gone(root, files, gone)
     changes.add_quarantined(aside)
     return aside
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from served import COMPLETED_MS, record, without_runner
 
+from waybill.exporter.differing import list_differing
+from waybill.exporter.keys import keep_step
+from waybill.exporter.ledger import comparing
 from waybill.transport import Journal, Kind, flush
 from waybill.transport.config import agree
 
@@ -174,6 +178,44 @@ def test_a_new_record_of_the_hour_does_not_hide_what_is_gone(
     called("flush", "--home", settings.home)
     keep(settings, 50, 5)
     assert read(called, settings.home, "--count") == (1, 55)
+
+
+def test_a_loss_that_nobody_compared_before_the_hour_changed_is_told(
+    called: Run, settings: Settings, filed: Path
+) -> None:
+    (filed / EDGE).unlink()
+    keep(settings, 50, 5)  # Another file takes its place.
+    (filed / OTHER).unlink()
+    keep(settings, 60, 5)  # The hour changes, and the place stays empty.
+    assert read(called, settings.home, "--count") == (1, 40)
+    assert read(called, settings.home, "--all", "--json") == (1, 40)
+    assert [one.path for one in list_differing(filed)] == [OTHER, EDGE]
+
+
+def test_a_file_that_is_repaired_and_lost_again_is_told_again(
+    called: Run, settings: Settings, filed: Path
+) -> None:
+    for _ in range(2):
+        (filed / EDGE).unlink()
+        called("flush", "--home", settings.home)
+        assert read(called, settings.home, "--count") == (1, 50)
+        called("repair", "--root", filed, "--home", settings.home)
+        assert read(called, settings.home, "--count") == (0, 60)
+
+
+def test_a_file_that_cannot_be_read_now_is_no_difference(
+    called: Run, settings: Settings, filed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(filed / EDGE)
+
+    def fail(path: Path) -> str | None:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(comparing, "seal_there", fail)
+        assert keep_step(filed, again=True) is not None
+    assert list_differing(filed) == []
+    assert read(called, settings.home, "--count") == (0, 60)
 
 
 def touch(root: Path, _: Run, __: Settings) -> None:
