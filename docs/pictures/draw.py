@@ -50,7 +50,7 @@ def files_in_summaries(folder: Path, marquez_url: str) -> None:
         for number in range(FILES):
             with (
                 contextlib.suppress(ValueError),
-                tracker.file(f"{number}.json", data_source="orders", data_sinks=["warehouse"]) as file,
+                tracker.file(f"{number}.json", data_source="orders") as file,
             ):
                 with file.transform("unpack"):
                     pass

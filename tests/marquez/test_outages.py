@@ -251,7 +251,7 @@ def test_after_outages_no_run_is_running_whose_end_is_known(
     system = f"outages-{uuid.uuid4()}"
     with Tracker(settings=Settings.load({"home": home, "system_name": system, "runner": "none"})) as tracker:
         for number in range(5):
-            with tracker.file(f"{number}.csv", data_source="orders", data_sinks=["lake"]) as file:
+            with tracker.file(f"{number}.csv", data_source="orders") as file:
                 with file.transform("load"):
                     file.egress("lake")
                 if number == 2:

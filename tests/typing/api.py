@@ -346,7 +346,10 @@ def the_client_takes_the_transport(home: Path) -> OpenLineageClient:
 
 def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) -> None:
     assert_type(Tracker(client, system_name="edge"), Tracker)
-    with Tracker(settings=settings) as tracker, tracker.file("a", data_source="in", data_sinks=["b"]) as file:
+    with (
+        Tracker(settings=settings) as tracker,
+        tracker.file("a", data_source="in", data_sinks={"b": "/data/b"}) as file,
+    ):
         assert_type(file, TrackedFile)
         assert_type(file.did, str)
         assert_type(file.parent_did, str | None)
@@ -354,13 +357,13 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         with file.transform("decompress"):
             pass
         assert_type(file.branch(), TrackedFile)
-        for child in file.split(["a-1.csv", "a-2.csv"], data_sinks=("archive",)):
+        for child in file.split(["a-1.csv", "a-2.csv"], data_sinks={"archive": "/data/archive"}):
             assert_type(child, TrackedFile)
             child.egress("archive", size_bytes=3)
             child.egress("archive", dataset="s3://bucket/archive", schema={"a": "INT"})
             child.egress("archive", dataset=("bigquery", "a.b.c"), schema=StructType([]))
-        tracker.file("b", data_source="in", data_sinks={"lake": Path("lake"), "report": None})
-        joined = tracker.join([file], "b.csv", data_source="daily", data_sinks=("archive",))
+        tracker.file("b", data_source="in", data_sinks={"lake": Path("lake")})
+        joined = tracker.join([file], "b.csv", data_source="daily", data_sinks={"archive": "/data/archive"})
         assert_type(joined, TrackedFile)
         assert_type(joined.parent_dids, tuple[str, ...])
         assert_type(tracker.adopt(file.did, parents=[joined, "0193"], transforms=["a"]), TrackedFile)

@@ -3,8 +3,9 @@
 A file is a run of the job that is named after its data source. Its beginning is START. Every end of every
 path is a terminal event that carries the whole record in the facet `waybill_deltaFile`, so each can be
 understood alone. FILTERED and SPLIT are COMPLETE in OpenLineage, because the run did what it was meant to do.
-Each event names the same datasets, those of the job; the facet says which sink a file left by. A sink whose
-dataset is known is named as that dataset, with the sink's name in the standard facet `symlinks`.
+Only the end of a path that reached a sink names it as an output, because backends count each naming as a
+write. A sink whose dataset is known is named as that dataset, with the sink's name in the standard facet
+`symlinks`.
 
 The OpenLineage client is imported only where an event is made, so that importing the Tracker does not load
 it.
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
     from ..transport import WaybillTransport
     from .datasets import DatasetName
 
-    DataSinks = Iterable[str] | Mapping[str, DatasetName | None]
-    """The names of sinks; or, by their names, the datasets that they write, where they are known."""
+    DataSinks = Mapping[str, DatasetName]
+    """The datasets that sinks write, by the sinks' names."""
 
 _EVENT_TYPES: Final = {None: "START", FinalState.ERROR: "FAIL", FinalState.CANCELLED: "ABORT"}
 
-SINKS_MAX: Final = 32
-"""A data source with more sinks names them after its files, so they are not the ends of one flow."""
+SINKS_MAX: Final = 1_000
+"""Of how many sinks the datasets are remembered; for others, each call says it."""
 
 JOINED_MAX: Final = 1_000
 """The most files that one join takes: each event of the new file names them all, in about 100 bytes each."""
@@ -67,9 +68,6 @@ _UNKNOWN_SOURCE: Final = "unknown"
 log = logging.getLogger("waybill.transport")
 
 _Name = TypeVar("_Name", bound="str | os.PathLike[str]")
-
-_SOURCES_MAX: Final = 1_000
-"""The maximum number of data sources whose sinks are remembered."""
 
 
 def _new_did() -> str:
@@ -147,33 +145,20 @@ class OfOneProcess:
 
 
 class KnownSinks:
-    """The sinks of data sources, both declared ones and those that files left by. Thread-safe.
-
-    Marquez takes the datasets of a job's last run to be all of the job's datasets. So each event of a file
-    names all sinks of its data source, whichever of them the file leaves by.
-    """
+    """The datasets that the sinks of data sources write, as declared or as said when a file left by them."""
 
     def __init__(self) -> None:
-        self._lock: Final = threading.Lock()
-        self._of: Final[dict[str, dict[str, Dataset | None]]] = {}
+        self._of: Final[dict[tuple[str, str], Dataset]] = {}
 
-    def learn(self, data_source: str, data_sinks: Mapping[str, Dataset | None]) -> None:
-        """Remember sinks of a data source, and the datasets that they write."""
-        new = dict(data_sinks)
-        known = self._of.get(data_source, {})
-        if all(name in known and dataset in (None, known[name]) for name, dataset in new.items()):
-            return
-        with self._lock:
-            known = self._of.get(data_source, {})
-            if data_source in self._of or len(self._of) < _SOURCES_MAX:
-                merged = known | {name: dataset or known.get(name) for name, dataset in new.items()}
-                # Keeping one more than the limit marks that there are too many.
-                self._of[data_source] = {name: merged[name] for name in sorted(merged)[: SINKS_MAX + 1]}
+    def learn(self, data_source: str, data_sinks: Mapping[str, Dataset]) -> None:
+        """Remember what sinks of a data source write."""
+        for sink, dataset in data_sinks.items():
+            if (data_source, sink) in self._of or len(self._of) < SINKS_MAX:
+                self._of[data_source, sink] = dataset
 
-    def of(self, data_source: str) -> Mapping[str, Dataset | None]:
-        """The sinks of a data source and their datasets; empty if there are too many."""
-        known = self._of.get(data_source, {})
-        return known if len(known) <= SINKS_MAX else {}
+    def of(self, data_source: str, sink: str) -> Dataset | None:
+        """What a sink of a data source writes; None if that is not known."""
+        return self._of.get((data_source, sink))
 
 
 class FileRun(OfOneProcess):
@@ -213,9 +198,11 @@ class FileRun(OfOneProcess):
         source = self.identity.data_source
         if state.final_state is None:
             self.check_keys(state.annotations)
-        if state.data_sink is not None:
+        if state.data_sink is not None and state.dataset is not None:
             self.sinks.learn(source, {state.data_sink: state.dataset})
-        self._emit(_event_of(self.identity, state, self.sinks.of(source)))
+        elif state.data_sink is not None:
+            state = msgspec.structs.replace(state, dataset=self.sinks.of(source, state.data_sink))
+        self._emit(_event_of(self.identity, state))
 
     def note_transforms(self, transforms: Sequence[str], *, waits: bool) -> None:
         """Note in the home, if there is one, that a path has begun these transforms, the last one now."""
@@ -235,8 +222,8 @@ class FileRun(OfOneProcess):
             return self._last_ms
 
 
-def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset | None]) -> RunEvent:
-    """Build the event that reports a path's state; the sinks are those of the file's data source."""
+def _event_of(file: FileIdentity, state: PathState) -> RunEvent:
+    """Build the event that reports a path's state."""
     from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
 
@@ -267,39 +254,37 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset 
         run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source, inputFacets=_input_facets_of(file, state))],
-        outputs=_outputs_of(file.system_name, state, sinks),
+        outputs=_outputs_of(file.system_name, state),
         producer=PRODUCER,
     )
 
 
-def _outputs_of(
-    system_name: str, state: PathState, sinks: Mapping[str, Dataset | None]
-) -> list[OutputDataset]:
-    """The datasets of all sinks, each once; with statistics and columns of the one that the file went to."""
+def _outputs_of(system_name: str, state: PathState) -> list[OutputDataset]:
+    """The dataset of the sink that the path reached, with its statistics and columns."""
     from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import output_statistics_output_dataset, schema_dataset, symlinks_dataset
+    from openlineage.client.facet_v2 import (
+        DatasetFacet,
+        output_statistics_output_dataset,
+        schema_dataset,
+        symlinks_dataset,
+    )
 
-    own = state.data_sink
-    named = dict(sinks) if own is None else {**sinks, own: state.dataset or sinks.get(own)}
-    outputs: dict[Dataset, OutputDataset] = {}
-    links: dict[Dataset, list[symlinks_dataset.Identifier]] = {}
-    for sink, written in sorted(named.items()):
-        dataset = written or Dataset(system_name, sink)
-        output = outputs.setdefault(dataset, OutputDataset(*dataset))
-        facets = output.facets = output.facets or {}
-        if written is not None:
-            known = links.setdefault(dataset, [])
-            known.append(symlinks_dataset.Identifier(system_name, sink, DATA_SINK))
-            facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=known, producer=PRODUCER)
-        if sink == own and state.columns:
-            fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in state.columns]
-            facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=fields, producer=PRODUCER)
-        if sink == own and state.size_bytes is not None:
-            size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-                size=state.size_bytes, fileCount=1, producer=PRODUCER
-            )
-            output.outputFacets = {"outputStatistics": size}
-    return list(outputs.values())
+    if state.data_sink is None:
+        return []
+    facets: dict[str, DatasetFacet] = {}
+    if state.dataset is not None:
+        named = symlinks_dataset.Identifier(system_name, state.data_sink, DATA_SINK)
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=[named], producer=PRODUCER)
+    if state.columns:
+        fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in state.columns]
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=fields, producer=PRODUCER)
+    output = OutputDataset(*(state.dataset or (system_name, state.data_sink)), facets=facets)
+    if state.size_bytes is not None:
+        size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            size=state.size_bytes, fileCount=1, producer=PRODUCER
+        )
+        output.outputFacets = {"outputStatistics": size}
+    return [output]
 
 
 def _input_facets_of(file: FileIdentity, state: PathState) -> dict[str, InputDatasetFacet]:
@@ -450,11 +435,12 @@ def written_by_sink(given: DatasetName) -> Dataset:
     return Dataset(*map(text_of, dataset_of(given)))
 
 
-def sinks_of(given: DataSinks) -> dict[str, Dataset | None]:
-    """Check the names of the sinks of a flow, and the datasets that they write."""
-    if isinstance(given, Mapping):
-        return {
-            name_of("data_sinks", name): None if dataset is None else written_by_sink(dataset)
-            for name, dataset in given.items()
-        }
-    return {name_of("data_sinks", name): None for name in list_of("data_sinks", given)}
+def sinks_of(given: DataSinks | None) -> dict[str, Dataset]:
+    """Check the datasets that the sinks of a flow write.
+
+    Raises:
+        AdmissionError: they are no dict, or a name or a dataset is empty.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise AdmissionError("data_sinks", f"is {given!r}", "give a dict: the datasets by the sinks' names")
+    return {name_of("data_sinks", name): written_by_sink(dataset) for name, dataset in (given or {}).items()}

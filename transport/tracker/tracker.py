@@ -140,7 +140,7 @@ class Tracker(OfOneProcess):
         *,
         path: str | os.PathLike[str] | None = None,
         data_source: str,
-        data_sinks: DataSinks = (),
+        data_sinks: DataSinks | None = None,
         annotations: Mapping[str, object] | None = None,
         fingerprint: bool = False,
         on_duplicate: OnDuplicate = "record",
@@ -156,9 +156,8 @@ class Tracker(OfOneProcess):
             filename: its name or path, kept as given; None: the last part of `path`.
             path: where its content can be read; only needed for the fingerprint.
             data_source: the flow that it arrived by.
-            data_sinks: the flows that files of this data source leave by, whether or not this one does; each
-                event names them as outputs. Sinks that a file has already left by need not be declared. A
-                dict gives the datasets that they write, as `TrackedFile.egress` takes them.
+            data_sinks: the datasets that the sinks of this data source write, by the sinks' names, as
+                `TrackedFile.egress` takes them.
             annotations: what is already known about it, as for `TrackedFile.annotate`.
             fingerprint: whether to take the fingerprint of its content, as `fingerprint_of` does.
             on_duplicate: what to do if the home knows a file with the same content: only "record" it, "warn"
@@ -215,7 +214,7 @@ class Tracker(OfOneProcess):
         filename: str | os.PathLike[str] | None = None,
         *,
         data_source: str | None = None,
-        data_sinks: DataSinks = (),
+        data_sinks: DataSinks | None = None,
         parents: Iterable[TrackedPath | str] | None = None,
         transforms: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
@@ -233,7 +232,7 @@ class Tracker(OfOneProcess):
             did: the file.
             filename: its name or path.
             data_source: the flow that it arrived by.
-            data_sinks: the flows that files of that data source leave by, as for `file`.
+            data_sinks: the datasets that the sinks of that data source write, as for `file`.
             parents: the files that it came from, as for `join`.
             transforms: the flows that it has passed already; no event has said them yet.
             annotations: what is known about it.
@@ -275,7 +274,7 @@ class Tracker(OfOneProcess):
         filename: str | os.PathLike[str],
         *,
         data_source: str,
-        data_sinks: DataSinks = (),
+        data_sinks: DataSinks | None = None,
         annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
         """Record that several files became one; use the returned file in a `with`.
@@ -290,7 +289,7 @@ class Tracker(OfOneProcess):
                 records. A file may be joined again.
             filename: the new file's name or path.
             data_source: the new file's flow.
-            data_sinks: the flows that files of that data source leave by, as for `file`.
+            data_sinks: the datasets that the sinks of that data source write, as for `file`.
             annotations: the new file's; it inherits none.
 
         Raises:
@@ -352,9 +351,7 @@ class Tracker(OfOneProcess):
             parents[0] = replace(parents[0], system_name=job.namespace, data_source=job.name)
         return _Begun(facet, tuple(parents))
 
-    def _begin(
-        self, identity: FileIdentity, sinks: dict[str, Dataset | None], known: dict[str, str]
-    ) -> TrackedFile:
+    def _begin(self, identity: FileIdentity, sinks: dict[str, Dataset], known: dict[str, str]) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
         run = FileRun(identity, self._client.emit, self._sinks, self._transport)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
@@ -602,7 +599,7 @@ class TrackedFile(TrackedPath):
         filenames: Iterable[str | os.PathLike[str]],
         *,
         data_source: str | None = None,
-        data_sinks: DataSinks = (),
+        data_sinks: DataSinks | None = None,
         annotations: Mapping[str, object] | None = None,
     ) -> list[TrackedFile]:
         """Record that the file was split into others: SPLIT. The children begin when the parent ends.
@@ -613,7 +610,7 @@ class TrackedFile(TrackedPath):
         Args:
             filenames: the children's names or paths, at least one.
             data_source: the children's; None: the parent's.
-            data_sinks: the flows that files of that data source leave by, as for `Tracker.file`.
+            data_sinks: the datasets that the sinks of that data source write, as for `Tracker.file`.
             annotations: the children's; None: a copy of the parent's on this path.
 
         Returns:
