@@ -542,9 +542,11 @@ def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> st
     if final_state is not FinalState.COMPLETE:
         return ""
     doubts = []
-    if state.sources == (LISTENER,):
+    is_confirmed = state.sources != (LISTENER,)
+    if not is_confirmed:
         doubts.append(LISTENER_ONLY)
-    if LISTENER in state.sources and not state.shows_write and has_to_show(ending.name):
+    has_to = LISTENER in state.sources and has_to_show(ending.name, is_confirmed=is_confirmed)
+    if has_to and not state.shows_write:
         doubts.append("no sign of a write")
     return ", ".join(doubts)
 

@@ -5,6 +5,7 @@ The listener reports a failed write as complete, so a COMPLETE that nothing else
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +25,9 @@ LISTENER_ONLY: Final = "listener only"
 _LISTENER_PRODUCER: Final = "/integration/spark"
 _INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
 """A part of the job's name if Spark writes files: it runs a job and counts the files, or writes none."""
+
+_CREATE: Final = re.compile(r"\b(?:execute_)?create_(?:data_source_)?table(?:_like)?(?:_command)?(?:\.|$)")
+"""A part of the job's name if it creates a table without rows, unless there is one."""
 
 _HIDE_OUTPUT: Final = ("execute_update_command", "execute_delete_command", "execute_merge_into_command")
 """The ends of the names of jobs that change a Delta table."""
@@ -94,9 +98,12 @@ def _counts_data(output: OutputDataset) -> bool:
     return _STATISTICS in bytes(output.output_facets)
 
 
-def has_to_show(job_name: str) -> bool:
-    """Whether a run of this job that has written shows this in one of its events, unless these are lost."""
-    return _INSERT in job_name
+def has_to_show(job_name: str, *, is_confirmed: bool) -> bool:
+    """Whether a run of this job that has written shows this in one of its events, unless these are lost.
+
+    Of a table that is created without rows, who confirms it is the only sign.
+    """
+    return _INSERT in job_name or (not is_confirmed and _CREATE.search(job_name) is not None)
 
 
 def source_of(event: RunEvent) -> str | None:

@@ -24,12 +24,14 @@ from ..tracking import (
     ObservedRuns,
     ProgramFailure,
     failure_event,
+    has_written,
+    hides_write,
     inferred_end_event,
     lost_writes,
     match,
-    may_ignore,
     success_event,
     unknown_run,
+    why_nothing,
 )
 
 if TYPE_CHECKING:
@@ -283,7 +285,7 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
     succeeded = [
         one
         for one in application.executions
-        if not one.error and not may_ignore(one.plan) and application.has_heard_of(one)
+        if not one.error and not hides_write(one.plan) and application.has_heard_of(one)
     ]
     runs = [
         run
@@ -292,7 +294,14 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
         if not run.is_reported and not run.has_failed and run.failed is None
     ]
     for execution, run in match(succeeded, runs, failed).pairs:
-        yield success_event(run, source="event log", job_tags=execution.job_tags)
+        within = (
+            one.plan
+            for one in application.executions
+            if one.root_id == execution.root_id and one.id > execution.id
+        )
+        nothing = None if has_written(execution, within) else why_nothing(execution.plan)
+        if nothing is None or execution.submitted_ms > application.after_ms:
+            yield success_event(run, source="event log", nothing=nothing, job_tags=execution.job_tags)
 
 
 def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> list[Correction]:

@@ -6,7 +6,12 @@ from .corrections import (
     success_event as success_event,
     unknown_run as unknown_run,
 )
-from .executions import Execution as Execution, lacks_reason as lacks_reason, with_reason as with_reason
+from .executions import (
+    Execution as Execution,
+    has_written as has_written,
+    lacks_reason as lacks_reason,
+    with_reason as with_reason,
+)
 from .exit_status import ProgramFailure as ProgramFailure
 from .match_failures import lost_writes as lost_writes, match as match
 from .observed_runs import (
@@ -14,5 +19,5 @@ from .observed_runs import (
     ObservedRun as ObservedRun,
     ObservedRuns as ObservedRuns,
 )
-from .plans import may_ignore as may_ignore
+from .plans import hides_write as hides_write, why_nothing as why_nothing
 from .sessions import configure as configure, session as session

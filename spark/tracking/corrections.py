@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 RUN_NOT_KNOWN: Final = "not known"
 """The annotation `run` of a failure that matches none of the listener's runs."""
 
-IGNORED: Final = "its output already exists"
-"""The annotation `filteredCause` of a write in mode `ignore` whose output exists."""
-
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
 
 
@@ -66,17 +63,17 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
 
 
 def success_event(
-    run: ObservedRun, *, source: str = "session", wrote: bool = True, job_tags: Iterable[str] = ()
+    run: ObservedRun, *, source: str = "session", nothing: str | None = None, job_tags: Iterable[str] = ()
 ) -> bytes:
     """The COMPLETE event of a run once more, confirmed by this session or by an event log.
 
-    A run that wrote nothing, because its mode is `ignore` and its output exists, gets a FILTERED record. The
-    tags of Spark's jobs count as in one of the listener's events.
+    A run that wrote nothing gets a FILTERED record; `nothing` is why. The tags of Spark's jobs count as in
+    one of the listener's events.
     """
     from waybill.facets.inferred import WaybillEvidenceRunFacet
 
     evidence = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
-    said = {} if wrote else {"final_state": "FILTERED", "filteredCause": IGNORED}
+    said = {} if nothing is None else {"final_state": "FILTERED", "filteredCause": nothing}
     facets = {EVIDENCE_FACET: evidence} | _tags_of(said, job_tags)
     return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ import msgspec
 from waybill.facets.causes import CAUSED_BY
 
 from .exit_status import ProgramFailure
-from .plans import may_ignore
+from .plans import hides_write, reads_delta_log, why_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +72,12 @@ def with_reason(error: str, reason: str | None) -> str:
     return error if reason in {None, error} else f"{error}\n{CAUSED_BY} {_LOST_TASK.sub('', reason or '')}"
 
 
+def has_written(execution: Execution, plans: Iterable[str]) -> bool:
+    """Whether one that succeeded wrote, as its jobs and the plans of the executions within it show."""
+    is_sure = why_nothing(execution.plan) is None or bool(execution.spark_jobs)
+    return is_sure or not all(map(reads_delta_log, plans))
+
+
 class Executions:
     """The executions of one application, each watched until it has ended; any session leads to them."""
 
@@ -95,7 +101,7 @@ class Executions:
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_without_write(self) -> Iterator[Execution]:
-        """The executions that ended since the last call and failed, or ignored that their output existed.
+        """The executions that ended since the last call and failed, or had nothing to write.
 
         A Py4JError if the JVM is gone.
 
@@ -164,7 +170,7 @@ class Executions:
             return None
         if lacks_reason(error):
             error = with_reason(error, self._reason_of(execution))
-        return _ended(execution, error) if error or self._has_ignored(execution) else None
+        return _ended(execution, error) if error or not self._has_written(execution) else None
 
     def _reason_of(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
         """Why a job of a failed execution failed, or a job of one within it; None if none did."""
@@ -221,14 +227,29 @@ class Executions:
         for place in range(tasks.size()):
             yield str(tasks.apply(place).errorMessage().get())
 
-    def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
-        """Whether it writes files only if the folder does not exist, and has counted none."""
-        if not may_ignore(str(execution.physicalPlanDescription())):
-            return False
+    def _has_written(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
+        """Whether one that succeeded wrote anything; if Spark does not know, it counts, but as unclear."""
+        plan = str(execution.physicalPlanDescription())
+        if why_nothing(plan) is None and not hides_write(plan):
+            return True
         metrics, counted = execution.metrics(), self._store.executionMetrics(execution.executionId())
         files = [metrics.apply(place) for place in range(metrics.size())]
-        numbers = [metric.accumulatorId() for metric in files if metric.name() == _FILES]
-        return bool(numbers) and not any(counted.contains(number) for number in numbers)
+        if numbers := [metric.accumulatorId() for metric in files if metric.name() == _FILES]:
+            return any(counted.contains(number) for number in numbers)
+        if hides_write(plan):
+            self._unclear_ms.append(_completed_ms(execution))
+            return True
+        return has_written(_ended(execution, ""), self._plans_within(execution))
+
+    def _plans_within(self, execution: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+        for later in range(int(execution.executionId()) + 1, self._next):
+            found = self._store.execution(later)
+            if found.isEmpty():
+                continue
+            if int(found.get().submissionTime()) > _completed_ms(execution):
+                return
+            if int(found.get().rootExecutionId()) == int(execution.rootExecutionId()):
+                yield str(found.get().physicalPlanDescription())
 
 
 def _ended(execution: Any, error: str) -> Execution:  # noqa: ANN401 - a Java object

@@ -16,6 +16,7 @@ from .executions import Execution, Executions
 from .exit_status import ProgramFailure
 from .match_failures import SLACK_MS, Matched, lost_writes, match
 from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
+from .plans import EXISTS, why_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,7 +206,7 @@ class FailureWatch:
             run.failed = FailedExecution(application_id, failure.id)
             self._fail_once(run, failure.error, failure.completed_ms)
         else:
-            self._succeed_once(run, wrote=False)
+            self._succeed_once(run, nothing=why_nothing(failure.plan) or EXISTS)
         self._told.add(failure.root_id)
         self._unmatched.remove(failure)
 
@@ -235,7 +236,7 @@ class FailureWatch:
             self._emit(failure_event(run, ProgramFailure.of_write(error), time_ms, language="JAVA"))
             run.is_reported = True
 
-    def _succeed_once(self, run: ObservedRun, *, wrote: bool = True) -> None:
+    def _succeed_once(self, run: ObservedRun, *, nothing: str | None = None) -> None:
         if not run.is_reported:
-            self._emit(success_event(run, wrote=wrote))
+            self._emit(success_event(run, nothing=nothing))
             run.is_reported = True

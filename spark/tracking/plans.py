@@ -29,8 +29,13 @@ _FILES: Final = re.compile(
 )
 _OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
 _URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
-_IGNORES: Final = ", Ignore, ["
+_IGNORES: Final = re.compile(r", Ignore(?:, \[|$)", re.MULTILINE)
 """The mode of a write among its arguments."""
+_CREATES: Final = re.compile(r"(?:Execute )?Create(?:DataSource)?Table(?:Like)?(?:Command)?")
+_TRANSACTION: Final = re.compile(r"\btxnversion=", re.IGNORECASE)
+
+EXISTS: Final = "its output already exists"
+COMMITTED: Final = "its transaction was committed before"
 
 _OBJECT_STORES: Final = ("s3", "gs", "wasb", "abfs")
 
@@ -47,22 +52,44 @@ def target_of(plan: str) -> DatasetName | None:
     if files := _FILES.search(plan):
         return _dataset(files[1])
     name = command_of(plan)
-    if name is None:
-        return None
-    paragraph = plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
-    option = _OPTION.search(paragraph)
+    option = _OPTION.search(_paragraph(plan, name)) if name else None
     return _dataset(option[1]) if option else None
 
 
-def may_ignore(plan: str) -> bool:
-    """Whether the plan is of a write that writes nothing if its folder exists."""
-    return _IGNORES in plan
+def why_nothing(plan: str) -> str | None:
+    """Why a command may have had nothing to write, according to its plan; None if it always writes."""
+    name = command_of(plan)
+    if name is None:
+        return None
+    if "TableAsSelect" in name or _IGNORES.search(plan):
+        return EXISTS
+    # Delta's plan of a write to a table does not say whether it is of a transaction.
+    is_of_delta = name.endswith("ExecV1") and "DeltaTableV2(" in plan
+    return COMMITTED if is_of_delta or _TRANSACTION.search(plan) else None
+
+
+def hides_write(plan: str) -> bool:
+    """Whether neither plan nor jobs tell if a command wrote: files in mode `ignore`, `IF NOT EXISTS`."""
+    name = command_of(plan) or ""
+    if name.endswith("InsertIntoHadoopFsRelationCommand"):
+        return _IGNORES.search(plan) is not None
+    return _CREATES.fullmatch(name) is not None and _paragraph(plan, name).endswith(", true")
+
+
+def reads_delta_log(plan: str) -> bool:
+    """Whether an execution is one of Delta's own, which reads the log of a table."""
+    return "Delta Table State" in plan or "DeltaLogFileIndex" in plan
 
 
 def names_path(plan: str, name: str) -> bool:
     """Whether a plan names a dataset, and not only one whose name begins or ends with that name."""
     before = r"(?:^|[\s:=,`'\"(\[]|//[^/\s]*" + ("" if name.startswith("/") else r"[./]") + ")"
     return re.search(before + re.escape(name.rstrip("/")) + r"/?(?![\w./-])", plan) is not None
+
+
+def _paragraph(plan: str, name: str) -> str:
+    """What a plan says of a command below the tree."""
+    return plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
 
 
 def _dataset(path: str) -> DatasetName:

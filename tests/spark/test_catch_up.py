@@ -12,17 +12,21 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from logged import APPLICATION, EVENTS, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
-from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
+from sayings import AT, COLLECT, CTAS, START_MS, ended, event_of, files, log_lines
 from stores import new_bucket
 
 from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
 from waybill.spark.event_logs import EventLogError, LoggedApplication, find_logs, logs_of_server
 from waybill.transport import Journal, Kind, flush
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
+
+if TYPE_CHECKING:
+    from waybill.spark.tracking.executions import Execution
 
 
 @pytest.fixture
@@ -139,6 +143,17 @@ def test_a_write_that_may_have_ignored_what_exists_is_not_confirmed(store: Store
     log = tmp_path / APPLICATION
     log.write_text("\n".join(log_lines(APPLICATION, ended(2, at=(AT[0], AT[1] + 1), plan=plan, error=""))))
     assert store.catch_up(log).confirmations == ()
+
+
+@pytest.mark.parametrize("within", [[], [ended(3, at=AT, plan=COLLECT, error="", within=2)]])
+def test_a_table_that_exists_is_told_by_the_log_from_the_executions_within(
+    store: Store, tmp_path: Path, within: list[Execution]
+) -> None:
+    log = tmp_path / APPLICATION
+    one = ended(2, at=(AT[0], AT[1] + 1), plan=CTAS, error="")
+    log.write_text("\n".join(log_lines(APPLICATION, one, *within)))
+    (body,) = store.catch_up(log).confirmations
+    assert (b"FILTERED" in body) is (not within)
 
 
 def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store, tmp_path: Path) -> None:

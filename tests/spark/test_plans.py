@@ -6,7 +6,15 @@ import pytest
 from sayings import COLLECT, CTAS, MERGE, files
 
 from waybill.facets.event import DatasetName
-from waybill.spark.tracking.plans import command_of, target_of
+from waybill.spark.tracking.plans import (
+    COMMITTED,
+    EXISTS,
+    command_of,
+    hides_write,
+    reads_delta_log,
+    target_of,
+    why_nothing,
+)
 
 FILES = "Execute InsertIntoHadoopFsRelationCommand"
 PARAGRAPH = f"(5) {FILES}\nInput: []\nArguments: file:/out/a, false, Parquet, [path=/out/a], Append, [x]\n\n"
@@ -78,3 +86,66 @@ def test_a_plan_that_writes_files_names_its_folder(plan: str) -> None:
 @pytest.mark.parametrize("plan", [MERGE, CTAS, NOOP, VIEW, COLLECT, QUERY, ""])
 def test_a_plan_that_names_no_folder_has_no_target(plan: str) -> None:
     assert target_of(plan) is None
+
+
+ATOMIC = (
+    "== Physical Plan ==\nAtomicCreateTableAsSelect (1)\n\n\n(1) AtomicCreateTableAsSelect\n"
+    "Arguments: org.apache.iceberg.spark.SparkCatalog@67ca111, db.t, Project [id#0L, v#1], "
+    "TableSpec(Map(),Some(iceberg),Map(),None,None,None,None,false), true\n\n\n"
+)
+HIVE = (
+    "== Physical Plan ==\nExecute CreateHiveTableAsSelectCommand (1)\n\n\n"
+    "(2) CreateHiveTableAsSelectCommand\nArguments: [Database: default, TableName: hc]\n\n"
+)
+TRANSACTION = DELTA.replace("[path=/out/a], Overwrite", "[txnappid=a, txnversion=1, path=/out/a], Append")
+TO_DELTA_TABLE = (
+    "== Physical Plan ==\nAppendDataExecV1 (1)\n\n\n(1) AppendDataExecV1\n"
+    "Arguments: DeltaTableV2(org.apache.spark.sql.SparkSession@5aac67af,file:/out/t,Some(CatalogTable(\n"
+    "Catalog: spark_catalog\nTable: t)),Some(default.t),None,Map()), SubqueryAlias good\n\n\n"
+)
+CREATE = (
+    "== Physical Plan ==\nExecute CreateDataSourceTableCommand (1)\n\n\n"
+    "(1) Execute CreateDataSourceTableCommand\nOutput: []\n\n"
+    "(2) CreateDataSourceTableCommand\nArguments: `spark_catalog`.`default`.`p`, true\n\n\n"
+)
+CREATE_V2 = (
+    "== Physical Plan ==\nCreateTable (1)\n\n\n(1) CreateTable\n"
+    "Arguments: org.apache.spark.sql.delta.catalog.DeltaCatalog@26e6807f, default.t, "
+    "[ColumnImpl(id,LongType)], TableSpec(Map(),Some(delta),Map(),None,None,None,None,false), true\n\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (files("/out/a").replace("ErrorIfExists", "Ignore"), EXISTS),
+        (DELTA.replace("Overwrite", "Ignore"), EXISTS),
+        (CTAS, EXISTS),
+        (ATOMIC, EXISTS),
+        (HIVE, EXISTS),
+        (TRANSACTION, COMMITTED),
+        (TO_DELTA_TABLE, COMMITTED),
+        (TO_DELTA_TABLE.replace("DeltaTableV2", "OtherTable"), None),
+        (files("/out/a"), None),
+        (DELTA, None),
+        (MERGE, None),
+        (QUERY, None),
+    ],
+)
+def test_a_plan_says_why_nothing_may_have_been_written(plan: str, reason: str | None) -> None:
+    assert why_nothing(plan) == reason
+
+
+@pytest.mark.parametrize("plan", [CREATE, CREATE_V2, files("/out/a").replace("ErrorIfExists", "Ignore")])
+def test_neither_plan_nor_jobs_tell_of_a_table_that_is_created_if_there_is_none(plan: str) -> None:
+    assert hides_write(plan)
+    sure = plan.replace(", true\n", ", false\n").replace("Ignore", "Append")
+    assert not hides_write(sure)
+    assert why_nothing(sure) is None
+
+
+def test_what_delta_reads_of_its_log_is_no_write() -> None:
+    scan = "== Physical Plan ==\n* Scan ExistingRDD Delta Table State #0 - file:/out/t/_delta_log (1)\n"
+    assert reads_delta_log(scan)
+    assert reads_delta_log("== Physical Plan ==\nScan json\nLocation: DeltaLogFileIndex [file:/out/t]\n")
+    assert not reads_delta_log(QUERY)

@@ -14,6 +14,7 @@ import pytest
 from endings import ending
 from stage import QUICK_JVM
 
+from waybill.facets import EVIDENCE
 from waybill.spark import find_java, spark_home
 
 if TYPE_CHECKING:
@@ -67,16 +68,20 @@ began, failed = {}, []
 for statement in asked["statements"]:
     began[statement] = time.time_ns() // 1_000_000
     try:
-        if statement.startswith("append "):
-            _, form, view, table = statement.split()
-            spark.table(view).write.format(form).mode("append").saveAsTable(table)
+        if statement.startswith(("append ", "ignore ")):
+            mode, form, view, table = statement.split()
+            spark.table(view).write.format(form).mode(mode).saveAsTable(table)
         elif statement.startswith("save "):
-            _, form, view, folder = statement.split()
-            spark.table(view).write.format(form).mode("append").save(OUT + "/lake/" + folder)
+            _, form, view, folder, mode, *transaction = statement.split()
+            write = spark.table(view).write.format(form).mode(mode)
+            if transaction:
+                write = write.option("txnAppId", "tests").option("txnVersion", transaction[0])
+            write.save(OUT + "/lake/" + folder)
         else:
             spark.sql(statement)
     except Exception:
         failed.append(statement)
+    time.sleep(0.01)  # what ends at the same millisecond may be told of either
 spark.stop()
 print(json.dumps([began, failed]))
 """
@@ -117,6 +122,10 @@ def bad(name: str, statement: str, *sinks: str | None) -> Operation:
     return Operation(name, statement, fails=True, says=frozenset(("ERROR", sink) for sink in sinks))
 
 
+def nothing(name: str, statement: str, *sinks: str | None) -> Operation:
+    return Operation(name, statement, fails=False, says=frozenset(("FILTERED", sink) for sink in sinks))
+
+
 UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 
 ICEBERG_OPERATIONS = [
@@ -137,6 +146,17 @@ ICEBERG_OPERATIONS = [
     ),
     good("DELETE", "DELETE FROM lake.db.t WHERE id % 4 = 3", "db/t"),
     bad("DELETE, failing", "DELETE FROM lake.db.t WHERE raise_error('boom') IS NULL AND id < 4", "db/t"),
+    good(
+        "create, exists", "CREATE TABLE IF NOT EXISTS lake.db.t (id BIGINT, v STRING) USING iceberg", "db/t"
+    ),
+    nothing(
+        "CTAS, exists", "CREATE TABLE IF NOT EXISTS lake.db.c USING iceberg AS SELECT * FROM good", "db/c"
+    ),
+    nothing("ignore", "ignore iceberg good lake.db.t", "db/t"),
+    good(
+        "CTAS, may exist", "CREATE TABLE IF NOT EXISTS lake.db.e USING iceberg AS SELECT * FROM good", "db/e"
+    ),
+    good("ignore, new", "ignore iceberg good lake.db.f", "db/f"),
 ]
 
 # The listener names no output of an UPDATE or DELETE of Delta's, nor of a CTAS that failed.
@@ -144,8 +164,8 @@ DELTA_OPERATIONS = [
     good("create", "CREATE TABLE t (id BIGINT, v STRING) USING delta", "t"),
     good("append", "append delta good t", "t"),
     bad("append, failing", "append delta bad t", "t"),
-    good("save", "save delta good p", "p"),
-    bad("save, failing", "save delta bad p", "p"),
+    good("save", "save delta good p append", "p"),
+    bad("save, failing", "save delta bad p append", "p"),
     good("CTAS", "CREATE TABLE c USING delta AS SELECT * FROM good", "c"),
     bad("CTAS, failing", "CREATE TABLE d USING delta AS SELECT * FROM bad", None),
     good("overwrite", "INSERT OVERWRITE t SELECT * FROM good", "t"),
@@ -156,6 +176,16 @@ DELTA_OPERATIONS = [
     bad("UPDATE, failing", "UPDATE t SET v = if(id = 3, raise_error('boom'), 's') WHERE id < 5", None),
     good("DELETE", "DELETE FROM t WHERE id = 9", None),
     bad("DELETE, failing", "DELETE FROM t WHERE raise_error('boom') IS NULL AND id < 4", None),
+    good("create, exists", "CREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING) USING delta", "t"),
+    nothing("CTAS, exists", "CREATE TABLE IF NOT EXISTS c USING delta AS SELECT * FROM good", "c"),
+    nothing("ignore", "ignore delta good t", "t"),
+    nothing("save, ignore", "save delta good p ignore", "p"),
+    good("save, transaction", "save delta good p append 7", "p"),
+    nothing("save, same transaction", "save delta good p overwrite 7", "p"),
+    good("save, next transaction", "save delta good p append 8", "p"),
+    good("CTAS, may exist", "CREATE TABLE IF NOT EXISTS e USING delta AS SELECT * FROM good", "e"),
+    good("ignore, new", "ignore delta good f", "f"),
+    good("save, ignore, new", "save delta good q ignore", "q"),
 ]
 
 
@@ -239,6 +269,20 @@ WAYS: Final = [
     "class path of a builder",
     "class path of spark-submit",
 ]
+
+
+@ending(
+    "a table",
+    "`CREATE TABLE IF NOT EXISTS`, without `AS SELECT`",
+    really="the table; what was there is unchanged",
+    record="COMPLETE, marked `listener only, no sign of a write`: Spark does not say whether it existed",
+)
+@pytest.mark.parametrize("form", OPERATIONS)
+def test_only_what_may_have_created_nothing_is_marked(told: Told, form: str) -> None:
+    began_ms = {one.name: told.began_ms[one.statement] for one in OPERATIONS[form]}
+    ended_ms = min(ms for ms in told.began_ms.values() if ms > began_ms["create, exists"])
+    (record,) = [one for one in told.ran.records if began_ms["create, exists"] <= one.created < ended_ms]
+    assert record.annotations == {EVIDENCE: "listener only, no sign of a write"}
 
 
 CREATING: Final = {"create", "CTAS", "CTAS, failing"}

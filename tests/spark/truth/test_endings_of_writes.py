@@ -70,6 +70,13 @@ create = "CREATE TABLE {0} USING parquet LOCATION '" + OUT + "/{0}' AS SELECT {1
 sql("ctas", create.format("ctas", "*"))
 sql("ctas_fails", create.format("ctas_fails", "if(id < 0, 'x', raise_error('no')) AS x"))
 sql("inserted", "INSERT INTO ctas SELECT * FROM kept")
+once = create.replace("TABLE", "TABLE IF NOT EXISTS").format("once", "*")
+for name in ("new", "exists"):
+    sql("ctas_" + name, once)
+sql("create_exists", "CREATE TABLE IF NOT EXISTS once (id LONG) USING parquet")
+for name in ("new", "exists"):
+    jdbc = rows.write.mode("ignore").format("jdbc").option("url", "jdbc:derby:memory:endings;create=true")
+    attempt("jdbc_" + name, lambda: jdbc.option("dbtable", "ignored_rows").save())
 sql("alter", "ALTER TABLE ctas SET TBLPROPERTIES ('a' = 'b')")
 sql("drop", "DROP TABLE ctas")
 
@@ -238,6 +245,30 @@ def test_a_table_that_is_created(scene: Scene, name: str) -> None:
 
 @ending(
     "a table",
+    "it exists: `CREATE TABLE IF NOT EXISTS … AS SELECT`, mode `ignore` (of JDBC, Delta and Iceberg, too), a "
+    "repeated transaction of Delta",
+    really="no exception, the table is unchanged",
+    record="FILTERED with the reason; none for `saveAsTable` of files, which starts nothing",
+)
+def test_a_table_that_is_not_written_because_it_exists(scene: Scene) -> None:
+    for name in ("ctas_new", "ctas_exists", "create_exists", "jdbc_new", "jdbc_exists"):
+        assert scene.error(name) is None
+    once = [
+        record
+        for record in scene.ran.written("once")
+        if "create_data_source_table_command" not in record.transforms[0]
+    ]
+    into = [record for record in scene.ran.records if (record.data_sink or "").endswith("/ignored_rows")]
+    for records in (once, into):
+        states = [record.final_state for record in sorted(records, key=lambda record: record.created)]
+        assert states == [COMPLETE] * (len(states) - 1) + [FILTERED]
+        (filtered,) = [record for record in records if record.final_state is FILTERED]
+        assert filtered.annotations == {"filteredCause": "its output already exists"}
+    assert len(into) == 2
+
+
+@ending(
+    "a table",
     "it exists",
     really="an exception, the table is unchanged",
     record="ERROR with the cause, without a sink; none on PySpark 3.5 and 4.0, which start no job",
@@ -318,7 +349,9 @@ def test_nothing_else_is_told(scene: Scene) -> None:
     """Neither a run that never ended nor a state that no row names."""
     states = {one.final_state for one in scene.ran.records}
     assert states == {COMPLETE, ERROR, CANCELLED, FILTERED}
-    assert not [one for one in scene.ran.records if EVIDENCE in (one.annotations or {})]
+    marked = [one for one in scene.ran.records if EVIDENCE in (one.annotations or {})]
+    assert [one.annotations for one in marked] == [{EVIDENCE: "listener only, no sign of a write"}]
+    assert "create_data_source_table_command" in marked[0].transforms[0]
     assert [one for one in scene.ran.records if one.final_state is CANCELLED] == scene.ran.written(
         "cancelled"
     )
