@@ -66,12 +66,8 @@ def note_differing(
     The caller has the lock of the keys. Raises `OSError`.
     """
     before = list_differing(root)
-    way_out = f"run `waybill verify {shlex.quote(str(root))}`, and `{repair_command(root)}`"
-    now = {one.path: one for one in before if one.hour not in settled}
-    for path, what in found.items():
-        if (hour := hour_in(path)) is not None:
-            now[path] = Differing(path, hour, f"{what}; {way_out}")
-    differing = sorted(now.values())
+    stays = {one.path: one for one in before if one.hour not in settled}
+    differing = sorted((stays | {one.path: one for one in tell_differing(root, found)}).values())
     if differing == before:
         return
     if differing:
@@ -81,6 +77,16 @@ def note_differing(
     for one in differing:
         if one not in before:
             log.warning("%s", one.sentence)
+
+
+def tell_differing(root: Path, found: Mapping[str, str]) -> list[Differing]:
+    """What is wrong with some files, by path, with what to do."""
+    way_out = f"run `waybill verify {shlex.quote(str(root))}`, and `{repair_command(root)}`"
+    return [
+        Differing(path, hour, f"{what}; {way_out}")
+        for path, what in sorted(found.items())
+        if (hour := hour_in(path)) is not None
+    ]
 
 
 def note_gone(root: Path, files: Files, paths: Collection[str]) -> None:

@@ -51,6 +51,10 @@ class HourFiles:
         """See `Listing`."""
         return None, self
 
+    def differing(self) -> tuple[()]:
+        """See `Listing`: the folders alone do not tell."""
+        return ()
+
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,20 +69,23 @@ class Unread:
             log.warning("%s", sentence)
 
     def add_known(
-        self, root: Path, is_asked: Callable[[Quarantined | Differing], bool] = lambda _: True
+        self,
+        root: Path,
+        is_asked: Callable[[Quarantined | Differing], bool] = lambda _: True,
+        differing: Iterable[Differing] = (),
     ) -> None:
         """Note the files of a root that are known to lack or to differ, if they may affect the answer.
 
-        These are the quarantined files whose rows are not restored, and those that are not the ledger's. A
-        file may become one while a root is read, so call this after reading.
+        These are the quarantined files whose rows are not restored, and those that are not the ledger's: the
+        noted ones and `differing`. A file may become one while a root is read, so call this after reading.
         """
         try:
             for one in list_quarantined(root):
                 if one.restored_ms is None and is_asked(one):
                     self._sentences.setdefault(one.kept, one.sentence)
-            for differing in list_differing(root):
-                if is_asked(differing):
-                    self._sentences.setdefault(str(root / differing.path), differing.sentence)
+            for other in (*list_differing(root), *differing):
+                if is_asked(other):
+                    self._sentences.setdefault(str(root / other.path), other.sentence)
         except OSError as error:
             self._sentences.setdefault("known", str(error))
 

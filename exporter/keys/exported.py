@@ -53,7 +53,9 @@ from .spans import hour_of_file, known_files, set_aside
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ..differing import Differing
     from ..query import Listing, Query
+    from .spans import KnownFile
 
 _EXPORTED: Final = "exported"
 """The folder, in a home or in a user's cache, with a folder for each destination that was asked."""
@@ -371,7 +373,8 @@ class _Listed:
     ) -> None:
         self._paths: defaultdict[Hour, list[Path]] = defaultdict(list)
         self._raws: defaultdict[Hour, dict[RawName, Path]] = defaultdict(dict)
-        self.expect = begin
+        self._root = root
+        self._begin = begin
         for path in sorted(paths):
             self._paths[hour_of_file(path)].append(root / path)
         for path in raws:
@@ -388,7 +391,18 @@ class _Listed:
         return self._raws.get(hour, {})
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:  # noqa: ARG002 - no rows move
-        return self._paths.get(hour, [])
+        paths = self._paths.get(hour, [])
+        self._begin(paths)
+        return paths
+
+    def known(self, files: Iterable[KnownFile]) -> list[Path]:
+        paths = [self._root / one.path for one in files]
+        self._begin(paths)
+        return paths
+
+    def differing(self) -> Sequence[Differing]:
+        """None: what is fetched has the SHA-256 that is listed."""
+        return ()
 
 
 def _remove(fetched: Future[Path]) -> None:

@@ -15,7 +15,7 @@ import contextlib
 import functools
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,7 +23,7 @@ from waybill.transport.errors import reason_of
 
 from ..directory import FileStamp, compacted_in, raw_files, raw_hours
 from ..hour_files import HourFiles
-from ..ledger import follow_ledger
+from ..ledger import compare_files, follow_ledger
 from ..names import KEYS
 from ..parquet import unreadable
 from ..quarantine import list_quarantined
@@ -31,13 +31,16 @@ from ..query import FOLDERS
 from .contents import CONTENTS, DamagedError, read_contents
 from .hashes import wanted_hashes
 from .opened import FilesByHour, OpenKeys, lacking
-from .spans import set_aside
+from .spans import set_aside, stamp_of, version_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..differing import Differing
+    from ..ledger import Position
     from ..names import Hour, RawName
     from ..query import Dimension, Listing, Query
+    from .spans import KnownFile
 
 _TRIES: Final = 3
 _LISTED_ONE_BY_ONE: Final = 50
@@ -121,7 +124,7 @@ def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listin
     followed = follow_ledger(root, contents.position)
     if followed is None:
         return None
-    return list_known(opened, query, unknown | followed.hours, _Folders(root, query))
+    return list_known(opened, query, unknown | followed.hours, _Folders(root, query, contents.position))
 
 
 def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> Listing:
@@ -136,7 +139,7 @@ def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeH
 
 
 class WholeHours(Protocol):
-    """All files of the hours that the keys do not know."""
+    """The files themselves: all of the hours that the keys do not know, and those that they know."""
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         """See `Listing`."""
@@ -144,16 +147,21 @@ class WholeHours(Protocol):
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""
 
-    def expect(self, paths: Sequence[Path]) -> None:
-        """Prepare for the reading of some files, which are about to be asked for."""
+    def known(self, files: Iterable[KnownFile]) -> list[Path]:
+        """The paths of known files of an hour, which are about to be read."""
+
+    def differing(self) -> Sequence[Differing]:
+        """See `Listing`."""
 
 
 class _Folders:
-    """The files of the hours of a root."""
+    """The files of the hours of a root, of which the keys know the ledger up to a position."""
 
-    def __init__(self, root: Path, query: Query) -> None:
+    def __init__(self, root: Path, query: Query, position: Position) -> None:
         self._root = root
         self._query = query
+        self._position = position
+        self._changed: set[Hour] = set()
         self._asked: set[Hour] = set()
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
@@ -165,8 +173,16 @@ class _Folders:
             return self._all.compacted(hour, raws)
         return compacted_in(self._root, hour, self._query.system_name)
 
-    def expect(self, paths: Sequence[Path]) -> None:
-        """Do nothing: they are there."""
+    def known(self, files: Iterable[KnownFile]) -> list[Path]:
+        paths = []
+        for one in files:
+            paths.append(path := self._root / one.path)
+            if not _is_same(path, one.stamp):
+                self._changed.add(one.hour)
+        return paths
+
+    def differing(self) -> Sequence[Differing]:
+        return compare_files(self._root, self._changed, self._position) if self._changed else ()
 
     @functools.cached_property
     def _all(self) -> HourFiles:
@@ -203,12 +219,12 @@ class _Files:
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         if hour in self._unknown:
-            paths = self._whole.compacted(hour, raws)
-        else:
-            asked = (one for one in self._known.of(hour) if self._opened.is_asked_for(one, self._query))
-            paths = [self._opened.root / one.path for one in asked]
-        self._whole.expect(paths)
-        return paths
+            return self._whole.compacted(hour, raws)
+        known = self._known.of(hour)
+        return self._whole.known(one for one in known if self._opened.is_asked_for(one, self._query))
+
+    def differing(self) -> Sequence[Differing]:
+        return self._whole.differing()
 
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
         found = self._opened.count(query, by, self._unknown) if query.is_by_kind else None
@@ -220,3 +236,13 @@ class _Files:
     @functools.cached_property
     def _known(self) -> FilesByHour:
         return self._find()
+
+
+def _is_same(path: Path, stamp: str) -> bool:
+    """Whether a file is the one that the keys know."""
+    try:
+        return version_of(stamp_of(path.stat())) == version_of(stamp)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # Reading it says what is wrong.

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -28,9 +28,7 @@ from ..ledger import compare_hours, follow_ledger, noted_hours
 from ..names import KEYS, Hour, relative
 from .building import Builder, ReadFile
 from .contents import Contents, DamagedError
-
-if TYPE_CHECKING:
-    import os
+from .spans import stamp_of, version_of
 
 log = logging.getLogger("waybill.exporter")
 
@@ -123,12 +121,12 @@ class _Step(Builder):
         known: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
         for span in contents.spans:
             for file in self.files_of(span):
-                known[file.hour].add((file.path, _version(file.stamp)))
+                known[file.hour].add((file.path, version_of(file.stamp)))
         there: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
         for hour, folders in compacted_folders(self.root).items():
             for folder in folders:
                 if (file_there := self._file_at(compacted_file(folder, hour))) is not None:
-                    there[hour].add((file_there.path, _version(file_there.stamp)))
+                    there[hour].add((file_there.path, version_of(file_there.stamp)))
         return {hour for hour in known.keys() | there.keys() if known[hour] != there[hour]}
 
     def _read(self, contents: Contents) -> Contents:
@@ -144,7 +142,7 @@ class _Step(Builder):
         contents = msgspec.structs.replace(contents, spans=tuple(spans))
         same = {(file.path, file.stamp) for files in known.values() for file in files}
         read = [file for hour in there.values() for file in hour if (file.path, file.stamp) not in same]
-        contents, bad = self.with_span(contents, read, lambda path: _stamp_of(path.stat()))
+        contents, bad = self.with_span(contents, read, lambda path: stamp_of(path.stat()))
         # Questions read the bad ones themselves, and say what is wrong with them.
         unread = {hour for hour, files in there.items() if not set(bad).isdisjoint(files)}
         doubled = {hour for hour, files in there.items() if len({_system(one) for one in files}) < len(files)}
@@ -175,17 +173,7 @@ class _Step(Builder):
             status = path.stat()
         except FileNotFoundError:
             return None
-        return ReadFile(relative(self.root, path), path, _stamp_of(status), status.st_size)
-
-
-def _stamp_of(status: os.stat_result) -> str:
-    """What identifies a version of a file: publishing another at its path changes it."""
-    return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
-
-
-def _version(stamp: str) -> str:
-    """A stamp without the inode: some file systems give a file another one at each mount."""
-    return stamp.partition("-")[2]
+        return ReadFile(relative(self.root, path), path, stamp_of(status), status.st_size)
 
 
 def _system(one: ReadFile) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,6 +73,16 @@ class KnownFile(NamedTuple):
     def hour(self) -> Hour:
         """The hour of its records."""
         return hour_of_file(self.path)
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """What identifies a version of a file: publishing another at its path changes it."""
+    return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def version_of(stamp: str) -> str:
+    """A stamp without the inode: some file systems give a file another one at each mount."""
+    return stamp.partition("-")[2]
 
 
 def hour_of_file(path: str) -> Hour:

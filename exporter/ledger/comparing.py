@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from waybill.transport.files import Files
 from waybill.transport.locks import locked
 
 from .. import parquet
-from ..differing import LOCK, list_differing, note_differing, tell_gone
+from ..differing import LOCK, list_differing, note_differing, tell_differing, tell_gone
 from ..directory import compacted_files
 from ..names import KEYS, hour_in, relative
 from .following import follow_ledger
@@ -15,11 +17,10 @@ from .holding import read_note, seal_there
 from .state import LedgerState, finding_id, read_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from waybill.transport.files import Files
-
+    from ..differing import Differing
     from ..names import Hour
     from .following import Position
 
@@ -31,14 +32,38 @@ def compare_hours(root: Path, files: Files, hours: Collection[Hour], position: P
     """
     before = list_differing(root)
     found = _differing(root, hours, is_noted=any(one.hour in hours for one in before))
-    if not before and not found:
-        return
-    # An entry is begun before its files change. The hours of such changes are looked at again.
+    if before or found:
+        settled = _settled(root, hours, position)
+        note_differing(root, files, _only(found, settled), settled=settled)
+
+
+def compare_files(root: Path, hours: Collection[Hour], position: Position) -> list[Differing]:
+    """Compare some hours, of which a question has found a file that is not as it was known at a position.
+
+    What differs is noted, if the caller may write there, and returned. Hours of which something is noted are
+    left alone. Raises `OSError` if the ledger cannot be read.
+    """
+    hours = {*hours} - {one.hour for one in list_differing(root)}
+    found = _differing(root, hours)
+    found = _only(found, _settled(root, hours, position)) if found else found
+    differing = tell_differing(root, found)
+    if differing:
+        with contextlib.suppress(OSError), locked(root / KEYS / LOCK):
+            compare_hours(root, Files(), {one.hour for one in differing}, position)
+    return differing
+
+
+def _settled(root: Path, hours: Collection[Hour], position: Position | None) -> set[Hour]:
+    """Those of some hours that no change has concerned since a position: an entry begins before its files do.
+
+    The others are looked at again.
+    """
     followed = follow_ledger(root, position)
-    if followed is not None:
-        settled = {*hours} - followed.hours
-        found = {path: what for path, what in found.items() if hour_in(path) in settled}
-        note_differing(root, files, found, settled=settled)
+    return set() if followed is None else {*hours} - followed.hours
+
+
+def _only(found: Mapping[str, str], hours: Collection[Hour]) -> dict[str, str]:
+    return {path: what for path, what in found.items() if hour_in(path) in hours}
 
 
 def compare_again(root: Path, files: Files) -> None:

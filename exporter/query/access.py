@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ..differing import Differing
     from ..names import Hour, RawName
     from .query import Query
     from .sums import Dimension
@@ -38,6 +39,12 @@ class Listing(Protocol):
         """The sums of records that answer a query and need not be read, and the files of all others.
 
         The sums are as `waybill.exporter.query.summed` gives them by these dimensions; None: none are known.
+        """
+
+    def differing(self) -> Sequence[Differing]:
+        """Those of the files asked for, or of their hours, that are not the ledger's, as far as is known.
+
+        It is called once the files were read. Raises `OSError` if the ledger cannot be read.
         """
 
 

@@ -314,7 +314,8 @@ class _Reader:
             hour = hour_in(path.relative_to(self._root).as_posix())
             if hour is None or is_read(hour):
                 self._unread.add(path, error, self._root)
-        self._unread.add_known(self._root, lambda one: is_read(one.hour) and self._asks_for(one))
+        differing = self._files.differing()
+        self._unread.add_known(self._root, lambda one: is_read(one.hour) and self._asks_for(one), differing)
         self._unread.raise_any()
 
     def _asks_for(self, one: Quarantined | Differing) -> bool:

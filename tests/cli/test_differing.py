@@ -140,6 +140,18 @@ def test_a_file_that_is_not_the_ledgers_is_told_by_every_answer_until_it_is_repa
     assert ready(home) == ({}, 200, None)
 
 
+@pytest.mark.parametrize("spoil", SPOILT, ids=[spoil.__name__ for spoil in SPOILT])
+def test_an_answer_that_opens_the_file_tells_at_once_and_then_all_do(
+    called: Run, settings: Settings, filed: Path, spoil: Callable[[Path, Settings], None]
+) -> None:
+    home = settings.home
+    spoil(filed, settings)
+    assert read(called, home, "--all", "--json")[0] == 1
+    assert read(called, home, "--count")[0] == 1
+    shown = called("status", "--home", home, "--json")
+    assert [one["kind"] for one in json.loads(shown.stdout)["problems"]] == ["differing"]
+
+
 def settle(called: Run, root: Path, home: Path) -> None:
     """Accept every finding of `waybill verify`."""
     checked = ("verify", "--root", root, "--home", home)

@@ -4,7 +4,7 @@ import functools
 import shutil
 import tempfile
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +25,10 @@ from layouts import (
 
 from waybill.exporter import IncompleteError, Query, age_off
 from waybill.exporter.compaction import Retraction
+from waybill.exporter.differing import list_differing
 from waybill.exporter.keys import Keys, keep_step, open_keys
 from waybill.exporter.keys.hashes import HASHES, wanted_hashes
+from waybill.exporter.ledger import comparing
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.parquet import COMPACTED_FILTERS, encode
 from waybill.exporter.query import FOLDERS, STATS_BY, Dimension, connect, run, scan, stats_of, sums_of
@@ -34,12 +36,12 @@ from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
 from waybill.lineage import Lineage
 from waybill.transport import Journal, Settings, Tracker, flush
+from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from waybill.exporter.keys.contents import Contents
-    from waybill.transport.files import Files
 
 KEYS = "provenance/keys"
 DAY_MS = 86_400_000
@@ -524,6 +526,80 @@ def test_files_that_somebody_adds_or_deletes_by_hand_are_noticed(layout: Layout,
     with pytest.raises(IncompleteError):
         there.extend(did for table in scan(layout.root, access=Keys()) for did in table["did"].to_pylist())
     assert there == ["c", "b"]
+
+
+def take_back(layout: Layout) -> None:
+    raw = layout.write(record("e"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(record("a"))})))
+
+
+def remove_old(layout: Layout) -> None:
+    age_off(layout.root, days=0, now_ms=START_MS + 10**12, files=layout.files)
+
+
+LEGITIMATE: list[Callable[[Layout], object]] = [
+    lambda layout: layout.compactor().compact(),
+    take_back,
+    remove_old,
+]
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("change", LEGITIMATE, ids=["compaction", "retraction", "age-off"])
+def test_a_change_that_dies_at_any_moment_is_no_difference(
+    tmp_path: Path, change: Callable[[Layout], object], every: int
+) -> None:
+    has_ended, at = False, 1
+    while not has_ended:
+        layout, keys, at = Layout(tmp_path / str(at)), Keys(), at + every
+        layout.write(record("a"), record("b", at_ms=HOUR_MS))
+        layout.compactor().compact()
+        keep(layout.root)
+        listing = keys.list_files(layout.root, Query(dids=frozenset({"a", "b"})), ())
+        layout.write(record("c"), record("d", at_ms=HOUR_MS))
+        layout.files = StoppingFiles(at)
+        with suppress(StoppedError):
+            change(layout)
+            has_ended = True
+        layout.files = Files()
+        # A question that listed its files before, and one that comes now.
+        assert [listing.compacted(hour, ()) != [] for hour in listing.hours] == [True, True]
+        assert list(listing.differing()) == []
+        assert find(layout.root, access=keys) == find(layout.root)
+        for _ in range(2):
+            keep(layout.root)
+            assert list_differing(layout.root) == []
+            layout.compactor().compact()  # which completes what was begun
+        assert find(layout.root, access=keys) == find(layout.root)
+
+
+def test_a_question_names_a_file_that_it_opens_and_that_somebody_changed_even_where_it_cannot_note_it(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    keep(layout.root)
+    path = compacted_path("edge", hour_of(START_MS))
+    (layout.root / path).unlink()
+    keys = Keys()
+    assert [one.did for one in find(layout.root, Query(did="b"), access=keys)] == ["b"]
+
+    @contextmanager
+    def refuse(path: Path) -> Iterator[None]:
+        raise PermissionError(path)
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr(comparing, "locked", refuse)
+        for query in (Query(did="a"), Query()):
+            with pytest.raises(IncompleteError, match=f"{path} is gone"):
+                find(layout.root, query, access=keys)
+    assert list_differing(layout.root) == []
+    with pytest.raises(IncompleteError):
+        find(layout.root, Query(did="a"), access=keys)
+    # It is noted now, so what opens no file says so too.
+    with pytest.raises(IncompleteError, match=f"{path} is gone"):
+        stats(layout.root, access=keys)
 
 
 def test_folders_list_what_the_folders_have(layout: Layout) -> None:

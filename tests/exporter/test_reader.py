@@ -359,6 +359,21 @@ def test_what_was_taken_back_is_not_seen_in_a_raw_file_that_is_still_there(layou
     assert sorted(one.filename for one in find(layout.root)) == ["orders.csv", "right.csv"]
 
 
+def test_the_next_question_knows_what_a_new_compacted_file_covers(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.compactor().compact()
+    wrong = record("run", filename="wrong.csv")
+    layout.write(wrong)
+    raw_file = layout.raw()[0]
+    content = raw_file.read_bytes()
+    assert sorted(one.filename for one in find(layout.root)) == ["orders.csv", "wrong.csv"]
+    raw = layout.write(record("run", filename="right.csv"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    raw_file.parent.mkdir(parents=True)
+    raw_file.write_bytes(content)
+    assert sorted(one.filename for one in find(layout.root)) == ["orders.csv", "right.csv"]
+
+
 def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout: Layout) -> None:
     written = threading.Event()
     seen: list[list[str]] = []
