@@ -37,6 +37,7 @@ from .merge_rule import merge_all
 from .overrides import read_error_cause, read_sayings, split_transforms
 from .record import FinalState, ProvenanceRecord, complete_values, keep_annotations, record_of
 from .spark_writes import (
+    APPLICATION_ENDED,
     LISTENER,
     LISTENER_ONLY,
     has_to_show,
@@ -560,7 +561,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     if (
         state.is_batch
         and not sinks
-        and final_state is not FinalState.ERROR
+        and (final_state is not FinalState.ERROR or ending.inferred == APPLICATION_ENDED)
         and not may_hide_output(ending.name)
     ):
         return ()

@@ -19,6 +19,9 @@ LISTENER: Final = "listener"
 SOURCES: Final = frozenset({LISTENER, "session", "event log"})
 """Who can have seen how a run ended: the listener, the session's own watch, or Spark's event log."""
 
+APPLICATION_ENDED: Final = "its application has ended"
+"""Why a run is ended by inference that the listener left open, as it leaves all reads of RDDs and schemas."""
+
 LISTENER_ONLY: Final = "listener only"
 """The annotation ``waybill.evidence`` of a record whose end only the listener has seen."""
 

@@ -547,6 +547,20 @@ def test_a_complete_that_only_the_listener_has_seen_is_marked() -> None:
     assert evidence(event("COMPLETE", 1)) is None
 
 
+@pytest.mark.parametrize("kind", ["COMPLETE", "FAIL", "ABORT"])
+def test_what_an_application_left_open_is_a_record_only_where_it_has_a_sink(kind: str) -> None:
+    about: dict[str, Any] = {
+        "producer": LISTENER,
+        "job": {
+            **INSERT,
+            "facets": {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "SQL_JOB"}},
+        },
+    }
+    end = event(kind, 1, facets=inferred("its application has ended"), job=about["job"])
+    assert records(event("START", 0, **about), end) == []
+    assert evidence(event("START", 0, **about, outputs=[OUT]), end) == "inferred: its application has ended"
+
+
 @pytest.mark.parametrize("source", ["session", "event log"])
 @pytest.mark.parametrize("kind", ["COMPLETE", "OTHER"])
 def test_who_else_has_seen_it_takes_the_mark_away_whenever_that_is_said(source: str, kind: str) -> None:

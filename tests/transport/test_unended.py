@@ -9,9 +9,10 @@ from typing import Any, Final
 import events
 import pytest
 
+from waybill.facets import APPLICATION_ENDED as REASON
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.runner import Runner, unended
-from waybill.transport.runner.unended import APPLICATION_ENDED as REASON, SETTLE_MS, UnendedRuns
+from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 DAY_MS: Final = 86_400_000
 SPARK: Final = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "RDD_JOB"}}
@@ -83,12 +84,40 @@ def test_the_runs_of_an_ended_application_are_ended_and_no_others(home: Home) ->
     assert home.ended(after_ms=SETTLE_MS // 2) == {}, "its last events may still come"
     assert home.ended() == {"open": REASON}
     (ended,) = home.inferred()
-    assert (ended["eventType"], ended["job"]) == ("ABORT", {"namespace": "ns", "name": "job of open"})
+    assert (ended["eventType"], ended["job"]) == ("COMPLETE", {"namespace": "ns", "name": "job of open"})
     assert ended["run"]["facets"]["parent"]["run"]["runId"] == "app"
     assert home.ended() == {"open": REASON}
     assert len(home.inferred()) == 1, "only once"
     assert len(home.journal.state("programs", "run:")) == 1, "that of the other application"
-    assert home.journal.state("programs", "application:") == {}
+    assert home.journal.state("programs", "ended:") == {}
+
+
+@pytest.mark.parametrize(
+    ("ends", "as_it_was"),
+    [
+        (["COMPLETE"], "COMPLETE"),
+        (["FAIL"], "FAIL"),
+        (["ABORT"], "ABORT"),
+        (["COMPLETE", "FAIL"], "FAIL"),
+        (["FAIL", "COMPLETE"], "FAIL"),
+        (["inferred", "COMPLETE"], "COMPLETE"),
+        (["COMPLETE", "inferred"], "COMPLETE"),
+        (["inferred"], "ABORT"),
+    ],
+)
+def test_what_an_application_left_open_is_ended_as_it_was_and_when_it_was(
+    home: Home, ends: list[str], as_it_was: str
+) -> None:
+    home.keep(event("app", "START", facets=APPLICATION), event("r", "START", "app"))
+    for hour, kind in enumerate(ends, 1):
+        body = json.loads(event("app", kind.replace("inferred", "ABORT"), facets=APPLICATION, hour=hour))
+        if kind == "inferred":
+            body["run"]["facets"]["waybill_inferred"] = {"reason": "the program that ran it is gone"}
+        home.keep(json.dumps(body).encode())
+    assert home.ended().get("r") == REASON
+    end = home.inferred()[-1]
+    hour = ends.index(as_it_was if as_it_was in ends else "inferred") + 1
+    assert (end["eventType"], end["eventTime"]) == (as_it_was, f"2026-01-01T{hour:02}:00:00.000Z")
 
 
 def test_the_end_of_another_parent_ends_nothing(home: Home) -> None:

@@ -169,6 +169,25 @@ def test_a_program_that_ended_by_itself_has_its_runs_ended_but_not_its_files(
     assert [one["run"]["runId"] for one in looked(journal)] == ["run"]
 
 
+@pytest.mark.parametrize("kind", ["COMPLETE", "FAIL"])
+def test_what_its_ended_application_left_open_is_ended_as_that_was_once_the_program_is_gone(
+    journal: Journal, emitter: Callable[..., Emitter], kind: str
+) -> None:
+    facets = {"jobType": {"integration": "SPARK", "processingType": "NONE", "jobType": "APPLICATION"}}
+    of_spark = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "RDD_JOB"}}
+    parent = {"parent": {"run": {"runId": "app"}, "job": {"namespace": "ns", "name": "app"}}}
+    program = emitter()
+    program.emit(
+        event("app", "START", facets=facets),
+        event("read", "START", run_facets=parent, facets=of_spark),
+        event("app", kind, facets=facets),
+    )
+    program.end(None)
+    (ended,) = looked(journal)
+    assert (ended["run"]["runId"], ended["eventType"]) == ("read", kind)
+    assert ended["run"]["facets"]["waybill_inferred"]["reason"] == "its application has ended"
+
+
 def test_the_files_of_a_killed_tracker_are_cancelled_with_what_is_known_of_them(
     home: Path, journal: Journal
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -138,8 +138,8 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             return msgspec.Raw(self.file)
         return {**msgspec.json.decode(self.file), "transforms": self.begun.names}
 
-    def end(self, now_ms: int, reason: str, event_type: Literal["ABORT", "FAIL"] = "ABORT") -> bytes:
-        """The event that ends it; if the run's own end comes later, it replaces this one.
+    def end(self, at_ms: int, reason: str, event_type: str = "ABORT") -> bytes:
+        """The event that ends it at an instant; if the run's own end comes later, it replaces this one.
 
         The file has passed the transforms that it has begun, and the reason names the last of them.
         """
@@ -151,11 +151,11 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             facets["parent"] = msgspec.Raw(self.parent)
         if self.file:
             facets[DELTA_FILE_FACET] = self._file_with_begun
-        at = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+        at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         return msgspec.json.encode(
             {
                 "eventTime": at.replace("+00:00", "Z"),
-                "eventType": event_type,
+                "eventType": str(event_type),
                 "producer": PRODUCER,
                 "schemaURL": _SCHEMA_URL,
                 "run": {"runId": self.run_id, "facets": facets},

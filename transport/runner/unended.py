@@ -9,8 +9,9 @@ run's own terminal event comes later, it replaces the inferred one.
   outlive the process that reports them. A Tracker file that is still open when its program ends normally is
   not ended: nothing more is expected of it.
 - **Spark's listener** begins runs that it never ends, such as those of an RDD or of a read without a schema.
-  They are ended a moment after their application, since its last events may arrive out of order. The end of
-  any other parent says nothing about its children, which may outlive it.
+  They are ended as their application was, at its time, but a moment after it, since its last events may
+  arrive out of order, or once the program is gone. The end of any other parent says nothing about its
+  children, which may outlive it.
 - **With ``close_stale_after``**, every run that has been silent for that long is ended. Without it, only runs
   of programs and of Spark are followed.
 
@@ -23,11 +24,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import SEVERITY, UNREADABLE, EventType, parse_instant_us
+from waybill.facets import (
+    APPLICATION_ENDED,
+    SEVERITY,
+    UNREADABLE,
+    EventType,
+    inferred_reason,
+    parse_instant_us,
+)
 
 from ..journal import Kind
 from ..programs import Program
@@ -41,14 +49,13 @@ if TYPE_CHECKING:
     from ..journal import BegunTransforms, Entry, Journal
 
 PROGRAM_GONE: Final = "the program that ran it is gone"
-APPLICATION_ENDED: Final = "its application has ended"
 SETTLE_MS: Final = 10_000
 """An application's runs are ended this long after the application."""
 
 _NAME: Final = "programs"
 _PROGRAM: Final = "program:"
 _RUN: Final = "run:"
-_APPLICATION: Final = "application:"
+_APPLICATION: Final = "ended:"
 _CURSOR: Final = "upto"
 _EVERY: Final = "every"
 _ENTRIES_AT_ONCE: Final = 2_000
@@ -67,6 +74,27 @@ class _Followed(OpenRun, frozen=True, array_like=True):
     last_ms: int = 0
     application: str = ""
     is_application: bool = False
+
+
+class _End(NamedTuple):
+    """How an application ended; of two ends the greater one counts.
+
+    Attributes:
+        is_own: it was not inferred.
+        weight: more for an end that takes precedence.
+        at_ms: when it ended, epoch milliseconds.
+        received_ms: when the event was accepted.
+    """
+
+    is_own: bool
+    weight: int
+    at_ms: int
+    received_ms: int
+
+    @property
+    def event_type(self) -> EventType:
+        """The type of its event."""
+        return _BY_WEIGHT[self.weight]
 
 
 class _Round(msgspec.Struct):
@@ -98,8 +126,8 @@ class UnendedRuns:
         self._runs: dict[str, _Followed] = {}
         self._changed: set[str] = set()
         """The keys of runs whose rows are to be written."""
-        self._ended_ms: dict[str, int] = {}
-        """When applications ended, by key, until their runs are ended."""
+        self._ended: dict[str, _End] = {}
+        """How applications ended, by key, until their runs are ended."""
         self._known_ends: dict[str, int] = {}
         """When the latest runs to end ended, in epoch microseconds: only a later START opens one again."""
         self._cursor: int | None = None
@@ -122,7 +150,7 @@ class UnendedRuns:
         if self._round is not None and self._cursor >= self._round.upto:
             self._end_runs(self._round, now_ms)
         programs = {one.program for one in self._runs.values() if one.program}
-        self.waits = bool(self._ended_ms) or any(Program.parse(name).is_of_here for name in programs)
+        self.waits = bool(self._ended) or any(Program.parse(name).is_of_here for name in programs)
         return self._cursor < self._journal.last_seq()
 
     def _load(self) -> int:
@@ -133,8 +161,8 @@ class UnendedRuns:
             for key, value in state.items()
             if key.startswith(_RUN)
         }
-        self._ended_ms = {
-            key.removeprefix(_APPLICATION): int(value)
+        self._ended = {
+            key.removeprefix(_APPLICATION): _ENDED.decode(value)
             for key, value in state.items()
             if key.startswith(_APPLICATION)
         }
@@ -150,7 +178,9 @@ class UnendedRuns:
     def _begin(self, now_ms: int) -> _Round | None:
         """The round that ends what is due; None if nothing is."""
         programs = {name: one for name, one in self._noted().items() if Program.parse(name).is_gone}
-        applications = {key for key, at_ms in self._ended_ms.items() if _is_over(at_ms, SETTLE_MS, now_ms)}
+        applications = {
+            key for key, end in self._ended.items() if _is_over(end.received_ms, SETTLE_MS, now_ms)
+        }
         looks_for_stale = self._stale_ms is not None and _is_over(
             self._looked_ms, _LOOK_FOR_STALE_EVERY_MS, now_ms
         )
@@ -193,8 +223,10 @@ class UnendedRuns:
             self._set(key, None)
             self._known_ends[key] = max(_instant_us(event), self._known_ends.get(key, 0))
             is_application = is_of_application(event) or (known is not None and known.is_application)
-            if is_application and len(self._ended_ms) < _OPEN_MAX:
-                self._ended_ms[key] = entry.received_ms
+            if is_application and len(self._ended) < _OPEN_MAX:
+                weight, at_ms = _WEIGHTS[event.eventType], parse_instant_us(event.eventTime) // 1_000
+                end = _End(not inferred_reason(event), weight, at_ms, entry.received_ms)
+                self._ended[key] = max(end, self._ended.get(key, end))
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
             self._set(key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms))
@@ -235,7 +267,7 @@ class UnendedRuns:
         """Commit rows together with the runs that have changed."""
         runs = {key: self._runs.get(key) for key in self._changed}
         put |= {_RUN + key: msgspec.msgpack.encode(one) for key, one in runs.items() if one is not None}
-        put |= {_APPLICATION + key: str(at_ms).encode() for key, at_ms in self._ended_ms.items()}
+        put |= {_APPLICATION + key: msgspec.msgpack.encode(end) for key, end in self._ended.items()}
         gone = [_RUN + key for key, one in runs.items() if one is None]
         self._journal.commit(_NAME, put=put, delete=[*delete, *gone], durable=False)
         self._changed = set()
@@ -244,32 +276,32 @@ class UnendedRuns:
         """End some of the runs that are due, or the round if none is left."""
         ends = list(islice(self._ends(due, now_ms), _ENDS_AT_ONCE))
         if ends:
-            self._journal.append_many(
-                [(Kind.OPENLINEAGE, run.end(now_ms, reason), run.system_name) for run, reason in ends]
-            )
+            self._journal.append_many([(Kind.OPENLINEAGE, body, system_name) for body, system_name in ends])
             due.upto = self._journal.last_seq()
             return
         for key, one in list(self._runs.items()):
             if one.program in due.programs:  # a file of a program that ended normally
                 self._set(key, msgspec.structs.replace(one, program=""))
         for key in due.applications:
-            self._ended_ms.pop(key, None)
+            self._ended.pop(key, None)
         forgotten = [_PROGRAM + name for name in due.programs]
         self._store({}, [*forgotten, *(_APPLICATION + key for key in due.applications)])
         if due.looks_for_stale:
             self._looked_ms = now_ms
         self._round = None
 
-    def _ends(self, due: _Round, now_ms: int) -> Iterator[tuple[OpenRun, str]]:
-        """The runs that are due, and why."""
+    def _ends(self, due: _Round, now_ms: int) -> Iterator[tuple[bytes, str]]:
+        """The ends of the runs that are due, and the names of their systems."""
         for one in self._runs.values():
-            if one.program in due.programs and not (one.file and due.programs[one.program]):
-                yield one, PROGRAM_GONE
-            elif one.application in due.applications:
-                yield one, APPLICATION_ENDED
+            is_gone = one.program in due.programs and not (one.file and due.programs[one.program])
+            ended = self._ended.get(one.application)
+            if ended is not None and (is_gone or one.application in due.applications):
+                yield one.end(ended.at_ms, APPLICATION_ENDED, ended.event_type), one.system_name
+            elif is_gone:
+                yield one.end(now_ms, PROGRAM_GONE), one.system_name
             elif due.looks_for_stale and 0 < one.last_ms < now_ms - (self._stale_ms or 0):
                 since = f"nothing was heard of it since {_iso(one.last_ms)}"
-                yield one, f"{since}, and close_stale_after ended it"
+                yield one.end(now_ms, f"{since}, and close_stale_after ended it"), one.system_name
 
 
 def _key_of(run_id: str) -> str:
@@ -293,5 +325,8 @@ def _iso(at_ms: int) -> str:
     return at.replace("+00:00", "Z")
 
 
+_WEIGHTS: Final = {kind: max(SEVERITY.values()) - severity for kind, severity in SEVERITY.items()}
+_BY_WEIGHT: Final = {weight: kind for kind, weight in _WEIGHTS.items()}
 _NOTED: Final = msgspec.msgpack.Decoder(bool)
+_ENDED: Final = msgspec.msgpack.Decoder(_End)
 _FOLLOWED: Final = msgspec.msgpack.Decoder(_Followed)
