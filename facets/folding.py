@@ -171,6 +171,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         is_batch: whether it is a Spark query or command, which records only writes and errors.
         coalesced: the files that it counts, if it is a summary; a summary is not a file and has no record.
         others: the runs of the same id in other job namespaces, sorted; its own is the least.
+        late_overrides: as `overrides`, by properties in events that begin neither the run nor a Spark job.
+            The listener reads them when it sends an event, so they may be those of the next action.
+        late_annotations: the same of `annotations`.
+        has_properties: whether an event that begins the run or a Spark job carries properties; then these
+            count, and no late ones.
     """
 
     run_id: str
@@ -192,6 +197,9 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     is_batch: bool = False
     coalesced: CoalescedSeen | None = None
     others: tuple[RunState, ...] = ()
+    late_overrides: dict[str, Said] = {}
+    late_annotations: dict[str, Said] = {}
+    has_properties: bool = False
 
     @property
     def parts(self) -> tuple[RunState, ...]:
@@ -233,7 +241,8 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     time_us, rank = parse_instant_us(event.eventTime), _RANK[event.eventType]
     inputs = (InputSeen(time_us, rank, at, *x.recorded) for at, x in enumerate(event.inputs or ()))
     cause = read_error_cause(facets)
-    overrides, annotations = _read_said(facets, time_us, rank, is_own=event.producer == PRODUCER)
+    begins = event.eventType is EventType.START or bool(facets.spark_job_details)
+    said = _read_said(facets, time_us, rank, begins=begins, is_own=event.producer == PRODUCER)
     return RunState(
         run_id=event.run.runId,
         system_name=system_name,
@@ -245,8 +254,11 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         first_input=min(inputs, default=None),
         causes=() if cause is None else (CauseSeen(cause[0], time_us, rank, cause[1]),),
         outputs=tuple(sorted({x.recorded for x in written(event)})),
-        overrides=overrides,
-        annotations=annotations,
+        overrides=said[0],
+        annotations=said[1],
+        late_overrides=said[2],
+        late_annotations=said[3],
+        has_properties=begins and bool(facets.spark_properties),
         records=facet_records(event, system_name=system_name),
         inferred_records=_inferred_records(event, system_name=system_name),
         sources=() if (source := source_of(event)) is None else (source,),
@@ -288,20 +300,21 @@ def inferred_reason(event: RunEvent) -> str:
 
 
 def _read_said(
-    facets: RunFacets, time_us: int, rank: int, *, is_own: bool
-) -> tuple[dict[str, Said], dict[str, Said]]:
+    facets: RunFacets, time_us: int, rank: int, *, begins: bool, is_own: bool
+) -> tuple[dict[str, Said], ...]:
+    """The values for fields and for annotations, and of each those by properties that may be too late."""
     by_job = bool(facets.spark_job_details)
-    overrides: dict[str, Said] = {}
-    annotations: dict[str, Said] = {}
+    found: tuple[dict[str, Said], ...] = ({}, {}, {}, {})
     for saying in read_sayings(facets):
         said = Said(saying.by_property, by_job, time_us, rank, saying.value)
-        target, key = overrides if saying.is_field else annotations, saying.key
+        is_late = saying.by_property and not begins
+        target, key = found[2 * is_late + (not saying.is_field)], saying.key
         if is_own and key == "filteredCause":
             key = FILTERED_CAUSE
         elif key in RESERVED:
             continue
         target[key] = _greater(target.get(key), said)
-    return dict(sorted(overrides.items())), dict(sorted(annotations.items()))
+    return tuple(dict(sorted(one.items())) for one in found)
 
 
 def has_record(event: RunEvent) -> bool:
@@ -421,6 +434,9 @@ def _merge(states: Sequence[RunState]) -> RunState:
         outputs=_union([state.outputs for state in states]),
         overrides=_merge_said([state.overrides for state in states]),
         annotations=_merge_said([state.annotations for state in states]),
+        late_overrides=_merge_said([state.late_overrides for state in states]),
+        late_annotations=_merge_said([state.late_annotations for state in states]),
+        has_properties=any(state.has_properties for state in states),
         records=_merge_records([state.records for state in states]),
         inferred_records=_merge_records([state.inferred_records for state in states]),
         sources=_union([state.sources for state in states]),
@@ -553,7 +569,8 @@ def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> st
 
 
 def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
-    fields = {name: said.value for name, said in state.overrides.items()}
+    late = {} if state.has_properties else state.late_overrides
+    fields = {name: said.value for name, said in _merge_said([state.overrides, late]).items()}
     final_state = FinalState(fields.get("final_state", _FINAL_STATES[ending.severity]))
     first = state.first_input
     data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
@@ -586,7 +603,9 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
 
 
 def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:
-    annotations = {key: said.value for key, said in state.annotations.items() if key not in RESERVED}
+    late = {} if state.has_properties else state.late_annotations
+    said = _merge_said([state.annotations, late])
+    annotations = {key: one.value for key, one in said.items() if key not in RESERVED}
     if evidence := _evidence_of(state, ending, final_state):
         annotations[EVIDENCE] = evidence
     if FILTERED_CAUSE in state.annotations and final_state is FinalState.FILTERED:

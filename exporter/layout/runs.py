@@ -468,7 +468,8 @@ class UnsettledRuns:
 
 
 def _size(state: RunState) -> int:
-    return sum(1 + len(one.outputs) + len(one.annotations) for one in (state, *state.others))
+    parts = (state, *state.others)
+    return sum(1 + len(one.outputs) + len(one.annotations) + len(one.late_annotations) for one in parts)
 
 
 def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:

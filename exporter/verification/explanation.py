@@ -62,8 +62,14 @@ _WORDS_SEARCHED_MAX: Final = 64
 _TOLD_AS: Final = {
     name: name.removesuffix("_us")
     for name in RunState.__struct_fields__
-    if name not in {"run_id", "system_name", "namespace", "others"}
-} | {"begun_us": "begun again", "endings": "ending", "causes": "cause"}
+    if name not in {"run_id", "system_name", "namespace", "others", "has_properties"}
+} | {
+    "begun_us": "begun again",
+    "endings": "ending",
+    "causes": "cause",
+    "late_overrides": "late overrides",
+    "late_annotations": "late annotations",
+}
 """By part of a run's state, how it is told to a person."""
 
 _RANK: Final = {kind: rank for rank, kind in enumerate(EventType)}
@@ -223,7 +229,7 @@ def run_event(body: bytes) -> RunEvent | None:
 def _is_about(did: str, event: RunEvent) -> bool:
     state = observe(event, system_name="")
     facet = None if event.run.facets is None else event.run.facets.delta_file
-    said = state.overrides.get("did")
+    said = state.overrides.get("did") or state.late_overrides.get("did")
     return did in {state.run_id, None if facet is None else facet.did, None if said is None else said.value}
 
 

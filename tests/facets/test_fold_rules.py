@@ -366,6 +366,31 @@ def test_what_was_set_for_the_action_beats_what_was_set_for_the_session() -> Non
     assert (made.did, made.annotations) == ("action", {"note": "action"})
 
 
+@pytest.mark.parametrize(
+    "first",
+    [event("START", facets=properties()), event("RUNNING", facets=properties() | {"spark_jobDetails": {}})],
+)
+def test_what_no_start_and_no_job_has_an_end_cannot_say(first: RunEvent) -> None:
+    late = properties(did="late", env="late", data_source="late")
+    tagged = event("RUNNING", 1, facets=tags(waybill_data_source="tag"))
+    made = record(first, tagged, event("RUNNING", 1, facets=late), event("COMPLETE", 2, facets=late))
+    assert (made.did, made.data_source, made.annotations) == ("run", "tag", None)
+
+
+@pytest.mark.parametrize("first", [event("START"), event("RUNNING", facets=properties())])
+def test_an_end_says_what_was_set_if_nothing_before_it_could(first: RunEvent) -> None:
+    made = record(first, event("COMPLETE", 2, facets=properties(did="set", env="set")))
+    assert (made.did, made.annotations) == ("set", {"env": "set"})
+
+
+def test_a_value_that_a_start_has_beats_a_later_one_of_the_end() -> None:
+    made = record(
+        event("START", facets=properties(did="early", env="early")),
+        event("COMPLETE", 2, facets=properties(did="late", env="late")),
+    )
+    assert (made.did, made.annotations) == ("early", {"env": "early"})
+
+
 def test_of_equal_rank_the_later_value_counts_then_the_greater() -> None:
     later = record(event("START", facets=tags(env="z")), event("COMPLETE", 1, facets=tags(env="a")))
     assert later.annotations == {"env": "a"}

@@ -54,6 +54,12 @@ parquet("appended", lambda: rows, "append")
 parquet("no_column", lambda: rows.select("nothing"))
 attempt("not_writable", lambda: rows.write.parquet("file:///proc/waybill/not_writable"))
 
+parquet("unset", lambda: rows)
+for name in ("sftp", "ftp"):
+    spark.conf.set("spark.waybill.data_source", name)
+    parquet(name, lambda: rows)
+spark.conf.unset("spark.waybill.data_source")
+
 def once_more(part):
     if TaskContext.get().attemptNumber() == 0:
         raise OSError("the first attempt")
@@ -208,6 +214,17 @@ def test_a_write_to_where_nothing_can_be_written(scene: Scene) -> None:
         one for one in scene.ran.records if (one.data_sink or "").endswith("/proc/waybill/not_writable")
     ]
     assert record.final_state is ERROR
+
+
+@ending(
+    "a write",
+    "a property `spark.waybill.<field>` is set as soon as it has returned",
+    really="files, `_SUCCESS`",
+    record="COMPLETE, without that value, which the next write has",
+)
+def test_a_write_after_which_a_property_is_set(scene: Scene) -> None:
+    assert scene.record("unset").data_source.endswith(f"{scene.ran.out}/source")
+    assert [scene.record(name).data_source for name in ("sftp", "ftp")] == ["sftp", "ftp"]
 
 
 @ending("a write", "a task fails once and is retried", really="files, `_SUCCESS`", record="COMPLETE")
