@@ -27,10 +27,14 @@ FILTERED_CAUSE: Final = "waybill.filteredCause"
 _OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
 """The reserved name of each reason that Waybill derived."""
 
+RUN: Final = "waybill.run"
+"""The reserved name of `run`, which marks the record of a failure whose run the sender does not name."""
+_RUN_NAME: Final = "run"
+
 ALL: Final = "*"
 """Stands among allowed keys for every key."""
 
-RESERVED: Final = frozenset({EVIDENCE, *_OWN.values()})
+RESERVED: Final = frozenset({EVIDENCE, RUN, *_OWN.values()})
 """The names of annotations that only Waybill itself sets; a sender's are dropped."""
 _REASON_NAMES: Final = RESERVED | REASONS.keys()
 
@@ -73,7 +77,7 @@ class AnnotationRule(msgspec.Struct, frozen=True):
         """The annotations that are written, sorted by key; None rather than empty.
 
         A reason gets its plain name. If a sender's own annotation of that name is allowed, that one is
-        written.
+        written. So does the mark of an unknown run, which no rule removes.
         """
         if not annotations:
             return None
@@ -86,6 +90,8 @@ class AnnotationRule(msgspec.Struct, frozen=True):
             for name, own in _OWN.items():
                 if own in annotations and (self.reasons or self.keeps(name)):
                     found.setdefault(name, annotations[own])
+            if RUN in annotations:
+                found[_RUN_NAME] = annotations[RUN]
         return dict(sorted(found.items())) if found else None
 
 

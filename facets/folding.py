@@ -28,6 +28,7 @@ from .annotations import (
     FILTERED_CAUSE,
     REASONS,
     RESERVED,
+    RUN,
     as_sent,
     with_filtered_cause,
 )
@@ -311,7 +312,7 @@ def _read_said(
         target, key = found[2 * is_late + (not saying.is_field)], saying.key
         if is_own and key == "filteredCause":
             key = FILTERED_CAUSE
-        elif key in RESERVED:
+        elif key in RESERVED and not (is_own and key == RUN):
             continue
         target[key] = _greater(target.get(key), said)
     return tuple(dict(sorted(one.items())) for one in found)
@@ -608,6 +609,8 @@ def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) ->
     annotations = {key: one.value for key, one in said.items() if key not in RESERVED}
     if evidence := _evidence_of(state, ending, final_state):
         annotations[EVIDENCE] = evidence
+    if RUN in state.annotations:
+        annotations[RUN] = state.annotations[RUN].value
     if FILTERED_CAUSE in state.annotations and final_state is FinalState.FILTERED:
         annotations[FILTERED_CAUSE] = shortened(state.annotations[FILTERED_CAUSE].value)
     if final_state is FinalState.ERROR and (cause := _cause_of(state, ending)):

@@ -122,6 +122,7 @@ class Application:
     def _end(self, *, is_all_told: bool) -> None:
         self._quietly(self._receiver.close)
         self._stopped = True
+        self._quietly(self._watch.finish_stopped)
         self._quietly(lambda: self._end_open_runs(is_all_told=is_all_told))
         self._tell_end()
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
+from waybill.facets.annotations import RUN
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
@@ -107,7 +108,7 @@ def failure_event(
     if failure.cancelled:
         said["final_state"] = "CANCELLED"  # although the listener may report its jobs as failed
     if isinstance(run, UnknownRun):
-        said["run"] = RUN_NOT_KNOWN
+        said[RUN] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
     kind = EventType.ABORT if failure.cancelled else EventType.FAIL
     return _event_of(run, kind, time_ms, facets | _tags_of(said, job_tags), outputs)

@@ -78,6 +78,18 @@ def has_written(execution: Execution, plans: Iterable[str]) -> bool:
     return is_sure or not all(map(reads_delta_log, plans))
 
 
+class _Kept(msgspec.Struct):
+    """What was read before Spark stopped.
+
+    Attributes:
+        ends_ms: the end times of the executions that succeeded, as far as they could be read.
+        beside: those that ended when a failed one did; None if they could not be read.
+    """
+
+    ends_ms: set[int] = msgspec.field(default_factory=set)
+    beside: list[Execution] | None = None
+
+
 class Executions:
     """The executions of one application, each watched until it has ended; any session leads to them."""
 
@@ -95,10 +107,30 @@ class Executions:
         """The start times of the executions that had not ended at the last check."""
         self._unclear_ms: list[int] = []
         """The end times of the executions whose outcome Spark does not know."""
+        self._kept: _Kept | None = None
+
+    def keep(self, failed: Collection[Execution], slack_ms: int) -> None:
+        """Read what is still needed once Spark has stopped, which empties its store; Py4JError as below.
+
+        Args:
+            failed: all failures that have no run yet.
+            slack_ms: as for `succeeded_beside`.
+        """
+        kept = _Kept()
+        try:
+            executions = self._store.executionsList()
+            for place in range(executions.size()):
+                execution = executions.apply(place)
+                if not execution.completionTime().isEmpty() and self._error(execution) == "":
+                    kept.ends_ms.add(_completed_ms(execution))
+            kept.beside = list(self.succeeded_beside(failed, slack_ms))
+        finally:
+            self._kept = kept
 
     def settle(self, timeout_s: float) -> None:
         """Wait until the listener and the status store have handled everything so far; else a Py4JError."""
-        self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
+        if self._kept is None:
+            self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_without_write(self) -> Iterator[Execution]:
         """The executions that ended since the last call and failed, or had nothing to write.
@@ -108,6 +140,8 @@ class Executions:
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
         that many end.
         """
+        if self._kept is not None:
+            return
         self._watch_new()
         self._open_ms = []
         absent = 0
@@ -134,6 +168,8 @@ class Executions:
 
     def may_have_failed(self, started_ms: int | None, ended_ms: int, slack_ms: int) -> bool:
         """Whether an execution of one of these times had not ended at the last check, or ended unknown."""
+        if self._kept is not None and all(abs(end_ms - ended_ms) > slack_ms for end_ms in self._kept.ends_ms):
+            return True
         if started_ms is None:
             may_be_open = any(open_ms <= ended_ms for open_ms in self._open_ms)
         else:
@@ -142,6 +178,11 @@ class Executions:
 
     def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
         """The other executions without an error that ended when one of these did; Py4JError as above."""
+        if self._kept is not None:
+            if self._kept.beside is None:
+                raise LookupError("Spark has stopped")
+            yield from self._kept.beside
+            return
         ends_ms = {
             failure.completed_ms + apart for failure in failed for apart in range(-slack_ms, slack_ms + 1)
         }
@@ -174,13 +215,12 @@ class Executions:
 
     def _reason_of(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
         """Why a job of a failed execution failed, or a job of one within it; None if none did."""
-        if (reason := self._failure_of_jobs(execution)) is not None:
-            return reason
         number = int(execution.executionId())
-        for later in range(number + 1, min(self._next, number + ABSENT_MAX)):
+        for later in range(number, min(self._next, number + ABSENT_MAX)):
             found = self._store.execution(later)
-            if not found.isEmpty() and int(found.get().rootExecutionId()) == number:
-                return self._failure_of_jobs(found.get())
+            is_within = not found.isEmpty() and number in {later, int(found.get().rootExecutionId())}
+            if is_within and (reason := self._failure_of_jobs(found.get())) is not None:
+                return reason
         return None
 
     def _error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above

@@ -26,6 +26,9 @@ log = logging.getLogger("waybill.spark")
 SETTLE_TIMEOUT_S: Final = 10.0
 """How long `stop()` waits at most for events that the listener has not handled yet."""
 
+STOPPED_TIMEOUT_S: Final = 2.0
+"""How long it takes at most to decide what had to wait until Spark has stopped."""
+
 CONFIRM_TIMEOUT_S: Final = 1.0
 """How long it waits for these while the application is running; otherwise the next round confirms."""
 
@@ -67,6 +70,8 @@ class FailureWatch:
         """The roots of the failures that were reported with their run."""
         self._lost_ms: list[int] = []
         """The end times of the executions whose run is unknown."""
+        self._behind: Executions | None = None
+        """What is still to be decided after Spark has stopped."""
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
@@ -99,6 +104,18 @@ class FailureWatch:
             if self._thread.is_alive():
                 log.warning("Spark does not answer; a failed write may be recorded as COMPLETE")
 
+    def finish_stopped(self) -> None:
+        """Report what `finish` could not: Spark has stopped, and its listener has reported everything."""
+        if self._thread is not None:
+            self._thread.join(STOPPED_TIMEOUT_S)  # what it waited for is there now
+        if self._behind is None:
+            return
+        thread = threading.Thread(target=self._decide_all, args=(self._behind,), daemon=True)
+        thread.start()
+        thread.join(STOPPED_TIMEOUT_S)
+        if thread.is_alive():
+            log.warning("Spark does not answer; a failed write may be recorded as COMPLETE")
+
     def _work(self, spark: SparkSession) -> None:
         try:
             executions = Executions(spark)
@@ -120,10 +137,23 @@ class FailureWatch:
             else:
                 self._quietly(self._give_up, executions, waiting)
                 self._quietly(self._confirm, executions, CONFIRM_TIMEOUT_S)
+        self._quietly(self._look_at_last, executions)
+
+    def _look_at_last(self, executions: Executions) -> None:
+        """Decide on everything; what the listener has not reported yet waits until Spark has stopped."""
         try:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
-            log.warning("Spark's listener is behind; a failed write may be recorded as COMPLETE: %s", error)
+            log.info(
+                "Spark's listener is behind; failed writes are matched once Spark has stopped: %s", error
+            )
+            self._behind = executions
+            self._quietly(self._look, executions, last=True)
+            self._quietly(executions.keep, self._unmatched, SLACK_MS)
+            return
+        self._decide_all(executions)
+
+    def _decide_all(self, executions: Executions) -> None:
         self._quietly(self._look, executions, last=True)
         for pause_s in NOTED_WITHIN_S:
             if not executions.are_open:

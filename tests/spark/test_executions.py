@@ -65,6 +65,7 @@ class Store:
         self.errors: dict[int, str | None] = {}
         self.jobs: dict[int, Jobs] = {}
         self.task_errors: dict[int, list[str]] = {}
+        self.roots: dict[int, int] = {}
         self.begun_ms = AT[0]
 
     def executionsList(self) -> Sequence:  # noqa: N802 - as above
@@ -78,7 +79,7 @@ class Store:
         ended = Sequence([] if error is None else [SimpleNamespace(getTime=lambda: AT[1])])
         return SimpleNamespace(
             executionId=lambda: number,
-            rootExecutionId=lambda: number,
+            rootExecutionId=lambda: self.roots.get(number, number),
             submissionTime=lambda: AT[0],
             completionTime=lambda: ended,
             errorMessage=lambda: Sequence([] if error in {None, FORGOTTEN} else [error]),
@@ -191,6 +192,39 @@ def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
     store.errors = {1: error}
     store.jobs, store.task_errors = {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}, {4: task_errors}
     assert [ended.error for ended in executions.newly_without_write()] == [known]
+
+
+def test_an_error_without_its_causes_has_those_of_a_job_within_another_execution(
+    store: Store, executions: Executions
+) -> None:
+    store.errors, store.roots = {1: "thrown:", 2: "", 3: "boom", 4: "another"}, {2: 1, 3: 1}
+    store.jobs = {2: Jobs({7: "SUCCEEDED"}), 3: Jobs({8: "FAILED"}), 4: Jobs({9: "FAILED"})}
+    known = {one.id: one.error for one in executions.newly_without_write()}
+    assert known[1] == "thrown:\nCaused by: boom in 8"
+
+
+def test_after_spark_has_stopped_what_was_kept_before_counts(store: Store, executions: Executions) -> None:
+    store.errors = {1: "boom", 2: "", 3: None}
+    failed = list(executions.newly_without_write())
+    executions.keep(failed, 5)
+    store.errors = {}
+    assert newly(executions) == []
+    assert [one.id for one in executions.succeeded_beside(failed, 5)] == [2]
+    assert executions.may_have_failed(AT[0] + 9_000, AT[1] + 9_000, 5)
+    assert executions.may_have_failed(AT[0], AT[1], 5)  # the third was open at the same time
+
+
+def test_where_nothing_could_be_kept_nothing_counts_as_a_success(
+    store: Store, executions: Executions
+) -> None:
+    store.errors = {1: ""}
+    list(executions.newly_without_write())
+    store.executionsList = MagicMock(side_effect=ConnectionError)  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        executions.keep((), 5)
+    assert executions.may_have_failed(AT[0], AT[1], 5)
+    with pytest.raises(LookupError):
+        list(executions.succeeded_beside((), 5))
 
 
 PROGRAM = """

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from sayings import AT, COLLECT, CTAS, MERGE, ended, event_of, files
 
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import (
+    AnnotationRule,
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    fold,
+    keep_annotations,
+    observe,
+    records_of,
+)
 from waybill.spark.tracking.executions import Executions
 from waybill.spark.tracking.failure_watch import UNMATCHED_MAX, FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     from waybill.spark.tracking.executions import Execution
 
 RUN = "01a1fec3-768d-7069-a2a1-b2454eb72dad"
+GOOD = RUN.replace("dad", "daf")
 APPLICATION = ObservedRun("01a1fec3-0000-7069-a2a1-b2454eb72dad", "tests", "orders")
 
 
@@ -30,12 +41,17 @@ class Spark(Executions):
         self.executions = list(ended)
         self.before_settled: Callable[[], None] = lambda: None
         self.is_gone = False
+        self._kept = None
         self._open_ms = [] if open_ms is None else [open_ms]
         self._unclear_ms = [] if unclear_ms is None else [unclear_ms]
 
     def settle(self, timeout_s: float) -> None:
         assert timeout_s > 0
         self.before_settled()
+
+    def keep(self, failed: Collection[Execution], slack_ms: int) -> None:
+        assert not self.is_gone
+        assert failed or slack_ms
 
     def newly_without_write(self) -> Iterator[Execution]:
         while self.executions and not self.is_gone:
@@ -67,6 +83,7 @@ class Watched:
         """The records at the end of the application."""
         self.watch.finish()
         self.watch.watch(spark)
+        self.watch.finish_stopped()
         return fold(self.events, system_name="tests")
 
 
@@ -84,6 +101,9 @@ def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
     assert record.data_sink == "file//out/a"
     assert record.transforms == ("orders.execute_insert_into_hadoop_fs_relation_command.out_a",)
     assert record.annotations == {"errorCause": "boom", "run": "not known"}
+    (written,) = records_of(observe(watched.events[0], system_name="tests"))
+    none_allowed = keep_annotations(written, AnnotationRule())
+    assert none_allowed.annotations == record.annotations
     assert (record.system_name, record.parent_did) == ("tests", APPLICATION.run_id)
     assert "1 failed writes match none of the listener's runs" in caplog.text
     assert len(caplog.records) == 1
@@ -138,6 +158,29 @@ def test_what_the_listener_says_while_it_is_waited_for_counts(watched: Watched) 
     assert [record.did for record in watched.end(spark)] == [RUN]
 
 
+def test_what_the_listener_says_only_while_spark_stops_counts(watched: Watched) -> None:
+    spark = Spark(ended(1, at=AT), ended(2, at=(AT[0], AT[1] + 900), error=""))
+
+    def time_out() -> None:
+        raise TimeoutError("the listener is behind")
+
+    spark.before_settled = time_out
+    watched.watch.finish()
+    watched.watch.watch(spark)
+    assert watched.events == []
+    spark.before_settled = lambda: None
+    assert_run(watched.watch.observe(event_of(RUN, "COMPLETE", AT[1])))
+    assert_run(watched.watch.observe(event_of(GOOD, "COMPLETE", AT[1] + 900, output="/out/good")))
+    watched.watch.finish_stopped()
+    records = fold(watched.events, system_name="tests")
+    assert {record.did: record.final_state for record in records} == {
+        RUN: FinalState.ERROR,
+        GOOD: FinalState.COMPLETE,
+    }
+    watched.watch.finish_stopped()
+    assert fold(watched.events, system_name="tests") == records
+
+
 def assert_run(run: ObservedRun | None) -> None:
     assert run is not None
 
@@ -176,6 +219,7 @@ def test_failures_that_waited_when_the_jvm_went_away_are_records_of_their_own(wa
     assert gone.wait(30)
     watched.watch.finish()
     thread.join()
+    watched.watch.finish_stopped()
     (record,) = fold(watched.events, system_name="tests")
     assert record.final_state is FinalState.ERROR
 

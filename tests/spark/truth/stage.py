@@ -35,6 +35,30 @@ def tell():
 """
 
 
+BEHIND = """
+import threading
+from waybill.spark.tracking import application, failure_watch
+
+failure_watch.SETTLE_TIMEOUT_S = 0.2
+finish, hear = failure_watch.FailureWatch.finish, application.Application._hear
+FALLS_BEHIND, CATCHES_UP, IS_BEHIND = threading.Event(), threading.Event(), []
+
+def hear_late(self, body):
+    if FALLS_BEHIND.is_set():
+        CATCHES_UP.wait(60)
+    hear(self, body)
+
+def finish_first(self):
+    finish(self)
+    IS_BEHIND.append(self._behind is not None)
+    CATCHES_UP.set()
+
+application.Application._hear = hear_late
+failure_watch.FailureWatch.finish = finish_first
+"""
+"""A program that begins with this can hold the listener's events until it stops, with `FALLS_BEHIND`."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """A program that has ended, in which things ended each under a name of its own.

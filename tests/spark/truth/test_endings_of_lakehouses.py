@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyspark
 import pytest
 from endings import ending
-from stage import QUICK_JVM
+from stage import BEHIND, QUICK_JVM
 
 from waybill.facets import EVIDENCE
+from waybill.facets.spark_writes import LISTENER_ONLY
 from waybill.spark import find_java, spark_home
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ spark.range(10).selectExpr("id", "'s' AS v").createOrReplaceTempView("good")
 spark.range(10).selectExpr("id", "if(id = 3, raise_error('boom'), 's') AS v").createOrReplaceTempView("bad")
 began, failed = {}, []
 for statement in asked["statements"]:
+    if asked["falls_behind"] == statement:
+        FALLS_BEHIND.set()
     began[statement] = time.time_ns() // 1_000_000
     try:
         if statement.startswith(("append ", "ignore ")):
@@ -206,14 +209,16 @@ def ask(
     *,
     command: tuple[str, ...] = (sys.executable,),
     env: Mapping[str, str] = MappingProxyType({}),
+    falls_behind: Operation | None = None,
 ) -> Told:
     """Run a job with these operations on tables of both formats; each fails or succeeds as it is meant to."""
     asked = {
         "options": {**OPTIONS, **options},
         "statements": [operation.statement for operation in operations],
+        "falls_behind": falls_behind and falls_behind.statement,
     }
     env = {"JAVA_HOME": str(find_java().home), **env}
-    ran = run(PROGRAM, command=command, arguments=(json.dumps(asked),), env=env)
+    ran = run(BEHIND * bool(falls_behind) + PROGRAM, command=command, arguments=(json.dumps(asked),), env=env)
     assert ran.status == 0, ran.stderr
     began_ms, failed = json.loads(ran.stdout.splitlines()[-1])
     assert failed == [operation.statement for operation in operations if operation.fails]
@@ -258,6 +263,23 @@ def test_an_operation_on_an_iceberg_table_is_told_as_it_went(told: Told, operati
 @pytest.mark.parametrize("operation", DELTA_OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_on_a_delta_table_is_told_as_it_went(told: Told, operation: Operation) -> None:
     assert says(told, operation) == operation.says
+
+
+@ending(
+    "a table",
+    "of Iceberg: a MERGE fails, and `stop()` follows while the listener is behind",
+    really="an exception, no commit",
+    record="ERROR with the cause, with the table as its sink",
+)
+@pytest.mark.parametrize("form", ["iceberg"])
+def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: str) -> None:
+    names = {"create", "append", "MERGE, failing"}
+    operations = [operation for operation in OPERATIONS[form] if operation.name in names]
+    told = ask(run, operations, {"spark.jars.packages": packages()}, falls_behind=operations[-1])
+    for operation in operations:
+        assert says(told, operation) == operation.says
+    marks = [str(one.annotations) for one in told.ran.records]
+    assert not [mark for mark in marks if "not known" in mark or LISTENER_ONLY in mark]
 
 
 WAYS: Final = [
