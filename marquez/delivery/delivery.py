@@ -438,13 +438,17 @@ class Delivery:
         """Note the state of a run; after any other event its deciding end is sent again."""
         if not subject.is_run:
             return
-        seq, state = entry.seq, self._run_states.of(subject.key)
-        (end, start), delivered = state, End.of(subject, seq)
+        seq, event = entry.seq, entry.run_event
+        end, start = self._run_states.of(subject.key)
+        time_us = 0 if event is None else parse_instant_us(event.eventTime)
+        delivered = End.of(subject, seq, time_us)
         if delivered is not None:
             start = start and start._replace(is_shown=True)
             end = delivered if end is None or end < delivered else end
-        elif entry.run_event is not None:
-            told = Start(parse_instant_us(entry.run_event.eventTime), seq)
+        elif event is not None:
+            if end is not None and event.eventType is EventType.START and time_us > end.time_us:
+                end = None  # it was begun again
+            told = Start(time_us, seq)
             start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
         note_run(self._batch, subject.key, RunState(end, start), seq)
         if end is not None and end.seq != seq:

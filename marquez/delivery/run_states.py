@@ -5,7 +5,8 @@ COMPLETE leaves a finished run RUNNING, and so does a COMPLETE that is never sen
 projection's state per run notes its delivered terminal event, or that some other event was delivered, for as
 long as the journal holds the event. Of several ends the one that decides the record is sent last, because
 Spark's listener may send COMPLETE after FAIL. An inferred terminal event is noted as such: the run's own
-replaces it, whichever of them came first.
+replaces it, whichever of them came first. A START that happened after the end begins the run again, so no
+end is sent after it until another comes.
 
 Marquez also takes the start of a run from the last event to arrive that is no end: from each RUNNING, of
 which Spark's listener sends up to six. So the row notes the earliest such event, which is sent once more
@@ -48,13 +49,14 @@ class End(NamedTuple):
     weight: int
     """0 for COMPLETE, more for an end that takes precedence."""
     seq: int
+    time_us: int
 
     @classmethod
-    def of(cls, subject: Subject, seq: int) -> End | None:
+    def of(cls, subject: Subject, seq: int, time_us: int) -> End | None:
         """The end that an event is; None if it is none."""
         if subject.severity is None:
             return None
-        return cls(not subject.inferred, _LEAST - subject.severity, seq)
+        return cls(not subject.inferred, _LEAST - subject.severity, seq, time_us)
 
     def subject(self, run: str) -> Subject:
         """What it is about."""
@@ -96,8 +98,8 @@ class RunStates:
             start = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED))
         if ended.startswith(_OPEN):
             return RunState(None, start)
-        seq, _, weight = ended.removeprefix(_INFERRED).partition(b":")
-        return RunState(End(not ended.startswith(_INFERRED), int(weight or 0), int(seq)), start)
+        seq, weight, time_us = ended.removeprefix(_INFERRED).split(b":")
+        return RunState(End(not ended.startswith(_INFERRED), int(weight), int(seq), int(time_us)), start)
 
     def open_of(self, runs: Iterable[str]) -> frozenset[str]:
         """The given runs that the backend knows, but without an end of their own."""
@@ -111,7 +113,7 @@ def note_run(batch: StateBatch, run: str, state: RunState, seq: int) -> None:
     end, start = state
     row = _OPEN + b"%d" % seq
     if end is not None:
-        text = b"%d:%d" % (end.seq, end.weight) if end.weight else b"%d" % end.seq
+        text = b"%d:%d:%d" % (end.seq, end.weight, end.time_us)
         row = text if end.is_own else _INFERRED + text
     if start is not None:
         row += _STARTED + b"%d:%d" % (start.seq, start.time_us) + (b"" if start.is_shown else _MOVED)

@@ -42,6 +42,9 @@ INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET is_own = excluded.is_own, rank = excluded.rank, last = excluded.last, ended = excluded.ended
 WHERE (excluded.is_own, excluded.rank, excluded.last) > (is_own, rank, last)
 """
+_BEGIN_AGAIN: Final = """
+UPDATE runs SET is_own = FALSE, rank = -1, last = ?, ended = ? WHERE run = ? AND rank > -1 AND ended < ?
+"""
 _BEGIN: Final = "UPDATE runs SET first = ?, started = ? WHERE run = ? AND (started IS NULL OR started > ?)"
 
 
@@ -91,6 +94,8 @@ class KnownRuns:
         time_us = parse_instant_us(event.eventTime)
         row = (event.run.runId, *_job_of(event), seq, None, is_own, rank, seq, time_us)
         self._rows.execute(_ADD, row)
+        if event.eventType is EventType.START:
+            self._rows.execute(_BEGIN_AGAIN, (seq, time_us, event.run.runId, time_us))
         start = start_of(body)
         began = decode_event(start) if start is not None else event if subject.severity is None else None
         if isinstance(began, RunEvent):
