@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from waybill.transport import FlushReport, Settings, Tracker, WaybillError
+from waybill.transport.counting import counted
 
 from .. import console
 from ..arguments import JsonObject
@@ -113,7 +114,7 @@ def finish(settings: Settings) -> FlushReport:
     with in_place_of_runner(settings.home):
         pass  # all that is left to do is to try a Marquez that does not answer, for minutes
     for name, count in flushed.left.items():
-        console.note(f"{name} lacks {count} entries: {flushed.problems.get(name)}")
+        console.note(f"{name} lacks {counted(count, 'entry', 'entries')}: {flushed.problems.get(name)}")
         way = f"waybill flush --home {shlex.quote(str(settings.home))}"
         console.note(f"They are safe in the journal; `{way}` delivers them.")
     return flushed

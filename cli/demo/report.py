@@ -17,6 +17,7 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.lineage import Lineage
 from waybill.marquez.links import page_url
 from waybill.transport import Journal, Kind, Settings
+from waybill.transport.counting import counted
 
 from .. import console
 from ..commands.trace import show_journey
@@ -63,7 +64,8 @@ def _rebuild(name: str, source: Source, root: Path, wanted: Wanted) -> RebuildCh
         files = list(check(Path(folder)))
         findings = sum(len(file.findings) for file in files) + (not report.is_whole)
         differing = sum(1 for _ in compare(root, Path(folder)))
-    verdict = f"{differing} records differ, {findings} findings" if differing or findings else IDENTICAL
+    differ = "1 record differs" if differing == 1 else f"{differing} records differ"
+    verdict = f"{differ}, {counted(findings, 'finding')}" if differing or findings else IDENTICAL
     return RebuildCheck(name, report.entries, sum(file.rows for file in files), verdict)
 
 

@@ -159,4 +159,4 @@ def problems_told(to_do: str = "repair them") -> Iterator[None]:
 
 
 def _count_of(unread: Sequence[str]) -> str:
-    return f"{len(unread):,} files or entries could not be read"
+    return f"{counted(len(unread), 'file or entry', 'files or entries')} could not be read"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.counting import counted
+
 if TYPE_CHECKING:
     from waybill.facets import RunState
 
@@ -42,11 +44,13 @@ class CoalescedFlow(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """What is missing, and where it can be found."""
         if not self.last_ms:
-            return f"{self.summaries:,} summaries of files cannot be read; {_ELSEWHERE}"
+            return f"{counted(self.summaries, 'summary', 'summaries')} of files cannot be read; {_ELSEWHERE}"
         window = f"from {_instant(self.first_ms)} to {_instant(self.last_ms)}"
+        records, summaries = counted(self.records, "record"), counted(self.summaries, "summary", "summaries")
+        are, count = ("is" if self.records == 1 else "are"), ("counts" if self.summaries == 1 else "count")
         return (
-            f"{self.records:,} records of {self.system_name}/{self.data_source} {window} are missing: "
-            f"{self.summaries:,} summaries only count them; {_ELSEWHERE}"
+            f"{records} of {self.system_name}/{self.data_source} {window} {are} missing: "
+            f"{summaries} only {count} {'it' if self.records == 1 else 'them'}; {_ELSEWHERE}"
         )
 
 

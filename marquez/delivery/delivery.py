@@ -358,7 +358,7 @@ class Delivery:
         if not self._draws:
             return [body for body, _ in events]
         graph, base = self._job_graph, self._links.base
-        return [one for body, event in events for one in present(body, event, graph, collector_url=base)]
+        return [present(body, event, graph, collector_url=base) for body, event in events]
 
     def _moved_start(self, end: Entry) -> bytes | None:
         """The start of a run at whose end Marquez takes a later event for it; None if there is none."""

@@ -1,8 +1,8 @@
 """Events as Marquez's page shows them best; what the journal stores stays as it was accepted.
 
-- Marquez draws the job of a run with a parent in the state of the parent's job. So the end of such a run is
-  sent once more without its parent, under the full name that Marquez gives the job. A file's events all go
-  without it, because Marquez invents a run for a parent that is a child itself, and nobody ends that.
+- Marquez draws the job of a run with a parent in the state of the parent's job, and invents a run for a
+  parent that it does not know or that is a child itself, which nobody ends. So the events of such a run are
+  sent without the parent, under the full name that Marquez gives the job.
 - Marquez takes the description of a job or a dataset from the last event that names it, and removes it if
   that event has none. So each event describes the jobs and the datasets of flows, if it does not do so
   itself.
@@ -11,6 +11,8 @@
 - Marquez removes the columns of a dataset when a run completes and one of its events names the dataset
   without a schema. So each event has the last known schema of what it writes.
 - A sink of files is named as the dataset that it writes, with a symlink from the sink's name.
+- Marquez adds up the columns of what is only read. Spark says of a file that it reads as lines, for example
+  to find the columns of a CSV file, that it has the one column `value`; that is left out.
 
 The run facet `waybill_presented` keeps the parent and the job's name, from which records of runs without the
 facet of a file are derived. So an event gives the same record as before.
@@ -22,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, SEVERITY, UNREADABLE, RunEvent
-from waybill.facets.event import RunFacets, facet_schema_url
+from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, UNREADABLE, RunEvent
+from waybill.facets.event import RunFacets, facet_schema_url, read_facet
 
 from ..links import records_url
 from .event_facets import described, job_facets_of
@@ -44,13 +46,22 @@ _NULL: Final = msgspec.Raw(b"null")
 Members = dict[str, msgspec.Raw]
 
 
+class _Field(msgspec.Struct):
+    name: str
+
+
+class _Schema(msgspec.Struct):
+    fields: list[_Field]
+
+
+_SCHEMA: Final = msgspec.json.Decoder(_Schema)
 _MEMBERS: Final = msgspec.json.Decoder(Members)
 _SOME_MEMBERS: Final = msgspec.json.Decoder(Members | None)
 _MANY: Final = msgspec.json.Decoder(list[Members] | None)
 
 
-def present(body: bytes, event: Event | None, graph: JobGraph, *, collector_url: str = "") -> list[bytes]:
-    """The events to send to Marquez for one, in this order; one that cannot be read is sent as it is.
+def present(body: bytes, event: Event | None, graph: JobGraph, *, collector_url: str = "") -> bytes:
+    """The event to send to Marquez for one; one that cannot be read is sent as it is.
 
     Args:
         body: the event.
@@ -59,19 +70,19 @@ def present(body: bytes, event: Event | None, graph: JobGraph, *, collector_url:
         collector_url: the jobs of flows link to this collector's records of their data source.
     """
     if event is None:
-        return [body]
+        return body
     try:
         members = _MEMBERS.decode(body)
         if isinstance(event, RunEvent):
             return _present_run(body, event, members, graph, collector_url)
-        return [_changed(body, members, _present_datasets(members, graph, is_of_files=False))]
+        return _changed(body, members, _present_datasets(members, graph, is_of_files=False))
     except UNREADABLE:  # a part that nobody else reads
-        return [body]
+        return body
 
 
 def _present_run(
     body: bytes, event: RunEvent, members: Members, graph: JobGraph, collector_url: str
-) -> list[bytes]:
+) -> bytes:
     facets = event.run.facets or RunFacets()
     source = _source_of(event, facets)
     changed = _present_datasets(members, graph, is_of_files=source is not None)
@@ -84,14 +95,11 @@ def _present_run(
             adds["sourceCodeLocation"] = _location(records_url(collector_url, *source))
         if _complete(job, adds):
             changed["job"] = _raw(job)
-    told = _changed(body, members, changed)
-    is_needed = event.eventType in SEVERITY or source is not None
-    if facets.parent is None or not is_needed:
-        return [told]
     run = _MEMBERS.decode(members["run"])
-    of_run = _MEMBERS.decode(run["facets"])
-    if PRESENTED_FACET in of_run:
-        return [told]  # another home has done so
+    of_run = _SOME_MEMBERS.decode(run.get("facets", _NULL)) or {}
+    # Another home may have presented it already.
+    if facets.parent is None or PRESENTED_FACET in of_run:
+        return _changed(body, members, changed)
     of_run[PRESENTED_FACET] = _raw(
         {
             "_producer": PRODUCER,
@@ -102,9 +110,7 @@ def _present_run(
     )
     job["name"] = _raw(full_name(event.job.name, facets.parent.job.name))
     changed |= {"job": _raw(job), "run": _raw(run | {"facets": _raw(of_run)})}
-    alone = _changed(body, members, changed)
-    # The end with the parent ends the run that Marquez invents of a parent that it calls something else.
-    return [told, alone] if source is None else [alone]
+    return _changed(body, members, changed)
 
 
 def _source_of(event: RunEvent, facets: RunFacets) -> Node | None:
@@ -142,10 +148,25 @@ def _present_datasets(event: Members, graph: JobGraph, *, is_of_files: bool) -> 
                 adds["documentation"] = _documentation("DocumentationDatasetFacet", says)
             if side == "outputs":
                 adds |= graph.datasets.columns_of(written)
-            is_changed |= _complete(dataset, adds) or written != node
+            is_read_as_lines = side == "inputs" and _leave_out_lines(dataset)
+            is_changed |= _complete(dataset, adds) or written != node or is_read_as_lines
         if is_changed:
             changed[side] = _raw(datasets)
     return changed
+
+
+def _leave_out_lines(dataset: Members) -> bool:
+    """Leave out the schema of a file whose lines are read; returns whether it was."""
+    facets = _SOME_MEMBERS.decode(dataset.get("facets", _NULL)) or {}
+    if b'"value"' not in bytes(facets.get("schema", b"")) or _columns_of(facets["schema"]) != ["value"]:
+        return False
+    dataset["facets"] = _raw({name: raw for name, raw in facets.items() if name != "schema"})
+    return True
+
+
+def _columns_of(schema: msgspec.Raw) -> list[str]:
+    found = read_facet(_SCHEMA, schema)
+    return [] if found is None else [field.name for field in found.fields]
 
 
 def _symlinks(named: Node, sinks: Iterable[Node]) -> msgspec.Raw:

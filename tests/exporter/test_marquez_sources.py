@@ -123,6 +123,10 @@ def test_files_that_marquez_has_only_as_counts_give_no_record_and_are_counted_by
     counted = {(one.system_name, one.data_source): (one.records, one.summaries) for one in report.coalesced}
     assert counted == {("shop", "orders"): (20, 1), ("shop", "returns"): (1, 1)}
     assert all("rebuild --from events" in one.sentence for one in report.coalesced)
+    said = [one.sentence.partition(" are missing: ")[2] or one.sentence for one in report.coalesced]
+    assert said[0].startswith("1 summary only counts them; ")
+    assert "1 record of shop/returns" in said[1]
+    assert " is missing: 1 summary only counts it; " in said[1]
     for later in (
         rebuild(source, tmp_path / "s", msgspec.structs.replace(WANTED, systems=frozenset({"other"}))),
         rebuild(source, tmp_path / "t", msgspec.structs.replace(WANTED, until_ms=START_MS)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from waybill.marquez.backend import answers, client
 from waybill.marquez.delivery import circuit, dead_letter_box, pending, schedule
+from waybill.marquez.graph.event_facets import Owner, job_facets_of
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -34,7 +35,12 @@ def test_the_examples_run(
 ) -> None:
     bad = keep("run", **refused_members)
     worker.run()
-    reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    owning, reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    run(owning, home, tmp_path)
+    jobs = [entry.run_event.job for entry in journal.read(0) if entry.run_event is not None]
+    owned = [job_facets_of(job).owners for job in jobs if job.name == "orders"]
+    assert owned == [(Owner("team:flights", "MAINTAINER"),)] * 2
+    worker.run()
     out = run(reading, home, tmp_path)
     words = '{"errors":["job.facets.documentation._schemaURL must not be null"]}'
     assert out == f"{bad} run run 422 {words}\n"
