@@ -80,16 +80,28 @@ def namespace_in_marquez(namespace: str) -> str:
     return _NOT_IN_NAMESPACES.sub("_", namespace)
 
 
-def page_url(base: str, namespace: str, name: str, *, whole: bool = False) -> str:
+def page_url(base: str, namespace: str, name: str) -> str:
     """The address of a job on Marquez's page, with its panel open.
 
-    Its graph shows everything before and after the job; if `whole`, everything that is connected with it.
+    Its graph shows everything before and after the job.
     """
+    return _node_url(base, "job", namespace, name, "")
+
+
+def graph_url(base: str, namespace: str, name: str) -> str:
+    """The address of a dataset on Marquez's page, with everything that is connected with it.
+
+    The page colours the ways from the node that it begins with. From the job of a flow's files there may be
+    none, because its last file may have reached nothing.
+    """
+    return _node_url(base, "dataset", namespace, name, "depth=20&isFull=true&")
+
+
+def _node_url(base: str, kind: str, namespace: str, name: str, graph: str) -> str:
     namespace = namespace_in_marquez(namespace)
-    job = f"{quote(namespace, safe='')}/{quote(name, safe='')}"
-    graph = "depth=20&isFull=true&" if whole else ""
-    panel = f"tableLevelNode={quote(f'job:{namespace}:{name}', safe='')}"
-    return f"{base.rstrip('/')}/lineage/job/{job}?{graph}{panel}"
+    node = f"{kind}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+    panel = f"tableLevelNode={quote(f'{kind}:{namespace}:{name}', safe='')}"
+    return f"{base.rstrip('/')}/lineage/{node}?{graph}{panel}"
 
 
 def _to_base_36(number: int) -> str:

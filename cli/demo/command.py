@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from waybill.marquez import probe
 from waybill.transport import FlushReport, Settings, Tracker, WaybillError
 from waybill.transport.counting import counted
 
@@ -77,6 +78,7 @@ def demo(
         **{name: getattr(settings, name) for name in _OF_MARQUEZ},
     }
     own = Settings.load(given, origin="the demo")
+    check_marquez(own)
     _send_others_output_to(home / "spark.log")
     _run_on_spark(own, given, data)
     flushed = finish(own)
@@ -89,7 +91,7 @@ def demo(
         told = {"home": str(home), "did": trail.year.did, "records": trail.counts, "files": flushed.files}
         console.json({**told, "left": flushed.left, "again": [check._asdict() for check in again]})
     else:
-        report.show(trail, again, own)
+        report.show(trail, again, own, flushed.left)
     if any(check.verdict != report.IDENTICAL for check in again):
         raise typer.Exit(console.EXIT_FAILED)
 
@@ -106,6 +108,16 @@ def prepare(home: Path, *, keep: bool) -> None:
         with in_place_of_runner(home):  # an earlier demo's ends before its journal is deleted
             for stale in set(home.iterdir()) - {marker}:
                 shutil.rmtree(stale) if stale.is_dir() and not stale.is_symlink() else stale.unlink()
+
+
+def check_marquez(settings: Settings) -> None:
+    """Refuse a Marquez that does not answer: what its page shows would be of an earlier demo."""
+    if settings.marquez_url is None:
+        return
+    problem = probe(settings.marquez_url, settings.marquez_api_key).problem
+    if problem is not None:
+        way_out = "start it, for example with `waybill dev up`, or leave MARQUEZ_URL out"
+        raise WaybillError(f"{problem}; {way_out}")
 
 
 def finish(settings: Settings) -> FlushReport:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from waybill.exporter import Source, SourceError, Wanted, check, compare, open_source, rebuild
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.lineage import Lineage
-from waybill.marquez.links import page_url
+from waybill.marquez.links import graph_url
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.counting import counted
 
@@ -91,8 +91,8 @@ class Trail:
         """The records that ended in each state: of files, and of Spark's own runs."""
 
 
-def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings) -> None:
-    """Print the whole report."""
+def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings, left: Collection[str] = ()) -> None:
+    """Print the whole report; `left`: the backends that lack events."""
     _show_table(
         "Records by final state",
         ("final state", "of files", "of Spark's own runs"),
@@ -109,13 +109,13 @@ def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings) -> Non
         [(one.source, f"{one.events:,}", f"{one.records:,}", one.verdict) for one in again],
     )
     _show_heading("Where to look next")
-    for what, how in next_steps(trail.year, settings).items():
+    for what, how in next_steps(trail.year, settings, left).items():
         console.line(what)
         console.line((f"    {how}", "cyan"))
 
 
-def next_steps(year: ProvenanceRecord, settings: Settings) -> dict[str, str]:
-    """The next steps by purpose: commands, ready to paste, and places."""
+def next_steps(year: ProvenanceRecord, settings: Settings, left: Collection[str] = ()) -> dict[str, str]:
+    """The next steps by purpose: commands to paste, and places; `left`: the backends that lack events."""
     home, again = quote(str(settings.home)), quote(str(settings.home / "again"))
     waybill = quote("waybill" if shutil.which("waybill") else f"{Path(sys.executable).parent}/waybill")
     commands = {
@@ -130,11 +130,22 @@ def next_steps(year: ProvenanceRecord, settings: Settings) -> dict[str, str]:
     steps = {what: f"{waybill} {command} --home {home}" for what, command in commands.items()}
     steps["The pipeline that you just saw:"] = pipeline.__file__
     steps["Every command:"] = f"{waybill} --help"
-    if settings.marquez_page_url:
-        graph = page_url(settings.marquez_page_url, year.system_name, year.data_source, whole=True)
-        return {**steps, "The graph, on Marquez's page:": graph}
-    urls = "MARQUEZ_URL=http://localhost:5000 WAYBILL_MARQUEZ_PAGE_URL=http://localhost:3000"
-    return {**steps, "The same again, with Marquez and its page:": f"{urls} {waybill} demo --home {home}"}
+    if settings.marquez_url and "marquez" in left:
+        steps["Deliver what Marquez lacks, once it answers:"] = f"{waybill} flush --home {home}"
+    elif settings.marquez_url and settings.marquez_page_url:
+        graph = graph_url(settings.marquez_page_url, year.system_name, year.data_source)
+        steps["The graph, on Marquez's page:"] = graph
+    else:
+        urls = {
+            "MARQUEZ_URL": settings.marquez_url or "http://localhost:5000",
+            "WAYBILL_MARQUEZ_PAGE_URL": "http://localhost:3000",
+        }
+        given = " ".join(f"{name}={quote(url)}" for name, url in urls.items())
+        where = (
+            "The same again, with Marquez and its page, once they run at these addresses (`waybill dev up`):"
+        )
+        steps[where] = f"{given} {waybill} demo --home {home}"
+    return steps
 
 
 def _show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
