@@ -149,7 +149,9 @@ class Application:
             self._told = failed is not None
         if failed is not None and not is_told:
             self._quietly(lambda: self._emit(self._run, *failed, "PYTHON"))
-        elif failed is None and self._run.ended_ms is not None and not self._run.has_failed:
+        elif failed is None and self._run.started_ms is not None and not self._run.has_failed:
+            # The listener may have broken down in between.
+            self._run.ended_ms = self._run.ended_ms or time.time_ns() // 1_000_000
             self._quietly(lambda: self._home.emit(success_event(self._run)))
 
     def _hear(self, body: bytes) -> None:

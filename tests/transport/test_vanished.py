@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
 from waybill.transport.journal.begun import decode_begun, encode_begun
 from waybill.transport.programs import this_program
-from waybill.transport.runner import Runner, note_program
+from waybill.transport.runner import Runner, commits, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
 
 if TYPE_CHECKING:
@@ -186,6 +187,98 @@ def test_what_its_ended_application_left_open_is_ended_as_that_was_once_the_prog
     (ended,) = looked(journal)
     assert (ended["run"]["runId"], ended["eventType"]) == ("read", kind)
     assert ended["run"]["facets"]["waybill_inferred"]["reason"] == "its application has ended"
+
+
+OF_WRITE = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "SQL_JOB"}}
+BEGAN_S = 1_767_225_600
+UNKNOWN = "whether its write was finished is not known"
+
+
+def write(run: str, kind: str, *outputs: Path | str) -> bytes:
+    """An event of a write of Spark's to folders, or to other stores."""
+    named = [
+        {"namespace": "s3://lake", "name": one}
+        if isinstance(one, str)
+        else {"namespace": "file", "name": str(one)}
+        for one in outputs
+    ]
+    job = events.named("ns/write") | {"facets": OF_WRITE}
+    return events.event(run, kind, "2026-01-01T00:00:00Z", job=job, outputs=named)
+
+
+def mark(path: Path, after_s: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (0, BEGAN_S + after_s))
+
+
+@pytest.mark.parametrize(
+    ("marker", "after_s", "says"),
+    [
+        ("_SUCCESS", 5, f"{REASON}, but _SUCCESS of its output is newer than its start"),
+        (
+            "_delta_log/00000000000000000007.json",
+            5,
+            f"{REASON}, but _delta_log of its output is newer than its start",
+        ),
+        ("metadata/v7.metadata.json", 5, f"{REASON}, but metadata of its output is newer than its start"),
+        ("_SUCCESS", -5, REASON),
+        ("_delta_log/00000000000000000007.crc", 5, REASON),
+        ("part-0.parquet", 5, REASON),
+    ],
+)
+def test_the_write_of_a_killed_program_is_finished_if_its_place_shows_that(
+    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, marker: str, after_s: float, says: str
+) -> None:
+    program, out = emitter(), tmp_path / "out"
+    program.emit(write("w", "START", out))
+    mark(out / marker, after_s)
+    program.end()
+    (ended,) = looked(journal)
+    assert ended["run"]["facets"]["waybill_inferred"]["reason"] == says
+    is_finished = says != REASON
+    assert ended["eventType"] == ("COMPLETE" if is_finished else "ABORT")
+    assert ended.get("outputs") == ([{"namespace": "file", "name": str(out)}] if is_finished else None)
+    assert ended["eventTime"] == f"2026-01-01T00:00:{'05' if is_finished else '00'}.000Z"
+
+
+def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(
+    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = emitter()
+    program.emit(write("remote", "START", "/out"), write("two", "START", tmp_path / "out", "/two"))
+    program.end()
+    assert {one["run"]["facets"]["waybill_inferred"]["reason"] for one in looked(journal)} == {
+        f"{REASON}; {UNKNOWN}: its output is not on this machine"
+    }
+    monkeypatch.setattr(commits, "LOOK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(Path, "glob", lambda *_: time.sleep(5))
+    program = emitter()
+    program.emit(write("hangs", "START", tmp_path / "out"))
+    program.end()
+    reasons = {
+        one["run"]["runId"]: one["run"]["facets"]["waybill_inferred"]["reason"] for one in looked(journal)
+    }
+    assert reasons["hangs"] == f"{REASON}; {UNKNOWN}: its file system does not answer"
+
+
+@pytest.mark.parametrize("later", ["by the runner", "by the next one"])
+def test_what_another_run_may_have_written_says_nothing_of_a_killed_one(
+    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, later: str
+) -> None:
+    program, other, out = emitter(), emitter(), tmp_path / "out"
+    program.emit(write("w", "START", out))
+    if later == "by the next one":
+        assert looked(journal) == []
+    other.emit(write("again", "START", out), write("again", "COMPLETE", out))
+    mark(out / "_SUCCESS", 5)
+    program.end()
+    (ended,) = looked(journal)
+    assert ended["eventType"] == "ABORT"
+    assert (
+        ended["run"]["facets"]["waybill_inferred"]["reason"]
+        == f"{REASON}; {UNKNOWN}: another run wrote there since"
+    )
 
 
 def test_the_files_of_a_killed_tracker_are_cancelled_with_what_is_known_of_them(

@@ -13,6 +13,8 @@ from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
 from ..journal import BegunTransforms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from waybill.facets import RunEvent
 
     from ..journal import Entry
@@ -138,10 +140,17 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             return msgspec.Raw(self.file)
         return {**msgspec.json.decode(self.file), "transforms": self.begun.names}
 
-    def end(self, at_ms: int, reason: str, event_type: str = "ABORT") -> bytes:
+    def end(
+        self,
+        at_ms: int,
+        reason: str,
+        event_type: str = "ABORT",
+        outputs: Iterable[tuple[str, str]] = (),
+    ) -> bytes:
         """The event that ends it at an instant; if the run's own end comes later, it replaces this one.
 
-        The file has passed the transforms that it has begun, and the reason names the last of them.
+        It names the outputs that the run has written, each as namespace and name. The file has passed the
+        transforms that it has begun, and the reason names the last of them.
         """
         reason = f"{reason}{self._last_begun}"
         facets: dict[str, Any] = {
@@ -160,6 +169,11 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
                 "schemaURL": _SCHEMA_URL,
                 "run": {"runId": self.run_id, "facets": facets},
                 "job": {"namespace": self.namespace, "name": self.name},
+                **(
+                    {"outputs": [{"namespace": space, "name": name} for space, name in outputs]}
+                    if outputs
+                    else {}
+                ),
             }
         )
 

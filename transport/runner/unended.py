@@ -7,7 +7,8 @@ run's own terminal event comes later, it replaces the inferred one.
   first entry, and each of its entries names it. A run belongs to the program that last reported on it. It
   belongs to none if an unknown sender reported last, for example over HTTP, or a scheduler, whose runs
   outlive the process that reports them. A Tracker file that is still open when its program ends normally is
-  not ended: nothing more is expected of it.
+  not ended: nothing more is expected of it. If Spark wrote to a folder of this machine, a look there may show
+  that the write was finished.
 - **Spark's listener** begins runs that it never ends, such as those of an RDD or of a read without a schema.
   They are ended as their application was, at its time, but a moment after it, since its last events may
   arrive out of order, or once the program is gone. The end of any other parent says nothing about its
@@ -21,6 +22,7 @@ read, also an inferred one, so that a crash ends no run twice.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
@@ -36,9 +38,11 @@ from waybill.facets import (
     inferred_reason,
     parse_instant_us,
 )
+from waybill.facets.spark_writes import written
 
 from ..journal import Kind
 from ..programs import Program
+from .commits import find_commit, is_local
 from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
 
 if TYPE_CHECKING:
@@ -69,11 +73,17 @@ _OF_SPARK: Final = b"SPARK"
 
 
 class _Followed(OpenRun, frozen=True, array_like=True):
-    """An open run: when its last event came, and for a run of Spark, the key of its application's run."""
+    """An open run: when its last event came, and for a run of Spark, the key of its application's run.
+
+    A run of Spark has its outputs, and when it began; it is contested if another run had one of them since.
+    """
 
     last_ms: int = 0
     application: str = ""
     is_application: bool = False
+    outputs: tuple[tuple[str, str], ...] = ()
+    began_ms: int = 0
+    is_contested: bool = False
 
 
 class _End(NamedTuple):
@@ -126,6 +136,8 @@ class UnendedRuns:
         self._runs: dict[str, _Followed] = {}
         self._changed: set[str] = set()
         """The keys of runs whose rows are to be written."""
+        self._writing: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """The keys of the followed runs that have an output, by the output."""
         self._ended: dict[str, _End] = {}
         """How applications ended, by key, until their runs are ended."""
         self._known_ends: dict[str, int] = {}
@@ -161,6 +173,9 @@ class UnendedRuns:
             for key, value in state.items()
             if key.startswith(_RUN)
         }
+        for key, one in self._runs.items():
+            for output in one.outputs:
+                self._writing[output].add(key)
         self._ended = {
             key.removeprefix(_APPLICATION): _ENDED.decode(value)
             for key, value in state.items()
@@ -218,6 +233,9 @@ class UnendedRuns:
 
     def _take(self, event: RunEvent, entry: Entry, program: str | None) -> None:
         key = _key_of(event.run.runId)
+        outputs = _outputs_of(event)
+        for other in {other for output in outputs for other in self._writing.get(output, ())} - {key}:
+            self._set(other, msgspec.structs.replace(self._runs[other], is_contested=True))
         known = self._runs.get(key)
         if event.eventType in SEVERITY:
             self._set(key, None)
@@ -229,7 +247,10 @@ class UnendedRuns:
                 self._ended[key] = max(end, self._ended.get(key, end))
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
-            self._set(key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms))
+            outputs = tuple(sorted({*known.outputs, *outputs}))
+            self._set(
+                key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms, outputs=outputs)
+            )
         elif self._begins(event, key) and len(self._runs) < _OPEN_MAX:
             run = _Followed.begun_by(event, entry)
             followed = msgspec.structs.replace(
@@ -238,6 +259,8 @@ class UnendedRuns:
                 last_ms=entry.received_ms,
                 application=_key_of(run.parent_id) if is_of_spark(event) and run.parent_id else "",
                 is_application=is_of_application(event),
+                outputs=outputs,
+                began_ms=_instant_us(event) // 1_000,
             )
             self._set(key, followed)
 
@@ -260,8 +283,14 @@ class UnendedRuns:
             if self._runs.get(key) != one:
                 self._runs[key] = one
                 self._changed.add(key)
-        elif self._runs.pop(key, None) is not None:
+                for output in one.outputs:
+                    self._writing[output].add(key)
+        elif (before := self._runs.pop(key, None)) is not None:
             self._changed.add(key)
+            for output in before.outputs:
+                self._writing[output].discard(key)
+                if not self._writing[output]:
+                    del self._writing[output]
 
     def _store(self, put: dict[str, bytes], delete: Iterable[str] = ()) -> None:
         """Commit rows together with the runs that have changed."""
@@ -296,12 +325,41 @@ class UnendedRuns:
             is_gone = one.program in due.programs and not (one.file and due.programs[one.program])
             ended = self._ended.get(one.application)
             if ended is not None and (is_gone or one.application in due.applications):
-                yield one.end(ended.at_ms, APPLICATION_ENDED, ended.event_type), one.system_name
+                yield (
+                    _end_of(one, ended.at_ms, APPLICATION_ENDED, ended.event_type, is_of_here=is_gone),
+                    one.system_name,
+                )
             elif is_gone:
-                yield one.end(now_ms, PROGRAM_GONE), one.system_name
+                yield _end_of(one, now_ms, PROGRAM_GONE, EventType.ABORT, is_of_here=True), one.system_name
             elif due.looks_for_stale and 0 < one.last_ms < now_ms - (self._stale_ms or 0):
                 since = f"nothing was heard of it since {_iso(one.last_ms)}"
                 yield one.end(now_ms, f"{since}, and close_stale_after ended it"), one.system_name
+
+
+def _outputs_of(event: RunEvent) -> tuple[tuple[str, str], ...]:
+    """The outputs of a run of Spark's, as namespace and name, sorted."""
+    if not is_of_spark(event) or not event.outputs:
+        return ()
+    return tuple(sorted({output.recorded for output in written(event)}))
+
+
+def _end_of(one: _Followed, at_ms: int, reason: str, kind: EventType, *, is_of_here: bool) -> bytes:
+    """The end of a run; of a write of this machine, it says whether the write was finished."""
+    if not one.outputs or not is_of_here:
+        return one.end(at_ms, reason, kind)
+    not_known = f"{reason}; whether its write was finished is not known"
+    if one.is_contested:
+        return one.end(at_ms, f"{not_known}: another run wrote there since", kind)
+    if not all(map(is_local, one.outputs)):
+        return one.end(at_ms, f"{not_known}: its output is not on this machine", kind)
+    try:
+        commit = find_commit(one.outputs, one.began_ms)
+    except OSError as error:
+        return one.end(at_ms, f"{not_known}: {error.strerror or error}", kind)
+    if commit is None:  # Nothing shows that it was finished, even if its application was.
+        return one.end(at_ms, reason, EventType.ABORT if kind is EventType.COMPLETE else kind)
+    found = f"{reason}, but {commit.name} of its output is newer than its start"
+    return one.end(commit.at_ms, found, EventType.COMPLETE, one.outputs)
 
 
 def _key_of(run_id: str) -> str:

@@ -150,6 +150,58 @@ def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
 
 @ending(
     "a driver",
+    "`kill -9` right after a write returned, before the listener reported that",
+    really="`_SUCCESS`, newer than the write's start",
+    record="COMPLETE, marked as inferred, once Waybill sees that the process is gone",
+)
+def test_a_driver_that_is_killed_after_a_write(play: Play) -> None:
+    text = """
+keep = spark.sparkContext.waybill._receiver._keep
+is_end = lambda body: b'"COMPLETE"' in body and b"_after" in body
+spark.sparkContext.waybill._receiver._keep = lambda body: None if is_end(body) else keep(body)
+spark.range(10).write.parquet(OUT + "/after")
+spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60000)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    scene = ended(play, text, -signal.SIGKILL)
+    assert scene.is_committed("after")
+    assert scene.states("after") == []
+    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    scene.ran.read()
+    assert scene.states("after") == [COMPLETE]
+    evidence = (scene.record("after").annotations or {})[EVIDENCE]
+    assert evidence.startswith("inferred: ")
+    assert evidence.endswith("but _SUCCESS of its output is newer than its start")
+
+
+@ending(
+    "a driver",
+    "the listener breaks down, and the driver exits normally",
+    really="exit status 0, the files are there",
+    record="the application COMPLETE; a write that the listener did not end COMPLETE, marked as inferred",
+)
+def test_a_driver_whose_listener_breaks_down(play: Play) -> None:
+    text = """
+keep = spark.sparkContext.waybill._receiver._keep
+
+def break_down(body):
+    if b'"COMPLETE"' in body:
+        raise OSError("the listener has broken down")
+    return keep(body)
+
+spark.sparkContext.waybill._receiver._keep = break_down
+spark.range(10).write.parquet(OUT + "/after")
+"""
+    scene = ended(play, text, 0)
+    assert application(scene) == (COMPLETE, None)
+    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    scene.ran.read()
+    assert application(scene) == (COMPLETE, None)
+    assert scene.states("after") == [COMPLETE]
+
+
+@ending(
+    "a driver",
     "its Java is killed in the middle of a write",
     really="an exception, exit status 1, no `_SUCCESS`",
     record="the application ERROR; the write is never COMPLETE",

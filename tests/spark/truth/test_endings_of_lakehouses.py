@@ -17,6 +17,7 @@ from stage import BEHIND, QUICK_JVM
 from waybill.facets import EVIDENCE
 from waybill.facets.spark_writes import LISTENER_ONLY
 from waybill.spark import find_java, spark_home
+from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -54,7 +55,7 @@ OPTIONS: Final = {
 }
 
 PROGRAM = """
-import json, time
+import json, os, time
 from pyspark.sql import SparkSession
 asked = json.loads(sys.argv[3])
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").appName("lake")
@@ -69,6 +70,9 @@ began, failed = {}, []
 for statement in asked["statements"]:
     if asked["falls_behind"] == statement:
         FALLS_BEHIND.set()
+    if asked["killed_after"] == statement:
+        receiver = spark.sparkContext.waybill._receiver
+        receiver._keep = lambda body, keep=receiver._keep: None if b'"COMPLETE"' in body else keep(body)
     began[statement] = time.time_ns() // 1_000_000
     try:
         if statement.startswith(("append ", "ignore ")):
@@ -210,16 +214,18 @@ def ask(
     command: tuple[str, ...] = (sys.executable,),
     env: Mapping[str, str] = MappingProxyType({}),
     falls_behind: Operation | None = None,
+    killed_after: Operation | None = None,
 ) -> Told:
     """Run a job with these operations on tables of both formats; each fails or succeeds as it is meant to."""
     asked = {
         "options": {**OPTIONS, **options},
         "statements": [operation.statement for operation in operations],
         "falls_behind": falls_behind and falls_behind.statement,
+        "killed_after": killed_after and killed_after.statement,
     }
     env = {"JAVA_HOME": str(find_java().home), **env}
     ran = run(BEHIND * bool(falls_behind) + PROGRAM, command=command, arguments=(json.dumps(asked),), env=env)
-    assert ran.status == 0, ran.stderr
+    assert ran.status == (-9 if killed_after else 0), ran.stderr
     began_ms, failed = json.loads(ran.stdout.splitlines()[-1])
     assert failed == [operation.statement for operation in operations if operation.fails]
     return Told(began_ms, ran)
@@ -280,6 +286,24 @@ def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: st
         assert says(told, operation) == operation.says
     marks = [str(one.annotations) for one in told.ran.records]
     assert not [mark for mark in marks if "not known" in mark or LISTENER_ONLY in mark]
+
+
+@ending(
+    "a table",
+    "of Delta or Iceberg: `kill -9` right after an append returned, before the listener reported that",
+    really="a commit, newer than the write's start",
+    record="COMPLETE, marked as inferred, once Waybill sees that the process is gone",
+)
+@pytest.mark.parametrize("form", OPERATIONS)
+def test_an_append_after_which_the_driver_is_killed(run: Run, form: str) -> None:
+    create, append = (one for one in OPERATIONS[form] if one.name in {"create", "append"})
+    told = ask(run, [create, append], {"spark.jars.packages": packages()}, killed_after=append)
+    assert says(told, append) == set()
+    flush(Settings.load({"home": told.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    told.ran.read()
+    assert says(told, append) == append.says
+    evidence = [(one.annotations or {}).get(EVIDENCE, "") for one in told.ran.records]
+    assert len([one for one in evidence if one.endswith("of its output is newer than its start")]) == 1
 
 
 WAYS: Final = [
