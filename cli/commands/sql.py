@@ -76,6 +76,7 @@ def sql(
       waybill sql --unrestricted "COPY (FROM provenance WHERE data_sink = 'lake') TO 'lake.parquet'"
     """
     from waybill.exporter.incomplete import Unread
+    from waybill.exporter.keys import Keys
 
     query = reading.allow(reading.os_user(), query)
     agreed = agreed_settings(settings)
@@ -123,6 +124,7 @@ def sql(
             raise WaybillError(
                 f"the query failed ({reason}); correct it, or if a file may be damaged, run `waybill verify`"
             ) from None
+    Keys().compare(root)
     unread = Unread()
     unread.add_known(root)
     unread.raise_any()

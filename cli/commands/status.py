@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ import typer
 from waybill.collector.event_logs import EventLogStatus
 from waybill.exporter.health import HOLDS_UP, Problem, problems_of
 from waybill.exporter.layout import has_plain_spark
-from waybill.exporter.names import DAMAGED
+from waybill.exporter.names import DAMAGED, KEYS
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.runner import statuses, unsettled
@@ -159,7 +160,18 @@ def status_of(settings: Settings) -> Status:
 def status_problems(journal: Journal | None, settings: Settings) -> list[Problem]:
     """The problems of a home, given its agreed settings."""
     followed = EventLogStatus.of(journal) if journal and settings.event_logs else None
+    if not locks.is_held(settings.home):
+        _compare(settings.root)
     return [*problems_of(journal, settings), *(followed.troubles if followed else ())]
+
+
+def _compare(root: Path) -> None:
+    """Compare the files of a root with its keys, which a runner would do."""
+    if (root / KEYS).is_dir():
+        from waybill.exporter.keys import Keys
+
+        with contextlib.suppress(OSError):  # If it is the root that cannot be read, its problems say so.
+            Keys().compare(root)
 
 
 def _notes(journal: Journal) -> Iterator[str]:

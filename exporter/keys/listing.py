@@ -28,6 +28,7 @@ from ..names import KEYS
 from ..parquet import unreadable
 from ..quarantine import list_quarantined
 from ..query import FOLDERS
+from .changed import Comparison
 from .contents import CONTENTS, DamagedError, read_contents
 from .hashes import wanted_hashes
 from .opened import FilesByHour, OpenKeys, lacking
@@ -57,6 +58,7 @@ class Keys:
         self._problem: str | None = None
         self._asked: OpenKeys | None = None
         self._lock = threading.Lock()
+        self._comparison = Comparison()
         self._opened: OpenKeys | None = None
         self._stamp: FileStamp | None = None
 
@@ -74,6 +76,8 @@ class Keys:
         for _ in range(_TRIES):
             try:
                 self._asked = opened = self._current(root)
+                if opened is not None:
+                    self._comparison.run(opened)
                 found = None if opened is None else _listed(opened, query, unfiled)
                 self._problem = None
                 return found or FOLDERS.list_files(root, query, unfiled)
@@ -90,6 +94,16 @@ class Keys:
                 self._problem = set_aside(error.path, error)
                 break
         return FOLDERS.list_files(root, query, unfiled)
+
+    def compare(self, root: Path) -> None:
+        """Note which files of a root are not the ledger's, unless that was done lately: a question does it.
+
+        Raises:
+            OSError: a folder or the ledger cannot be read.
+        """
+        with contextlib.suppress(DamagedError, FileNotFoundError):
+            if (opened := self._current(root)) is not None:
+                self._comparison.run(opened)
 
     def place(self, path: Path) -> Path:
         """Where a file that was listed is on this machine: see `waybill.exporter.query.Access`."""

@@ -11,7 +11,6 @@ spans are rolled up. So a step ends soon, and a crash loses one step at most:
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
@@ -23,12 +22,14 @@ from waybill.transport.files import Files
 from waybill.transport.locks import locked
 
 from ..differing import LOCK, list_differing
-from ..directory import compacted_file, compacted_files, compacted_folders
+from ..directory import compacted_files, compacted_folders
 from ..ledger import compare_hours, follow_ledger, noted_hours
 from ..names import KEYS, Hour, relative
 from .building import Builder, ReadFile
+from .changed import list_changed, note_compared
 from .contents import Contents, DamagedError
-from .spans import stamp_of, version_of
+from .opened import OpenKeys
+from .spans import stamp_of
 
 log = logging.getLogger("waybill.exporter")
 
@@ -83,7 +84,9 @@ class _Step(Builder):
         contents = self._without_lost(contents)
         if again:
             noted = (one.hour for one in list_differing(self.root))
-            contents = _waiting_for(contents, {*contents.unread, *noted, *self._hours_that_differ(contents)})
+            changed = list_changed(OpenKeys(self.root, contents))
+            note_compared(self.root)
+            contents = _waiting_for(contents, {*contents.unread, *noted, *changed})
         followed = follow_ledger(self.root, contents.position)
         if followed is None:  # the root was replaced in this very moment
             return contents
@@ -115,19 +118,6 @@ class _Step(Builder):
         hours = [hour for hour in self._all_hours() if any(span.has(hour) for span in lost)]
         spans = tuple(span for span in contents.spans if span not in lost)
         return _waiting_for(msgspec.structs.replace(contents, spans=spans), hours)
-
-    def _hours_that_differ(self, contents: Contents) -> set[Hour]:
-        """The hours whose folders do not have the files that the contents have."""
-        known: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
-        for span in contents.spans:
-            for file in self.files_of(span):
-                known[file.hour].add((file.path, version_of(file.stamp)))
-        there: defaultdict[Hour, set[tuple[str, str]]] = defaultdict(set)
-        for hour, folders in compacted_folders(self.root).items():
-            for folder in folders:
-                if (file_there := self._file_at(compacted_file(folder, hour))) is not None:
-                    there[hour].add((file_there.path, version_of(file_there.stamp)))
-        return {hour for hour in known.keys() | there.keys() if known[hour] != there[hour]}
 
     def _read(self, contents: Contents) -> Contents:
         """Read the files of waiting hours, the newest first, until there are enough for a step."""

@@ -17,7 +17,7 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from ..names import HOUR_MS, KEYS, Hour, hour_of, safe_name
 from ..query import FAILED, KIND_COLUMNS, Conditions, Dimension, connect, escaped, run
 from .contents import DamagedError, digits_of, read_contents
-from .spans import KnownFile, OpenSpan, known_files, numbers_of, set_aside
+from .spans import KnownFile, OpenSpan, known_files, numbers_of, set_aside, version_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,6 +116,12 @@ class OpenKeys:
     def by_hour(self) -> FilesByHour:
         """All files by their hours."""
         return FilesByHour(self.files)
+
+    def versions(self) -> dict[str, str]:
+        """By path, the versions of all files that are there."""
+        columns = (self.files[name].to_pylist() for name in ("number", "path", "stamp"))
+        there = zip(*columns, strict=True)
+        return {path: version_of(stamp) for number, path, stamp in there if number not in self.gone}
 
     def is_asked_for(self, file: KnownFile, query: Query) -> bool:
         """Whether a file is there and has records of the query's system and window."""

@@ -43,7 +43,9 @@ def compare_files(root: Path, hours: Collection[Hour], position: Position) -> li
     What differs is noted, if the caller may write there, and returned. Hours of which something is noted are
     left alone. Raises `OSError` if the ledger cannot be read.
     """
-    hours = {*hours} - {one.hour for one in list_differing(root)}
+    noted = {one.hour for one in list_differing(root)}
+    if not (hours := _settled(root, {*hours} - noted, position)):
+        return []
     found = _differing(root, hours)
     found = _only(found, _settled(root, hours, position)) if found else found
     differing = tell_differing(root, found)

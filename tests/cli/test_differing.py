@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from served import COMPLETED_MS, record, without_runner
 
-from waybill.exporter.differing import list_differing
-from waybill.exporter.keys import keep_step
+from waybill.exporter.differing import DIFFERING, LOCK, list_differing
+from waybill.exporter.keys import changed, keep_step
 from waybill.exporter.ledger import comparing
+from waybill.exporter.names import KEYS
 from waybill.transport import Journal, Kind, flush
 from waybill.transport.config import agree
 
@@ -142,14 +143,41 @@ def test_a_file_that_is_not_the_ledgers_is_told_by_every_answer_until_it_is_repa
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=[spoil.__name__ for spoil in SPOILT])
 def test_an_answer_that_opens_the_file_tells_at_once_and_then_all_do(
-    called: Run, settings: Settings, filed: Path, spoil: Callable[[Path, Settings], None]
+    called: Run,
+    settings: Settings,
+    filed: Path,
+    spoil: Callable[[Path, Settings], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     home = settings.home
+    monkeypatch.setattr(changed, "_HOLDS_S", 10**9)  # Nobody compares all files.
     spoil(filed, settings)
     assert read(called, home, "--all", "--json")[0] == 1
     assert read(called, home, "--count")[0] == 1
     shown = called("status", "--home", home, "--json")
     assert [one["kind"] for one in json.loads(shown.stdout)["problems"]] == ["differing"]
+
+
+@pytest.mark.parametrize("question", ["count", "stats", "sql", "status"])
+def test_an_answer_that_opens_no_such_file_tells_where_nobody_keeps_the_keys(
+    called: Run, settings: Settings, filed: Path, question: str
+) -> None:
+    home = settings.home
+    (filed / EDGE).unlink()
+    # It is some time since the flush has compared, and another hour is asked for.
+    os.utime(filed / KEYS / LOCK, (0, 0))
+    assert read(called, home, "--count", "--since", "2026-01-31T13:00:00Z") == (0, 30)
+    assert [one.path for one in list_differing(filed)] == [EDGE]
+    (filed / DIFFERING).unlink()
+    os.utime(filed / KEYS / LOCK, (0, 0))
+    words = {
+        "count": ("find", "--count"),
+        "stats": ("find", "--by", "state"),
+        "status": ("status",),
+        "sql": ("sql", "SELECT count(*) FROM provenance"),
+    }[question]
+    done = called(*words, "--home", home)
+    assert (done.returncode, "is gone" in done.stderr + done.stdout) == (1, True)
 
 
 def settle(called: Run, root: Path, home: Path) -> None:
