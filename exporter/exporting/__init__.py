@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from .exported import ExportedFiles as ExportedFiles
     from .exporting import Exported as Exported, export as export
     from .fetching import fetch_root as fetch_root
-    from .manifest import MANIFEST as MANIFEST, ListedFile as ListedFile, decode_manifest as decode_manifest
+    from .manifest import (
+        MANIFEST as MANIFEST,
+        ListedFile as ListedFile,
+        decode_manifest as decode_manifest,
+        manifest_path as manifest_path,
+    )
     from .state import (
         ExportedFile as ExportedFile,
         ExportState as ExportState,

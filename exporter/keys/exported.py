@@ -37,7 +37,7 @@ from waybill.transport.locks import locked
 
 from .. import parquet
 from ..differing import LOCK
-from ..exporting import ExportedFiles, ListedFile
+from ..exporting import ExportedFiles, ListedFile, manifest_path
 from ..ledger import Position
 from ..names import COMPACTED, KEYS, RAW, Hour, RawName, hour_in, relative, safe_name
 from ..parallel import in_parallel
@@ -69,6 +69,7 @@ _FRESH_S: Final = 10.0
 """The questions of one journey list the manifests once."""
 _AHEAD: Final = 8
 """So many files are fetched at once, since each takes about as long as a request."""
+_TRIES: Final = 3
 _FETCHED_MAX: Final = 1_024
 """So many files stay on this machine for further questions: twice as many as are read together."""
 
@@ -215,10 +216,22 @@ class ExportedKeys(Keys):
         return known
 
     def _fetch(self, place: str) -> Path:
-        content = self._exported.read(place)
+        content = self._read_listed(place)
         with tempfile.NamedTemporaryFile(dir=self._fetched.name, suffix=".parquet", delete=False) as file:
             file.write(content)
         return Path(file.name)
+
+    def _read_listed(self, place: str) -> bytes:
+        """The bytes of a file, which is the listed one or, until its export ends, one with more records."""
+        listed: ListedFile | None = self._listed[place]
+        manifest = manifest_path(place.split("/")[2], hour_of_file(place).day)
+        for _ in range(_TRIES):
+            content = self._exported.read(place)
+            is_listed = listed is not None and hashlib.sha256(content).hexdigest() == listed.sha256
+            if is_listed or (listed is not None and ListedFile.of(content).rows >= listed.rows):
+                return content
+            listed = self._exported.read_manifest(manifest).get(place)
+        raise parquet.ForeignError("it has fewer records than the manifest lists")
 
     def _refresh(self) -> None:
         """Read the manifests that have changed."""
@@ -401,7 +414,7 @@ class _Listed:
         return paths
 
     def differing(self) -> Sequence[Differing]:
-        """None: what is fetched has the SHA-256 that is listed."""
+        """None: a file that is not the listed one cannot be read."""
         return ()
 
 

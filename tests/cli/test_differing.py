@@ -293,6 +293,22 @@ def repair(root: Path, called: Run, settings: Settings) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def rebuild(root: Path, called: Run, settings: Settings) -> None:
+    done = called("rebuild", "--from", "events", root, "--to", root, "--home", settings.home)
+    assert done.returncode == 0, done.stderr
+
+
+def rebuild_elsewhere(root: Path, called: Run, settings: Settings) -> None:
+    """Rebuild another root, and then those files of it again that are a system's."""
+    there = root.with_name("there")
+    for again in ((), ("--system", "edge")):
+        done = called("rebuild", "--from", "events", root, "--to", there, "--home", settings.home, *again)
+        assert done.returncode == 0, done.stderr
+        assert keep_step(there, again=True) is not None
+        assert list_differing(there) == []
+    assert read(called, settings.home, "--root", str(there), "--count") == (0, 60)
+
+
 def forget_keys(root: Path, _: Run, __: Settings) -> None:
     shutil.rmtree(root / "provenance/keys")
 
@@ -310,6 +326,8 @@ RIGHT: list[Any] = [
     export_and_delete,
     compact_again,
     repair,
+    rebuild,
+    rebuild_elsewhere,
     forget_keys,
     forget_seals,
 ]

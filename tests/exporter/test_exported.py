@@ -288,6 +288,26 @@ def test_a_file_that_is_gone_or_damaged_is_named_by_its_url_and_the_others_answe
     assert asked(keys, Query(since_ms=START_MS + 3 * HOUR_MS)) == ["did-3"]
 
 
+def test_an_older_file_than_the_listed_one_is_no_answer_and_a_newer_one_is(
+    layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
+) -> None:
+    exported(layout, store.url, *of_hours(2))
+    path = layout.compacted()[0].relative_to(layout.root).as_posix()
+    older = (layout.root / path).read_bytes()
+    keys = opened()
+    listing = keys.list_files(keys.root, Query(), ())  # which reads the manifests
+    before = store.files()[manifest := "provenance/manifest/edge/20260101.json"]
+    exported(layout, store.url, record("did-2"))
+    assert pq.read_metadata(keys.place(listing.compacted(listing.hours[0], ())[0])).num_rows == 2
+    after = store.files()[manifest]
+    store.put(manifest, before)  # The export was stopped before it wrote this.
+    assert asked(opened(), Query(until_ms=START_MS + 1)) == ["did-2", "did-0"]
+    store.put(manifest, after)
+    store.put(path, older)
+    with pytest.raises(IncompleteError, match="it has fewer records than the manifest lists"):
+        asked(opened())
+
+
 def test_raw_files_that_programs_wrote_there_are_named_until_they_are_compacted(
     layout: Layout, store: Store, opened: Callable[..., ExportedKeys]
 ) -> None:
