@@ -24,6 +24,9 @@ DELTA_FILE_FACET: Final = "waybill_deltaFile"
 DATA_SINK: Final = "DATA_SINK"
 """The type of a dataset's identifier in the facet `symlinks` that is a data sink: its system and its name."""
 
+SINKS_FACET: Final = "waybill_sinks"
+"""Has these identifiers for Marquez, whose page lists each name in `symlinks`, but shows nothing under it."""
+
 INFERRED_FACET: Final = "waybill_inferred"
 """The key of `waybill.facets.inferred.WaybillInferredRunFacet` among a run's facets."""
 
@@ -112,6 +115,7 @@ class _Symlinks(msgspec.Struct, frozen=True, gc=False):
 
 class _Symlinked(msgspec.Struct, frozen=True, gc=False):
     symlinks: _Symlinks = _Symlinks()
+    sinks: _Symlinks = msgspec.field(default=_Symlinks(), name=SINKS_FACET)
 
 
 _SYMLINKED: Final = msgspec.json.Decoder(_Symlinked)
@@ -136,7 +140,7 @@ class RunDataset(DatasetName, frozen=True, gc=False):
         symlinked = read_facet(_SYMLINKED, self.facets) or _Symlinked()
         return [
             (one.namespace, one.name)
-            for one in symlinked.symlinks.identifiers
+            for one in (*symlinked.sinks.identifiers, *symlinked.symlinks.identifiers)
             if one.type == DATA_SINK and "\0" not in one.namespace + one.name
         ]
 

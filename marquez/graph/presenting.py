@@ -10,7 +10,8 @@
   too, so each event of a flow has the same link to the collector's records of the flow.
 - Marquez removes the columns of a dataset when a run completes and one of its events names the dataset
   without a schema. So each event has the last known schema of what it writes.
-- A sink of files is named as the dataset that it writes, with a symlink from the sink's name.
+- A sink of files is named as the dataset that it writes. Marquez lists each name in the facet `symlinks` as a
+  dataset whose page is empty, so the facet `waybill_sinks` keeps the sink's name.
 - Marquez adds up the columns of what is only read. Spark says of a file that it reads as lines, for example
   to find the columns of a CSV file, that it has the one column `value`; that is left out.
 
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, UNREADABLE, RunEvent
-from waybill.facets.event import RunFacets, facet_schema_url, read_facet
+from waybill.facets.event import SINKS_FACET, RunFacets, facet_schema_url, read_facet
 
 from ..links import records_url
 from .event_facets import described, job_facets_of
@@ -33,7 +34,7 @@ from .names import Node, full_name, source_says
 from .run_events import standard_facet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from waybill.facets import Event
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _SCHEMA_URL: Final = facet_schema_url("WaybillPresentedRunFacet")
 
 _NULL: Final = msgspec.Raw(b"null")
+_SINK: Final = msgspec.Raw(f'"{DATA_SINK}"'.encode())
 
 Members = dict[str, msgspec.Raw]
 
@@ -75,7 +77,7 @@ def present(body: bytes, event: Event | None, graph: JobGraph, *, collector_url:
         members = _MEMBERS.decode(body)
         if isinstance(event, RunEvent):
             return _present_run(body, event, members, graph, collector_url)
-        return _changed(body, members, _present_datasets(members, graph, is_of_files=False))
+        return _changed(body, members, _present_datasets(members, graph))
     except UNREADABLE:  # a part that nobody else reads
         return body
 
@@ -85,7 +87,7 @@ def _present_run(
 ) -> bytes:
     facets = event.run.facets or RunFacets()
     source = _source_of(event, facets)
-    changed = _present_datasets(members, graph, is_of_files=source is not None)
+    changed = _present_datasets(members, graph)
     job = _MEMBERS.decode(members["job"])
     if source is not None:
         notes = job_facets_of(event.job) or graph.notes_of(source)
@@ -128,7 +130,7 @@ def _changed(body: bytes, event: Members, changed: Members) -> bytes:
     return msgspec.json.encode(event | changed) if changed else body
 
 
-def _present_datasets(event: Members, graph: JobGraph, *, is_of_files: bool) -> Members:
+def _present_datasets(event: Members, graph: JobGraph) -> Members:
     """Name, describe and complete the datasets of flows; returns the members of the event that changed."""
     changed: Members = {}
     for side in ("inputs", "outputs"):
@@ -138,18 +140,21 @@ def _present_datasets(event: Members, graph: JobGraph, *, is_of_files: bool) -> 
         is_changed = False
         for dataset in datasets:
             node = Node(*(msgspec.json.decode(dataset[member], type=str) for member in Node._fields))
-            written, adds = node, Members()
-            if is_of_files and b'"symlinks"' not in bytes(dataset.get("facets", b"")):
-                written = graph.datasets.node_of(node)
+            has_sinks = _move_sinks(dataset)
+            written, adds = node if has_sinks else graph.datasets.node_of(node), Members()
             if written != node:
                 dataset |= {member: _raw(value) for member, value in written._asdict().items()}
-                adds["symlinks"] = _symlinks(node, graph.datasets.sinks_of(written))
+                identifiers = [{**node._asdict(), "type": DATA_SINK}]
+                adds[SINKS_FACET] = _raw(
+                    standard_facet("1-0-1", "SymlinksDatasetFacet", identifiers=identifiers)
+                )
             if says := graph.says(written):
                 adds["documentation"] = _documentation("DocumentationDatasetFacet", says)
             if side == "outputs":
                 adds |= graph.datasets.columns_of(written)
             is_read_as_lines = side == "inputs" and _leave_out_lines(dataset)
-            is_changed |= _complete(dataset, adds) or written != node or is_read_as_lines
+            is_completed = _complete(dataset, adds)
+            is_changed |= has_sinks or is_completed or written != node or is_read_as_lines
         if is_changed:
             changed[side] = _raw(datasets)
     return changed
@@ -169,11 +174,21 @@ def _columns_of(schema: msgspec.Raw) -> list[str]:
     return [] if found is None else [field.name for field in found.fields]
 
 
-def _symlinks(named: Node, sinks: Iterable[Node]) -> msgspec.Raw:
-    """The other names of a dataset: first the one that the event has, which its records keep."""
-    names = dict.fromkeys([named, *sinks])
-    identifiers = [{**name._asdict(), "type": DATA_SINK} for name in names]
-    return _raw(standard_facet("1-0-1", "SymlinksDatasetFacet", identifiers=identifiers))
+def _move_sinks(dataset: Members) -> bool:
+    """Move the names of sinks out of the other names of a dataset; returns whether there are any."""
+    if bytes(_SINK) not in bytes(dataset.get("facets", b"")):
+        return False
+    facets = _SOME_MEMBERS.decode(dataset["facets"]) or {}
+    symlinks = _SOME_MEMBERS.decode(facets.pop("symlinks", _NULL)) or {}
+    identifiers = _MANY.decode(symlinks.get("identifiers", _NULL)) or []
+    sinks = [one for one in identifiers if one.get("type") == _SINK]
+    if not sinks:
+        return False
+    others = [one for one in identifiers if one.get("type") != _SINK]
+    named = {"symlinks": others, SINKS_FACET: sinks}
+    facets |= {name: _raw(symlinks | {"identifiers": _raw(some)}) for name, some in named.items() if some}
+    dataset["facets"] = _raw(facets)
+    return True
 
 
 def _location(url: str) -> msgspec.Raw:

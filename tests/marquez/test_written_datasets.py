@@ -17,7 +17,7 @@ import requests
 from waybill.facets import RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
 from waybill.marquez import EventReader, reconcile
-from waybill.marquez.graph import Job, JobGraph, Node
+from waybill.marquez.graph import Job, JobGraph, Node, present
 from waybill.marquez.graph.datasets import DATASETS_MAX, FACET_MAX_BYTES, Datasets
 from waybill.marquez.graph.job_graph import Path as FilePath
 from waybill.transport import Journal, Kind as EntryKind, Settings, Tracker
@@ -134,7 +134,8 @@ def test_a_sink_and_what_spark_writes_there_are_one_dataset_with_columns(
     node = Node("file", str(lake))
     jobs = {(system, "load · orders"), (system, "orders"), (system, "spark.write")}
     assert drawn(url, node) == {*jobs, tuple(node)}  # the data source has its job's name
-    assert drawn(url, Node(system, "lake")) == drawn(url, node)
+    alias = requests.get(f"{url}/api/v1/namespaces/{system}/datasets/lake", timeout=60)
+    assert alias.status_code == 404, "the page would list it, and show nothing under it"
     assert columns_of(url, node) == ["a", "b"]
     assert known(url, node)["description"] == "The data sink lake."
 
@@ -217,6 +218,37 @@ def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent
         assert fold(theirs, system_name=system) == fold(ours, system_name=system)
     sinks = {record.data_sink for ours, _ in runs.values() for record in fold(ours, system_name=system)}
     assert sinks == {None, "lake"}
+
+
+def test_other_names_of_a_dataset_stay_and_other_runs_name_the_dataset_of_a_sink_too() -> None:
+    graph = JobGraph({})
+    identifiers = [{"namespace": "hive", "name": "db.lake", "type": "TABLE"}]
+    sinks = sink_of("lake")["symlinks"]["identifiers"]
+    graph.learn_datasets(outputs(("/lake", sink_of("lake"))))
+
+    def sent(dataset: dict[str, Any]) -> dict[str, Any]:
+        run = {"run": {"runId": "r"}, "job": {"namespace": "s", "name": "report"}, "inputs": [dataset]}
+        event = {"eventType": "COMPLETE", "eventTime": "2026-01-01T00:00:00Z", "producer": "x"} | run
+        body = json.dumps(event).encode()
+        again = present(body, decode_event(body), graph)
+        before, after = decode_event(body), decode_event(again)
+        assert isinstance(before, RunEvent)
+        assert isinstance(after, RunEvent)
+        assert [one.recorded for one in after.inputs or ()] == [one.recorded for one in before.inputs or ()]
+        (found,) = json.loads(again)["inputs"]
+        assert isinstance(found, dict)
+        return found
+
+    both = {
+        "namespace": "file",
+        "name": "/lake",
+        "facets": {"symlinks": {"identifiers": identifiers + sinks}},
+    }
+    assert sent(both)["facets"]["symlinks"] == {"identifiers": identifiers}
+    assert sent(both)["facets"]["waybill_sinks"] == {"identifiers": sinks}
+    named = sent({"namespace": "s", "name": "lake"})
+    assert (named["namespace"], named["name"], "symlinks" in named["facets"]) == ("file", "/lake", False)
+    assert sent({"namespace": "s", "name": "other"}) == {"namespace": "s", "name": "other"}
 
 
 @pytest.mark.parametrize("draws", [True, False])
