@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -252,7 +252,8 @@ def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(
         f"{REASON}; {UNKNOWN}: its output is not on this machine"
     }
     monkeypatch.setattr(commits, "LOOK_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(Path, "glob", lambda *_: time.sleep(5))
+    answers = threading.Event()
+    monkeypatch.setattr(Path, "glob", lambda *_: answers.wait(30) and [])
     program = emitter()
     program.emit(write("hangs", "START", tmp_path / "out"))
     program.end()
@@ -260,6 +261,7 @@ def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(
         one["run"]["runId"]: one["run"]["facets"]["waybill_inferred"]["reason"] for one in looked(journal)
     }
     assert reasons["hangs"] == f"{REASON}; {UNKNOWN}: its file system does not answer"
+    answers.set()
 
 
 @pytest.mark.parametrize("later", ["by the runner", "by the next one"])

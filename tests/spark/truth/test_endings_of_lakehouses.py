@@ -89,8 +89,12 @@ for statement in asked["statements"]:
     except Exception:
         failed.append(statement)
     time.sleep(0.01)  # what ends at the same millisecond may be told of either
-spark.stop()
-print(json.dumps([began, failed]))
+if asked["killed_after"] is None:
+    spark.stop()
+print(json.dumps([began, failed]), flush=True)
+if asked["killed_after"] is not None:
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60000)
+    os.kill(os.getpid(), 9)
 """
 
 
