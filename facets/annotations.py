@@ -30,11 +30,13 @@ _OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
 RUN: Final = "waybill.run"
 """The reserved name of `run`, which marks the record of a failure whose run the sender does not name."""
 _RUN_NAME: Final = "run"
+PART: Final = "waybill.part"
+"""Marks the run of a query that failed within a command: the command's run has the record."""
 
 ALL: Final = "*"
 """Stands among allowed keys for every key."""
 
-RESERVED: Final = frozenset({EVIDENCE, RUN, *_OWN.values()})
+RESERVED: Final = frozenset({EVIDENCE, RUN, PART, *_OWN.values()})
 """The names of annotations that only Waybill itself sets; a sender's are dropped."""
 _REASON_NAMES: Final = RESERVED | REASONS.keys()
 

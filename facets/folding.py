@@ -26,6 +26,7 @@ from .annotations import (
     ERROR_CAUSE,
     EVIDENCE,
     FILTERED_CAUSE,
+    PART,
     REASONS,
     RESERVED,
     RUN,
@@ -59,6 +60,8 @@ REASON_CHARS_MAX: Final = 200
 _NO_FACETS = RunFacets()
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
+
+_MARKS = frozenset({RUN, PART})
 
 _WITH_REASON = frozenset(map(FinalState, REASONS.values()))
 _FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
@@ -312,7 +315,7 @@ def _read_said(
         target, key = found[2 * is_late + (not saying.is_field)], saying.key
         if is_own and key == "filteredCause":
             key = FILTERED_CAUSE
-        elif key in RESERVED and not (is_own and key == RUN):
+        elif key in RESERVED and not (is_own and key in _MARKS):
             continue
         target[key] = _greater(target.get(key), said)
     return tuple(dict(sorted(one.items())) for one in found)
@@ -579,7 +582,11 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     if (
         state.is_batch
         and not sinks
-        and (final_state is not FinalState.ERROR or ending.inferred == APPLICATION_ENDED)
+        and (
+            final_state is not FinalState.ERROR
+            or ending.inferred == APPLICATION_ENDED
+            or PART in state.annotations
+        )
         and not may_hide_output(ending.name)
     ):
         return ()

@@ -27,6 +27,7 @@ from ..tracking import (
     has_written,
     hides_write,
     inferred_end_event,
+    is_part,
     lost_writes,
     match,
     success_event,
@@ -264,10 +265,11 @@ def _corrections(
         [run for run in runs if run.run_id not in taken],
     )
     pairs += early.pairs
-    roots = {failure.root_id for failure in [*told, *(failure for failure, _ in pairs)]}
+    whole = [failure for failure, run in pairs if not is_part(failure, run)]
+    roots = {failure.root_id for failure in [*told, *whole]}
     corrections = []
     for failure, run in pairs:
-        run.failed = FailedExecution(application.id, failure.id)
+        run.failed, run.is_part = FailedExecution(application.id, failure.id), is_part(failure, run)
         corrections.append(_correction(application, failure, run, is_run_known=True))
     own, waiting = stored.application(), early.left
     for failure in lost_writes(matched.left, roots):

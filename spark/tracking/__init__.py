@@ -13,7 +13,7 @@ from .executions import (
     with_reason as with_reason,
 )
 from .exit_status import ProgramFailure as ProgramFailure
-from .match_failures import lost_writes as lost_writes, match as match
+from .match_failures import is_part as is_part, lost_writes as lost_writes, match as match
 from .observed_runs import (
     FailedExecution as FailedExecution,
     ObservedRun as ObservedRun,

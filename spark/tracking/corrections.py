@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
-from waybill.facets.annotations import RUN
+from waybill.facets.annotations import PART, RUN
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
@@ -107,6 +107,8 @@ def failure_event(
     outputs, said = [], {}
     if failure.cancelled:
         said["final_state"] = "CANCELLED"  # although the listener may report its jobs as failed
+    if run.is_part:
+        said[PART] = "of a command"
     if isinstance(run, UnknownRun):
         said[RUN] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []

@@ -14,7 +14,7 @@ from waybill.facets.causes import telling
 from .corrections import failure_event, success_event, unknown_run
 from .executions import Execution, Executions
 from .exit_status import ProgramFailure
-from .match_failures import SLACK_MS, Matched, lost_writes, match
+from .match_failures import SLACK_MS, Matched, is_part, lost_writes, match
 from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
 from .plans import EXISTS, why_nothing
 
@@ -232,13 +232,14 @@ class FailureWatch:
             return match(failed, self._observed.runs.values(), succeeded)
 
     def _tell(self, failure: Execution, run: ObservedRun, application_id: str) -> None:
+        self._unmatched.remove(failure)
         if failure.error:
-            run.failed = FailedExecution(application_id, failure.id)
+            run.failed, run.is_part = FailedExecution(application_id, failure.id), is_part(failure, run)
             self._fail_once(run, failure.error, failure.completed_ms)
         else:
             self._succeed_once(run, nothing=why_nothing(failure.plan) or EXISTS)
-        self._told.add(failure.root_id)
-        self._unmatched.remove(failure)
+        if not run.is_part:
+            self._told.add(failure.root_id)
 
     def _confirm(self, executions: Executions, timeout_s: float) -> None:
         """Confirm each write that the listener reported as complete and that nothing contradicts."""

@@ -73,6 +73,11 @@ def match(
     return Matched(pairs, left)
 
 
+def is_part(execution: Execution, run: ObservedRun) -> bool:
+    """Whether a failure is that of a query within a command, which fails with it and has a run, too."""
+    return execution.root_id != execution.id and command_of(execution.plan) is None and not run.outputs
+
+
 def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execution]:
     """The failed commands without a run; of nested commands, the one that names its target.
 

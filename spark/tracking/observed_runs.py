@@ -40,6 +40,7 @@ class ObservedRun(msgspec.Struct):
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported how it ended.
         failed: its failed execution, once known.
+        is_part: whether that is a query within a command, which has failed with it.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class ObservedRun(msgspec.Struct):
     of_rdd: bool = False
     is_reported: bool = False
     failed: FailedExecution | None = None
+    is_part: bool = False
 
 
 class ObservedRuns:

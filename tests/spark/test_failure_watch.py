@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -144,6 +145,24 @@ def test_commands_within_each_other_are_one_record_and_none_where_a_run_tells_of
     other.watch.observe(event_of(RUN, "COMPLETE", inner.completed_ms))
     (record,) = other.end(Spark(outer, inner))
     assert (record.did, record.final_state) == (RUN, FinalState.ERROR)
+
+
+def test_a_query_within_a_failed_command_has_no_record_of_its_own(watched: Watched) -> None:
+    query = ended(2, at=(AT[0] + 5, AT[1] - 5), jobs={3}, plan=COLLECT, within=1)
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    watched.watch.observe(event_of(GOOD, "COMPLETE", query.completed_ms, output=None))
+    watched.end(Spark(ended(1, at=AT), query))
+    failed = json.loads(event_of(GOOD, "FAIL", query.completed_ms, output=None))  # as the listener says
+    of_batch = {"integration": "SPARK", "processingType": "BATCH", "jobType": "SQL_JOB"}
+    failed["job"]["facets"] = {"jobType": of_batch}
+    (record,) = fold([*watched.events, decoded(json.dumps(failed).encode())], system_name="tests")
+    assert (record.did, record.final_state) == (RUN, FinalState.ERROR)
+
+
+def decoded(body: bytes) -> RunEvent:
+    event = decode_event(body)
+    assert isinstance(event, RunEvent)
+    return event
 
 
 def test_an_execution_whose_jobs_the_listener_never_named_is_its_runs_failure(watched: Watched) -> None:

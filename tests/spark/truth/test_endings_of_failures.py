@@ -48,6 +48,13 @@ def corrupt():
     reader.write.parquet(OUT + "/copied")
 
 attempt("copied", corrupt)
+
+def jdbc(view, table):
+    writer = spark.table(view).write.format("jdbc").option("driver", "org.apache.derby.jdbc.EmbeddedDriver")
+    writer.option("url", f"jdbc:derby:{OUT}/db;create=true").option("dbtable", table).save()
+
+attempt("stored", lambda: jdbc("good", "stored"))
+attempt("refused", lambda: jdbc("bad", "refused"))
 spark.stop()
 tell()
 """
@@ -82,3 +89,18 @@ def test_a_write_of_which_another_job_fails(scene: Scene, kind: str) -> None:
 def test_a_write_whose_input_is_damaged(scene: Scene) -> None:
     assert scene.error("copied")
     assert "is not a Parquet file" in scene.cause("copied")
+
+
+@ending(
+    "a write",
+    "to a database by JDBC: it succeeds, or a task fails",
+    really="rows in the table; or an exception",
+    record="COMPLETE, or one ERROR with the cause, with the table as its sink",
+)
+def test_a_write_to_a_database(scene: Scene) -> None:
+    assert scene.error("stored") is None
+    assert "no such region" in (scene.error("refused") or "")
+    told = [one for one in scene.ran.records if (one.data_sink or "").endswith(("stored", "refused"))]
+    assert [one.final_state for one in told] == [COMPLETE, ERROR]
+    assert "no such region" in (told[1].annotations or {})["errorCause"]
+    assert not [one for one in scene.ran.records if one.final_state is ERROR and one.data_sink is None]
