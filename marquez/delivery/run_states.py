@@ -36,7 +36,6 @@ _STARTED: Final = b"@"
 _MOVED: Final = b"!"
 _DIGEST_BYTES: Final = 12
 _LEAST: Final = max(SEVERITY.values())
-_ANY_TIME_US: Final = 2**62
 
 
 class End(NamedTuple):
@@ -99,10 +98,8 @@ class RunStates:
             start = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED))
         if ended.startswith(_OPEN):
             return RunState(None, start)
-        # A row of an earlier version may lack the weight and the time.
-        parts = [int(part) for part in ended.removeprefix(_INFERRED).split(b":")]
-        end_seq, weight, ended_us = (*parts, *(0, 0, _ANY_TIME_US)[len(parts) :])
-        return RunState(End(not ended.startswith(_INFERRED), weight, end_seq, ended_us), start)
+        seq, weight, time_us = ended.removeprefix(_INFERRED).split(b":")
+        return RunState(End(not ended.startswith(_INFERRED), int(weight), int(seq), int(time_us)), start)
 
     def open_of(self, runs: Iterable[str]) -> frozenset[str]:
         """The given runs that the backend knows, but without an end of their own."""

@@ -161,24 +161,6 @@ def test_what_is_known_of_runs_goes_with_the_journal(journal: Journal, worker: W
     assert len(journal.state("marquez", "end:")) == 2, "what is delivered from now on is known"
 
 
-@pytest.mark.parametrize("row", ["{}", "{}:0", "{}:0:0"])
-def test_a_row_of_an_earlier_version_is_read(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-    row: str,
-) -> None:
-    seq = keep("run", 0, eventType="COMPLETE")
-    new_worker(journal, marquez.url).run()
-    (key,) = journal.state("marquez", "end:")
-    journal.commit("marquez", put={key: row.format(seq).encode()})
-    keep("run", 1, eventType="RUNNING")
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
-
-
 INFERRED = {"runId": "run", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}}
 
 
