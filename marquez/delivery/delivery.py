@@ -137,6 +137,10 @@ class Delivery:
         self._counters = counters_of(journal, name) or Counters()
         self._viewed = self._viewed_before = int(journal.state_get(name, _VIEWED) or 0)
         self._owed: set[int] = set()
+        self._repeated: set[int] = set()
+        """The owed ends that were delivered before, and are to be a run's last event again."""
+        self._outdated: set[int] = set()
+        """Those that have become needless, since another end came or the run was begun again."""
         self._senders = ThreadPoolExecutor(connections, thread_name_prefix=f"waybill-{name}-sender")
         self._in_flight: dict[Future[Answer], Entry] = {}
         # A few more than there are connections, so that none waits for this thread to pass it its next event.
@@ -308,6 +312,7 @@ class Delivery:
 
     def _no_longer_owed(self, seq: int) -> None:
         self._owed.discard(seq)
+        self._repeated.discard(seq)
         self._batch.delete(f"{OWED_PREFIX}{seq}")
 
     def _entry(self, seq: int) -> Entry | None:
@@ -323,14 +328,19 @@ class Delivery:
         return None if body is None else Entry(seq, 0, Kind.OPENLINEAGE, "", body)
 
     def _hand_out(self) -> int:
-        """Give the connections events; returns how many events the journal turned out to have deleted."""
-        pruned = 0
+        """Give the connections events; returns how many turned out to be needless, or deleted."""
+        passed_over = 0
         while len(self._in_flight) < self._in_flight_max and not (
             self._in_flight and self._schedule.probes(self._clock())
         ):
             seq = self._schedule.next(self._clock())
             if seq is None:
                 break
+            if seq in self._outdated:
+                self._outdated.discard(seq)
+                self._pass_over(seq)
+                passed_over += 1
+                continue
             try:
                 entry = self._entry(seq)
                 if entry is not None:
@@ -345,10 +355,13 @@ class Delivery:
                     seq,
                     self.name,
                 )
-                self._schedule.settle(seq)
-                self._no_longer_owed(seq)
-                pruned += 1
-        return pruned
+                self._pass_over(seq)
+                passed_over += 1
+        return passed_over
+
+    def _pass_over(self, seq: int) -> None:
+        self._schedule.settle(seq)
+        self._no_longer_owed(seq)
 
     def _bodies(self, entry: Entry) -> list[bytes]:
         """The events to send for one; before an end that which says when the run began, if it is needed."""
@@ -439,7 +452,8 @@ class Delivery:
         if not subject.is_run:
             return
         seq, event = entry.seq, entry.run_event
-        end, start = self._run_states.of(subject.key)
+        before, start = self._run_states.of(subject.key)
+        end = before
         time_us = 0 if event is None else parse_instant_us(event.eventTime)
         delivered = End.of(subject, seq, time_us)
         if delivered is not None:
@@ -451,9 +465,13 @@ class Delivery:
             told = Start(time_us, seq)
             start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
         note_run(self._batch, subject.key, RunState(end, start), seq)
+        if before is not None and before != end and before.seq in self._repeated:
+            self._no_longer_owed(before.seq)
+            self._outdated.add(before.seq)
         if end is not None and end.seq != seq:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
             self._owe(end.seq, end.subject(subject.key))
+            self._repeated.add(end.seq)
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)

@@ -79,6 +79,36 @@ def test_a_failure_is_sent_again_after_a_lesser_end_as_spark_s_listener_sends_it
     assert marquez.runs == {"run": "FAILED"}
 
 
+@pytest.mark.parametrize(
+    ("kinds", "sent", "state"),
+    [
+        # As Spark's listener reports a failed write, and a session corrects it.
+        (["START", "FAIL", "COMPLETE", "FAIL"], [0, 1, 2, 3], "FAILED"),
+        (["START", "FAIL", "RUNNING", "START"], [0, 1, 2, 3], "RUNNING"),
+        (["START", "FAIL", "RUNNING", "START", "COMPLETE"], [0, 1, 2, 3, 4], "COMPLETED"),
+    ],
+)
+def test_an_end_is_not_sent_again_if_a_later_event_in_view_makes_that_needless(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+    kinds: list[str],
+    sent: list[int],
+    state: str,
+) -> None:
+    run = str(uuid.uuid4())
+    for number, kind in enumerate(kinds):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+    worker = new_worker(journal, marquez.url)
+    worker.run()
+    assert (numbers_of(marquez.stored, run), marquez.runs) == (sent, {run: state})
+    assert worker.delivery.pending() == 0
+    new_worker(journal, marquez.url).run()
+    assert numbers_of(marquez.stored, run) == sent
+
+
 def test_a_run_that_is_begun_again_is_in_the_state_of_its_last_attempt(
     journal: Journal,
     marquez: ContractServer,
