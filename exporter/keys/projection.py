@@ -27,7 +27,7 @@ PROJECTION: Final = "keys"
 _LOOKS_EVERY_S: Final = 30.0
 """How often it looks for changes that come with no new entry: a compaction that was due, or an age-off."""
 _TRIES_AGAIN_EVERY_S: Final = 300.0
-"""How often it tries unreadable files again, and lists the folders: of 43,800 files that takes a second."""
+"""How often it tries unreadable files again, and compares the folders: of 43,000 files that takes 0.3 s."""
 _BEHIND_S: Final = 0.05
 _RETRY_S: Final = 5.0
 
