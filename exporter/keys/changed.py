@@ -44,7 +44,7 @@ class Comparison:
             return
         self._done_s = now_s  # first, so that other threads do not do the same
         if changed := list_changed(opened):
-            compare_files(root, changed.difference(contents.waiting), contents.position)
+            compare_files(root, changed.difference(contents.waiting))
 
 
 def note_compared(root: Path) -> None:

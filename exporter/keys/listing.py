@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..differing import Differing
-    from ..ledger import Position
     from ..names import Hour, RawName
     from ..query import Dimension, Listing, Query
     from .spans import KnownFile
@@ -138,7 +137,7 @@ def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listin
     followed = follow_ledger(root, contents.position)
     if followed is None:
         return None
-    return list_known(opened, query, unknown | followed.hours, _Folders(root, query, contents.position))
+    return list_known(opened, query, unknown | followed.hours, _Folders(root, query))
 
 
 def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> Listing:
@@ -169,12 +168,11 @@ class WholeHours(Protocol):
 
 
 class _Folders:
-    """The files of the hours of a root, of which the keys know the ledger up to a position."""
+    """The files of the hours of a root."""
 
-    def __init__(self, root: Path, query: Query, position: Position) -> None:
+    def __init__(self, root: Path, query: Query) -> None:
         self._root = root
         self._query = query
-        self._position = position
         self._changed: set[Hour] = set()
         self._asked: set[Hour] = set()
 
@@ -196,7 +194,7 @@ class _Folders:
         return paths
 
     def differing(self) -> Sequence[Differing]:
-        return compare_files(self._root, self._changed, self._position) if self._changed else ()
+        return compare_files(self._root, self._changed) if self._changed else ()
 
     @functools.cached_property
     def _all(self) -> HourFiles:

@@ -37,21 +37,20 @@ def compare_hours(root: Path, files: Files, hours: Collection[Hour], position: P
         note_differing(root, files, _only(found, settled), settled=settled)
 
 
-def compare_files(root: Path, hours: Collection[Hour], position: Position) -> list[Differing]:
-    """Compare some hours, of which a question has found a file that is not as it was known at a position.
+def compare_files(root: Path, hours: Collection[Hour]) -> list[Differing]:
+    """Compare some hours, of which a question has found a file that is not as it was known.
 
     What differs is noted, if the caller may write there, and returned. Hours of which something is noted are
     left alone. Raises `OSError` if the ledger cannot be read.
     """
-    noted = {one.hour for one in list_differing(root)}
-    if not (hours := _settled(root, {*hours} - noted, position)):
+    begun = follow_ledger(root, None)
+    if begun is None or not (hours := {*hours} - begun.hours - {one.hour for one in list_differing(root)}):
         return []
     found = _differing(root, hours)
-    found = _only(found, _settled(root, hours, position)) if found else found
-    differing = tell_differing(root, found)
+    differing = tell_differing(root, _only(found, _settled(root, hours, begun.position)) if found else {})
     if differing:
         with contextlib.suppress(OSError), locked(root / KEYS / LOCK):
-            compare_hours(root, Files(), {one.hour for one in differing}, position)
+            compare_hours(root, Files(), {one.hour for one in differing}, begun.position)
     return differing
 
 

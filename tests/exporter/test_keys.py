@@ -603,6 +603,23 @@ def test_a_question_names_a_file_that_it_opens_and_that_somebody_changed_even_wh
         stats(layout.root, access=keys)
 
 
+def test_an_older_file_is_noticed_in_an_hour_that_changed_since_the_keys_were_made(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed, "_HOLDS_S", 0)
+    layout.write(record("a"))
+    layout.compactor().compact()
+    keep(layout.root)
+    (path,) = layout.compacted()
+    older = path.read_bytes()
+    layout.write(record("b"))
+    layout.compactor().compact()
+    assert stats(layout.root, access=Keys()).total_records == 2
+    path.write_bytes(older)
+    with pytest.raises(IncompleteError, match="is not the file in the ledger"):
+        stats(layout.root, access=Keys())
+
+
 def test_folders_list_what_the_folders_have(layout: Layout) -> None:
     layout.write(record("a"))
     layout.compactor().compact()
