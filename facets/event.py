@@ -96,11 +96,25 @@ def read_facet(decoder: msgspec.json.Decoder[_T], facet: msgspec.Raw) -> _T | No
         return None
 
 
+def dataset_text(namespace: str, name: str) -> str:
+    """A dataset as one text: ``file:/data/lake``, ``s3://lake/a.csv``, ``warehouse/orders``."""
+    if not name.startswith("/"):
+        return f"{namespace}/{name}"
+    if "://" in namespace:
+        return namespace + name
+    return f"{namespace}/{name}" if ":" in namespace else f"{namespace}:{name}"
+
+
 class DatasetName(msgspec.Struct, frozen=True, gc=False):
     """A dataset's identity: the namespace of its store and its name there."""
 
     namespace: str
     name: str
+
+    @property
+    def text(self) -> str:
+        """Both as one text."""
+        return dataset_text(self.namespace, self.name)
 
 
 class _Symlink(DatasetName, frozen=True, gc=False):
@@ -184,14 +198,23 @@ class OutputDataset(RunDataset, frozen=True, gc=False):
     @property
     def size_bytes(self) -> int:
         """How much was written, according to the standard facet `outputStatistics`; 0 if it does not say."""
+        return max(self._statistics.size or 0, 0)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the same facet counts files that were written."""
+        return (self._statistics.fileCount or 0) > 0
+
+    @property
+    def _statistics(self) -> _Statistics:
         if _STATISTICS not in bytes(self.output_facets):
-            return 0
-        measured = read_facet(_MEASURED, self.output_facets) or _Measured()
-        return max(measured.statistics.size or 0, 0)
+            return _Statistics()
+        return (read_facet(_MEASURED, self.output_facets) or _Measured()).statistics
 
 
 class _Statistics(msgspec.Struct, frozen=True, gc=False):
     size: int | None = None
+    fileCount: int | None = None
 
 
 class _Measured(msgspec.Struct, frozen=True, gc=False):

@@ -34,7 +34,7 @@ from .annotations import (
     with_filtered_cause,
 )
 from .causes import shortened
-from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_instant_us
+from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, dataset_text, parse_instant_us
 from .merge_rule import merge_all
 from .overrides import read_error_cause, read_sayings, split_transforms
 from .record import FinalState, ProvenanceRecord, complete_values, keep_annotations, record_of
@@ -43,6 +43,7 @@ from .spark_writes import (
     LISTENER,
     LISTENER_ONLY,
     has_to_show,
+    is_around_write,
     is_batch,
     may_hide_output,
     shows_write,
@@ -91,11 +92,16 @@ class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False)
 
 
 class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A parent facet; the least counts."""
+    """A parent facet; the least counts.
+
+    Attributes:
+        name: that of its job.
+    """
 
     time_us: int
     rank: int
     run_id: str
+    name: str = ""
 
 
 class InputSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -173,6 +179,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         sources: who has seen how it ended, of `spark_writes.SOURCES`, sorted.
         shows_write: whether an event shows that it did write.
         is_batch: whether it is a Spark query or command, which records only writes and errors.
+        is_around_write: whether it is one whose files another run within it wrote.
         coalesced: the files that it counts, if it is a summary; a summary is not a file and has no record.
         others: the runs of the same id in other job namespaces, sorted; its own is the least.
         late_overrides: as `overrides`, by properties in events that begin neither the run nor a Spark job.
@@ -204,6 +211,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     late_overrides: dict[str, Said] = {}
     late_annotations: dict[str, Said] = {}
     has_properties: bool = False
+    is_around_write: bool = False
 
     @property
     def parts(self) -> tuple[RunState, ...]:
@@ -254,7 +262,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         namespace=event.job.namespace,
         begun_us=time_us if event.eventType is EventType.START else 0,
         endings=_endings_of(event, time_us),
-        parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
+        parent=_parent_of(facets, time_us, rank),
         first_input=min(inputs, default=None),
         causes=() if cause is None else (CauseSeen(cause[0], time_us, rank, cause[1]),),
         outputs=tuple(sorted({x.recorded for x in written(event)})),
@@ -268,6 +276,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         sources=() if (source := source_of(event)) is None else (source,),
         shows_write=shows_write(event),
         is_batch=is_batch(event),
+        is_around_write=is_around_write(event),
         coalesced=_coalesced_of(facets),
     )
 
@@ -288,6 +297,11 @@ def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
         end_us,
         of_transform=bool(summary.transform),
     )
+
+
+def _parent_of(facets: RunFacets, time_us: int, rank: int) -> ParentSeen | None:
+    parent = facets.parent
+    return None if parent is None else ParentSeen(time_us, rank, parent.run.runId, parent.job.name)
 
 
 def _endings_of(event: RunEvent, time_us: int) -> tuple[Ending, ...]:
@@ -446,6 +460,7 @@ def _merge(states: Sequence[RunState]) -> RunState:
         sources=_union([state.sources for state in states]),
         shows_write=any(state.shows_write for state in states),
         is_batch=any(state.is_batch for state in states),
+        is_around_write=any(state.is_around_write for state in states),
         coalesced=max(filter(None, (state.coalesced for state in states)), default=None),
     )
 
@@ -576,28 +591,22 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     late = {} if state.has_properties else state.late_overrides
     fields = {name: said.value for name, said in _merge_said([state.overrides, late]).items()}
     final_state = FinalState(fields.get("final_state", _FINAL_STATES[ending.severity]))
-    first = state.first_input
-    data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
-    sinks: list[str | None] = [f"{namespace}/{name}" for namespace, name in state.outputs]
-    if (
-        state.is_batch
-        and not sinks
-        and (
-            final_state is not FinalState.ERROR
-            or ending.inferred == APPLICATION_ENDED
-            or PART in state.annotations
-        )
-        and not may_hide_output(ending.name)
-    ):
+    is_told_elsewhere = ending.inferred == APPLICATION_ENDED or PART in state.annotations
+    may_be_told = final_state is FinalState.ERROR and not is_told_elsewhere
+    if not may_be_told and _is_no_write(state, ending):
         return ()
+    sinks: list[str | None] = [dataset_text(*output) for output in state.outputs]
+    first = state.first_input
+    program = state.parent.name if first is None and state.is_batch and state.parent is not None else ""
+    source = program or ending.name if first is None else dataset_text(first.namespace, first.name)
     return tuple(
         merge_all(
             ProvenanceRecord(
                 did=fields.get("did", state.run_id),
                 parent_did=fields.get("parent_did", state.parent_run_id),
                 system_name=fields.get("system_name", state.namespace or state.system_name),
-                data_source=fields.get("data_source", data_source),
-                filename=fields.get("filename", data_source.rstrip("/").rpartition("/")[2]),
+                data_source=fields.get("data_source", source),
+                filename=fields.get("filename", _last_part((program and sink) or source)),
                 transforms=split_transforms(fields.get("transforms", "")) or (ending.name,),
                 data_sink=fields.get("data_sink", sink),
                 final_state=final_state,
@@ -608,6 +617,16 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
             for sink in sinks or [None]
         )
     )
+
+
+def _is_no_write(state: RunState, ending: Ending) -> bool:
+    """Whether a run is a query or command of Spark's that wrote nothing itself."""
+    has_output = bool(state.outputs) or may_hide_output(ending.name)
+    return state.is_batch and (state.is_around_write or not has_output)
+
+
+def _last_part(text: str) -> str:
+    return text.rstrip("/").rpartition("/")[2]
 
 
 def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:

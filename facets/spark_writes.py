@@ -41,6 +41,9 @@ _QUERIES: Final = ("in_memory_table_scan", "adaptive_spark_plan")
 If a job with the second writes, the name of what it writes follows.
 """
 
+_AROUND: Final = ("table_as_select", ".execute_insert_into_data_source_dir_command")
+"""Parts of the names of jobs whose files another job of Spark's writes within them, in its own run."""
+
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
 _CHANGE: Final = b"lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
@@ -99,6 +102,12 @@ def shows_write(event: RunEvent) -> bool:
 
 def _counts_data(output: OutputDataset) -> bool:
     return _STATISTICS in bytes(output.output_facets)
+
+
+def is_around_write(event: RunEvent) -> bool:
+    """Whether the files that an event counts were written within its run, by another one that counts them."""
+    is_around = any(part in event.job.name for part in _AROUND)
+    return is_around and any(output.has_files for output in event.outputs or ())
 
 
 def has_to_show(job_name: str, *, is_confirmed: bool) -> bool:

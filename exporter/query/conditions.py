@@ -177,7 +177,7 @@ CONDITIONS: Final = (
     ),
     Condition(
         *("input_dataset", "input", "input", ConditionKind.TEXT, "NAME"),
-        help="Files of runs that read this dataset: NAMESPACE/NAME, or the last part of a name.",
+        help="Files of runs that read this dataset, such as file:/data/lake, or the last part of it.",
         is_of_open=True,
     ),
     Condition(

@@ -74,8 +74,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         created_until_ms: `created` before this, in epoch milliseconds.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
-        input_dataset: of a run that read this dataset: a namespace and a name with a slash between them, or
-            the last part of such a name. Only the index of a home knows that, so only `Lineage`,
+        input_dataset: of a run that read this dataset, as a record shows it (``file:/data/lake``), or the
+            last part of that. Only the index of a home knows that, so only `Lineage`,
             the command and the collector answer it.
         producer: of a file of which an event has exactly this `producer`; answered like `input_dataset`.
         oldest_first: whether the answer begins with the oldest; else with the newest.

@@ -26,6 +26,8 @@ _WHAT: Final = {
     "system_name": ("system", Dimension.SYSTEM),
 }
 _WITH_PATTERNS: Final = ("filename", "data_source", "data_sink")
+_ONE: Final = Query(limit=1)
+_WITH_LAST_PART: Final = ("data_source", "data_sink")
 
 
 class UnknownNameError(NotFoundError):
@@ -49,7 +51,10 @@ class UnknownNameError(NotFoundError):
 
 
 def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]) -> Query:
-    """The query with each of its names taken literally that something has exactly so.
+    """The query with each of its names taken as it is meant.
+
+    A pattern that something has exactly so is that name. A source or a sink that no record has is the last
+    part of a dataset's name, if it is that: ``lake`` of ``file:/data/lake``.
 
     Args:
         query: the conditions.
@@ -62,7 +67,15 @@ def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]
         is_other = field == "filename" and is_other_name(name)
         if is_other or _is_there(ask, Query(**{field: name}, literal=frozenset({field}), limit=1)):
             literal.add(field)
-    return msgspec.structs.replace(query, literal=frozenset(literal))
+    parts: dict[str, str] = {}
+    for field in _WITH_LAST_PART:
+        name = getattr(query, field)
+        if name is None or "/" in name or is_pattern(name):
+            continue
+        exactly, part = (msgspec.structs.replace(_ONE, **{field: said}) for said in (name, f"*/{name}"))
+        if not _is_there(ask, exactly) and _is_there(ask, part):
+            parts[field] = f"*/{name}"
+    return msgspec.structs.replace(query, literal=frozenset(literal), **parts)
 
 
 def check_sink(sink: str, ask: Ask) -> None:

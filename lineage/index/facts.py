@@ -27,7 +27,7 @@ class Kind(StrEnum):
     PARENT = "parent"
     """The did of a file that it came from, beyond the one that its record names."""
     INPUT = "input"
-    """A dataset that its run read: a namespace and a name with a slash between them."""
+    """A dataset that its run read, as a record shows it."""
     OUTPUT = "output"
     """A dataset that its run wrote, beyond the first."""
     PRODUCER = "producer"
@@ -152,9 +152,9 @@ def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
     values: list[tuple[Kind, str]] = [(Kind.PRODUCER, event.producer)]
     # A record has room for the first.
     values += [(Kind.PARENT, parent) for parent in parents_of(event)[1:] if parent != did]
-    inputs = dict.fromkeys(f"{one.namespace}/{one.name}" for one in event.inputs or ())
+    inputs = dict.fromkeys(one.text for one in event.inputs or ())
     values += [(Kind.INPUT, name) for name in inputs]
-    values += [(Kind.OUTPUT, f"{one.namespace}/{one.name}") for one in (event.outputs or ())[1:]]
+    values += [(Kind.OUTPUT, one.text) for one in (event.outputs or ())[1:]]
     if event.job.version is not None:
         values.append((Kind.VERSION, event.job.version))
     for content in fingerprints_of(event):

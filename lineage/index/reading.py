@@ -216,8 +216,7 @@ class IndexReader:
         """The files whose run read a dataset beyond what their records say.
 
         Args:
-            name: a namespace and a name with a slash between them or, without a slash, the last part of such
-                a name.
+            name: its name as a record shows it or, without a slash, the last part of that.
         """
         if "/" in name:
             return self._dids(_OF_VALUE, (name, Kind.INPUT))

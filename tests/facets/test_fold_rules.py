@@ -613,7 +613,7 @@ def test_an_insert_without_a_job_and_without_statistics_shows_no_sign_of_a_write
         event(kind, 1, producer=LISTENER, job=INSERT, outputs=[OUT]) for kind in ("START", "COMPLETE")
     )
     assert evidence(start, end) == "listener only, no sign of a write"
-    assert record(start, end).data_sink == "file//out"
+    assert record(start, end).data_sink == "file:/out"
     # The session has seen that it succeeded, as a write does that ignores what is there.
     assert evidence(start, end, event("OTHER", 2, facets=seen_by("session"))) == "no sign of a write"
 
@@ -647,7 +647,7 @@ def test_a_table_that_is_dropped_altered_or_renamed_is_no_sink(change: str) -> N
     ],
 )
 def test_any_other_change_and_one_that_cannot_be_read_leave_the_sink(facets: dict[str, Any]) -> None:
-    assert record(event("COMPLETE", 1, outputs=[{**OUT, "facets": facets}])).data_sink == "file//out"
+    assert record(event("COMPLETE", 1, outputs=[{**OUT, "facets": facets}])).data_sink == "file:/out"
 
 
 @pytest.mark.parametrize("query", ["in_memory_table_scan", "adaptive_spark_plan"])
@@ -656,7 +656,55 @@ def test_a_query_has_no_sink_unless_data_is_counted_or_its_name_says_what_it_wri
     end = event("COMPLETE", 1, producer=LISTENER, job=job, outputs=[OUT])
     assert record(end).data_sink is None
     assert (
-        record(event("RUNNING", producer=LISTENER, job=job, outputs=[WRITTEN]), end).data_sink == "file//out"
+        record(event("RUNNING", producer=LISTENER, job=job, outputs=[WRITTEN]), end).data_sink == "file:/out"
     )
     named = {"namespace": "ns", "name": f"app.{query}.lake_out"}
-    assert record(event("COMPLETE", 1, producer=LISTENER, job=named, outputs=[OUT])).data_sink == "file//out"
+    assert record(event("COMPLETE", 1, producer=LISTENER, job=named, outputs=[OUT])).data_sink == "file:/out"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "text"),
+    [
+        ("file", "/data/lake", "file:/data/lake"),
+        ("hdfs://name:9000", "/data/lake", "hdfs://name:9000/data/lake"),
+        ("s3://lake", "in/a.csv", "s3://lake/in/a.csv"),
+        ("postgres://host:5432", "db.public.orders", "postgres://host:5432/db.public.orders"),
+        ("warehouse", "orders", "warehouse/orders"),
+    ],
+)
+def test_a_dataset_has_the_name_that_a_person_types(namespace: str, name: str, text: str) -> None:
+    dataset = {"namespace": namespace, "name": name}
+    made = record(event("COMPLETE", inputs=[dataset], outputs=[dataset]))
+    assert (made.data_source, made.data_sink) == (text, text)
+
+
+SQL_JOB = {"jobType": {"processingType": "BATCH", "integration": "SPARK", "jobType": "SQL_JOB"}}
+PROGRAM = {"parent": {"run": {"runId": "p"}, "job": {"namespace": "ns", "name": "orders"}}}
+
+
+def spark_job(name: str) -> dict[str, Any]:
+    return {"namespace": "ns", "name": f"orders.{name}", "facets": SQL_JOB}
+
+
+def test_a_write_of_sparks_without_an_input_comes_from_its_program() -> None:
+    end = event("COMPLETE", job=spark_job("append_data.db_t"), facets=PROGRAM, outputs=[OUT])
+    made = record(end)
+    assert (made.data_source, made.filename, made.transforms) == (
+        "orders",
+        "out",
+        ("orders.append_data.db_t",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "sinks"), [({"fileCount": 2}, []), ({"fileCount": 0}, ["file:/out"]), ({}, ["file:/out"])]
+)
+def test_files_that_another_run_wrote_within_are_recorded_once(
+    counted: dict[str, int], sinks: list[str]
+) -> None:
+    table = {**OUT, "outputFacets": {"outputStatistics": {"rowCount": 5, **counted}}}
+    job = spark_job("execute_create_data_source_table_as_select_command.db_t")
+    made = records(event("START", job=job, outputs=[OUT]), event("COMPLETE", 1, job=job, outputs=[table]))
+    assert [one.data_sink for one in made] == sinks
+    (failed,) = records(event("FAIL", 1, job=job, outputs=[table]))
+    assert failed.data_sink == "file:/out"

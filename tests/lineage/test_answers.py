@@ -182,8 +182,8 @@ QUERIES = st.builds(
     did=st.none() | st.sampled_from(DIDS),
     parent_did=st.none() | st.none() | st.sampled_from([*DIDS, DIDS[1].upper()]),
     filename=st.none() | st.none() | st.sampled_from([*NAMES, "?.csv", "a*"]),
-    data_source=st.none() | st.none() | st.sampled_from(["sftp", "file//in/a.csv"]),
-    input_dataset=st.none() | st.none() | st.sampled_from(["file//in/a.csv", "file//in/b.csv"]),
+    data_source=st.none() | st.none() | st.sampled_from(["sftp", "file:/in/a.csv"]),
+    input_dataset=st.none() | st.none() | st.sampled_from(["file:/in/a.csv", "file:/in/b.csv"]),
     data_sink=st.none() | st.none() | st.sampled_from(SINKS),
     final_state=st.none() | st.just(FinalState.ERROR),
     annotations=st.just({}) | st.just({"customer": "x"}),
@@ -255,7 +255,7 @@ class Model:
             # Of the first parent it is the record that tells, so a later event may change it.
             self.parents[record.did].update([record.parent_did] if record.parent_did else [])
         for event in events:
-            self.inputs[event.run.runId].update(f"{one.namespace}/{one.name}" for one in event.inputs or ())
+            self.inputs[event.run.runId].update(one.text for one in event.inputs or ())
             self.parents[event.run.runId].update(set(parents_of(event)[1:]) - {event.run.runId})
         runs = {
             event.run.runId: [one for one in events if one.run.runId == event.run.runId] for event in events
@@ -309,7 +309,7 @@ class Model:
         return all(checks)
 
     def _is_called(self, record: ProvenanceRecord, name: str) -> bool:
-        return name == record.filename or f"file//in/{name}" in self.inputs[record.did]
+        return name == record.filename or f"file:/in/{name}" in self.inputs[record.did]
 
     @staticmethod
     def _matches(name: str, pattern: str) -> bool:

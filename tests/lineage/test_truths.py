@@ -257,7 +257,14 @@ def test_a_run_that_began_in_capitals_and_ended_in_small_letters_is_one(
 @every_find
 def test_a_run_is_found_by_its_second_input(pipeline: Pipeline, find: Find) -> None:
     assert find(pipeline, {"filename": "right.csv"}) == ["join"]
-    assert find(pipeline, {"input": "file//in/right.csv"}) == ["join"]
+    assert find(pipeline, {"input": "file:/in/right.csv"}) == ["join"]
+
+
+@every_find
+def test_a_dataset_is_found_by_the_last_part_of_its_name(pipeline: Pipeline, find: Find) -> None:
+    assert find(pipeline, {"data_source": "left.csv"}) == ["join"]
+    assert find(pipeline, {"data_source": "file:/in/left.csv"}) == ["join"]
+    assert find(pipeline, {"data_source": "eft.csv"}) == []
 
 
 @every_find

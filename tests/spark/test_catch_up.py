@@ -42,19 +42,19 @@ def plain(path: Path) -> Path:
 def test_a_write_that_failed_becomes_an_error_and_one_that_did_not_stays_complete(
     store: Store, tmp_path: Path
 ) -> None:
-    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
     store.catch_up(plain(tmp_path / APPLICATION))
     records = store.records()
-    assert records["file//out/a"].did == RUN
-    assert records["file//out/a"].final_state is FinalState.ERROR
-    assert records["file//out/a"].annotations == {"errorCause": "boom"}
-    assert records["file//out/b"].final_state is FinalState.COMPLETE
+    assert records["file:/out/a"].did == RUN
+    assert records["file:/out/a"].final_state is FinalState.ERROR
+    assert records["file:/out/a"].annotations == {"errorCause": "boom"}
+    assert records["file:/out/b"].final_state is FinalState.COMPLETE
 
 
 def test_a_failed_write_without_a_run_becomes_a_record_of_its_own(store: Store, tmp_path: Path) -> None:
     corrections = store.catch_up(plain(tmp_path / APPLICATION)).corrections
     (lost,) = [correction for correction in corrections if not correction.is_run_known]
-    record = store.records()["file//out/c"]
+    record = store.records()["file:/out/c"]
     assert (record.did, record.parent_did, lost.output) == (lost.run, ROOT, "/out/c")
     assert record.annotations == {"errorCause": "lost", "run": "not known"}
 
@@ -72,8 +72,8 @@ def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began
     log.write_text("\n".join(log_lines(APPLICATION, failed, succeeded)))
     store.catch_up(log)
     records = store.records()
-    assert records["file//out/a"].annotations == {"errorCause": "exists", "app": "stock"}
-    assert records["file//out/b"].annotations == {"app": "stock"}
+    assert records["file:/out/a"].annotations == {"errorCause": "exists", "app": "stock"}
+    assert records["file:/out/b"].annotations == {"app": "stock"}
 
 
 FAILED_JOB = [
@@ -114,7 +114,7 @@ def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
     job = [json.dumps(event, separators=(",", ":")) for event in FAILED_JOB]
     log.write_text("\n".join([*lines[:3], *job, *lines[3:]]))
     store.catch_up(log)
-    assert store.records()["file//out/a"].annotations == {"errorCause": cause}
+    assert store.records()["file:/out/a"].annotations == {"errorCause": cause}
 
 
 def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store, tm
     inferred["run"]["facets"]["waybill_inferred"] = {"reason": "its application has ended"}
     store.emit(json.dumps({**inferred, "producer": PRODUCER}).encode())
     store.catch_up(plain(tmp_path / APPLICATION))
-    record = store.records()["file//out/a"]
+    record = store.records()["file:/out/a"]
     assert (record.final_state, record.annotations) == (FinalState.ERROR, {"errorCause": "boom"})
 
 
@@ -253,7 +253,7 @@ def test_parts_of_the_archive_from_before_the_application_are_not_read(store: St
     before.mkdir(parents=True)
     (before / f"{'0' * 16}-1-9.parquet").write_bytes(b"whoever reads this cannot go on")
     done = store.command(log)
-    assert (done.returncode, store.records()["file//out/a"].final_state) == (0, FinalState.ERROR), done.stderr
+    assert (done.returncode, store.records()["file:/out/a"].final_state) == (0, FinalState.ERROR), done.stderr
     within.mkdir(parents=True)
     (within / f"{'0' * 16}-1-9.parquet").write_bytes(b"nor here")
     assert store.command(log).returncode == 1
@@ -291,8 +291,8 @@ def test_runs_of_an_earlier_attempt_are_not_those_of_this_one(store: Store, tmp_
     )
     store.catch_up(plain(tmp_path / APPLICATION))
     records = store.records()
-    assert records["file//out/earlier"].final_state is FinalState.COMPLETE
-    assert records["file//out/a"].final_state is FinalState.ERROR
+    assert records["file:/out/earlier"].final_state is FinalState.COMPLETE
+    assert records["file:/out/a"].final_state is FinalState.ERROR
 
 
 def zstd(path: Path, content: bytes) -> None:
@@ -455,7 +455,7 @@ def test_the_command_shows_what_it_corrects_and_names_what_it_cannot_read(
     plain(folder / APPLICATION)
     (folder / "other.lzf").write_bytes(b"?")
     dry = store.command(folder, "--dry-run")
-    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
     done = store.command(folder, "--json")
     assert (dry.returncode, done.returncode) == (1, 1), done.stderr
     assert [line.split("\t") for line in dry.stdout.splitlines()][-2:] == [
@@ -465,7 +465,7 @@ def test_the_command_shows_what_it_corrects_and_names_what_it_cannot_read(
     assert [json.loads(line)["is_run_known"] for line in done.stdout.splitlines()] == [True, False]
     assert f"{APPLICATION} (orders): 2 executions failed, 2 corrected" in done.stderr
     assert "other.lzf is compressed with lzf" in done.stderr
-    assert store.records()["file//out/a"].final_state is FinalState.ERROR
+    assert store.records()["file:/out/a"].final_state is FinalState.ERROR
 
 
 def test_a_place_without_logs_is_exit_code_2_and_then_nothing_is_corrected(
@@ -477,7 +477,7 @@ def test_a_place_without_logs_is_exit_code_2_and_then_nothing_is_corrected(
         done = store.command(tmp_path / APPLICATION, tmp_path / place)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{says} {tmp_path / place}; give " in done.stderr
-    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
     done = store.command(tmp_path / APPLICATION, "--csv", "--dry-run")
     assert done.stdout.splitlines()[-2:] == [
         f"{RUN},orders.write,/out/a,boom",

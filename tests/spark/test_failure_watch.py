@@ -99,7 +99,7 @@ def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
     with caplog.at_level(logging.WARNING, "waybill.spark"):
         (record,) = watched.end(Spark(ended(1, at=AT, plan=files("/out/a"), error="boom\nat a line")))
     assert record.final_state is FinalState.ERROR
-    assert record.data_sink == "file//out/a"
+    assert record.data_sink == "file:/out/a"
     assert record.transforms == ("orders.execute_insert_into_hadoop_fs_relation_command.out_a",)
     assert record.annotations == {"errorCause": "boom", "run": "not known"}
     (written,) = records_of(observe(watched.events[0], system_name="tests"))
@@ -114,8 +114,8 @@ def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
     ("path", "sink"),
     [
         ("s3a://lake/out/a", "s3://lake/out/a"),
-        ("hdfs://name:9000/out/a", "hdfs://name:9000//out/a"),
-        ("/out/b c,d", "file//out/b c,d"),
+        ("hdfs://name:9000/out/a", "hdfs://name:9000/out/a"),
+        ("/out/b c,d", "file:/out/b c,d"),
     ],
 )
 def test_a_record_of_its_own_names_the_sink_as_the_listener_does(
@@ -140,7 +140,7 @@ def test_commands_within_each_other_are_one_record_and_none_where_a_run_tells_of
     inner = ended(2, at=(AT[0] + 5, AT[1] - 5), plan=files("/out/a"), within=1)
     outer = ended(1, at=AT, plan=CTAS)
     (record,) = watched.end(Spark(outer, inner))
-    assert record.data_sink == "file//out/a"
+    assert record.data_sink == "file:/out/a"
     other = Watched()
     other.watch.observe(event_of(RUN, "COMPLETE", inner.completed_ms))
     (record,) = other.end(Spark(outer, inner))

@@ -66,7 +66,7 @@ class Followed:
         return status
 
     def state_of(self, name: str) -> FinalState | None:
-        record = self.store.records().get(f"file//out/{name}")
+        record = self.store.records().get(f"file:/out/{name}")
         return None if record is None else record.final_state
 
     def entries(self) -> int:
@@ -113,7 +113,7 @@ def test_a_failure_whose_run_the_listener_may_still_tell_of_waits_for_it(followe
     late = RUN.replace("0001", "0005")
     followed.store.emit(event_of(late, "COMPLETE", LOST.completed_ms, output="/out/c", parent=ROOT))
     followed.look(after_ms=HOUR_MS)
-    record = followed.store.records()["file//out/c"]
+    record = followed.store.records()["file:/out/c"]
     assert (record.did, record.final_state) == (late, FinalState.ERROR)
 
 

@@ -265,7 +265,7 @@ raise KeyboardInterrupt
     [
         ({}, [], 1),
         ({"spark_jobDetails": {"jobId": 1}}, [], 0),
-        ({"spark_jobDetails": {"jobId": 1}}, ["file//out"], 1),
+        ({"spark_jobDetails": {"jobId": 1}}, ["file:/out"], 1),
     ],
     ids=["execution", "RDD's job", "RDD's write"],
 )
