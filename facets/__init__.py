@@ -57,7 +57,6 @@ from .record import (
     decode_records as decode_records,
     keep_annotations as keep_annotations,
 )
-from .spark_writes import APPLICATION_ENDED as APPLICATION_ENDED
 
 if TYPE_CHECKING:
     from .delta_file import WaybillDeltaFileRunFacet as WaybillDeltaFileRunFacet

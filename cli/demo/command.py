@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from waybill.marquez import probe
 from waybill.transport import FlushReport, Settings, Tracker, WaybillError
 from waybill.transport.counting import counted
 
@@ -114,6 +113,8 @@ def check_marquez(settings: Settings) -> None:
     """Refuse a Marquez that does not answer: what its page shows would be of an earlier demo."""
     if settings.marquez_url is None:
         return
+    from waybill.marquez import probe  # which loads requests
+
     problem = probe(settings.marquez_url, settings.marquez_api_key).problem
     if problem is not None:
         way_out = "start it, for example with `waybill dev up`, or leave MARQUEZ_URL out"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import events
 import pytest
 
-from waybill.facets import APPLICATION_ENDED as REASON
+from waybill.facets.spark_writes import APPLICATION_ENDED as REASON
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.runner import Runner, unended
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns

@@ -30,15 +30,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import (
-    APPLICATION_ENDED,
-    SEVERITY,
-    UNREADABLE,
-    EventType,
-    inferred_reason,
-    parse_instant_us,
-)
-from waybill.facets.spark_writes import written
+from waybill.facets import SEVERITY, UNREADABLE, EventType, inferred_reason, parse_instant_us
+from waybill.facets.spark_writes import APPLICATION_ENDED, written
 
 from ..journal import Kind
 from ..programs import Program
