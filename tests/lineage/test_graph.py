@@ -1,0 +1,283 @@
+"""The graph of datasets and jobs: what depends on what, against a naive model of the same events."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from events import members
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+
+from waybill.lineage import Lineage
+from waybill.lineage.graph import shown
+from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from waybill.lineage.graph import Dependencies, Reach
+
+REAL = Path(__file__).parents[1] / "facets" / "expected"
+
+
+def run_event(
+    run: str,
+    kind: str = "COMPLETE",
+    minute: int = 0,
+    *,
+    job: str = "etl/daily",
+    reads: Sequence[Any] = (),
+    writes: Sequence[Any] = (),
+) -> bytes:
+    at = f"2026-01-31T12:{minute:02}:00Z"
+    return json.dumps(members(run, kind, at, job=job, inputs=reads, outputs=writes)).encode()
+
+
+def keep(home: Path, bodies: Iterable[bytes]) -> None:
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+
+
+def names(reach: Reach) -> list[tuple[int, str]]:
+    return [(one.distance, shown(one.node)) for one in reach.nodes]
+
+
+def asked(home: Path, name: str, *, up: int | None = None, down: int | None = None) -> Dependencies:
+    return Lineage.open(home).dependencies(name, up=up, down=down)
+
+
+def test_two_jobs_one_after_the_other_are_a_chain(home: Path) -> None:
+    keep(
+        home,
+        [
+            run_event("a", job="etl/load", reads=["sftp/in.csv"], writes=["lake/raw"]),
+            run_event("b", job="etl/sum", reads=["lake/raw"], writes=["lake/report"]),
+        ],
+    )
+    found = asked(home, "lake/report")
+    assert names(found.upstream) == [(1, "etl/sum"), (2, "lake/raw"), (3, "etl/load"), (4, "sftp/in.csv")]
+    assert found.downstream.nodes == ()
+    assert names(asked(home, "sum", up=1, down=1).upstream) == [(1, "lake/raw")]
+    assert names(asked(home, "in.csv", down=2).downstream) == [(1, "etl/load"), (2, "lake/raw")]
+    lineage = Lineage.open(home)
+    assert [one.distance for one in lineage.upstream("lake/report", 2)] == [1, 2]
+    assert [shown(one.node) for one in lineage.downstream("lake/raw")] == ["etl/sum", "lake/report"]
+
+
+def test_a_circle_and_a_job_that_reads_what_it_writes_are_shown_once(home: Path) -> None:
+    keep(
+        home,
+        [
+            run_event("a", job="etl/there", reads=["lake/a"], writes=["lake/b"]),
+            run_event("b", job="etl/back", reads=["lake/b"], writes=["lake/a"]),
+            run_event("c", job="etl/self", reads=["lake/a"], writes=["lake/a"]),
+        ],
+    )
+    found = asked(home, "lake/a")
+    assert names(found.downstream) == [(1, "etl/self"), (1, "etl/there"), (2, "lake/b"), (3, "etl/back")]
+    assert names(found.upstream) == [(1, "etl/back"), (1, "etl/self"), (2, "lake/b"), (3, "etl/there")]
+    assert len(found.downstream.edges) == 6
+
+
+def test_a_dataset_with_several_names_is_one_node(home: Path) -> None:
+    other = {"namespace": "hive", "name": "lake.orders"}
+    path = {"namespace": "file", "name": "/lake/orders", "facets": {"symlinks": {"identifiers": [other]}}}
+    third = {"namespace": "s3://lake", "name": "orders", "facets": {"symlinks": {"identifiers": [other]}}}
+    keep(
+        home,
+        [
+            run_event("a", job="etl/load", writes=[path]),
+            run_event("b", job="etl/sum", reads=[third], writes=["lake/report"]),
+            run_event("c", job="etl/show", reads=["hive/lake.orders"]),
+        ],
+    )
+    for name in ("hive/lake.orders", "file:/lake/orders", "s3://lake/orders"):
+        found = asked(home, name)
+        assert names(found.upstream) == [(1, "etl/load")]
+        assert names(found.downstream) == [(1, "etl/show"), (1, "etl/sum"), (2, "lake/report")]
+    [_, (_, between), _] = names(asked(home, "lake/report").upstream)
+    assert between in {"s3://lake/orders", "file:/lake/orders", "hive/lake.orders"}
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "times"),
+    [
+        ([("START", 1), ("COMPLETE", 5)], "COMPLETE", (1, 5)),
+        ([("START", 1)], "RUNNING", (1, None)),
+        ([("START", 1), ("FAIL", 5), ("COMPLETE", 6)], "ERROR", (1, 5)),
+        ([("START", 1), ("FAIL", 5), ("START", 7), ("COMPLETE", 9)], "COMPLETE", (7, 9)),
+        ([("START", 1), ("FAIL", 5), ("START", 7)], "RUNNING", (7, None)),
+    ],
+)
+def test_a_job_shows_how_it_ran_last(
+    home: Path, told: list[tuple[str, int]], state: str, times: tuple[int, int | None]
+) -> None:
+    noon_ms = 1_769_860_800_000
+    earlier = run_event("before", "FAIL", 0, writes=["lake/out"])
+    keep(home, [earlier, *(run_event("now", kind, minute) for kind, minute in told)])
+    for name in ("etl/daily", "lake/out"):
+        run = asked(home, name).last_run
+        assert run is not None
+        minutes = tuple(
+            None if at is None else (at - noon_ms) // 60_000 for at in (run.started_ms, run.ended_ms)
+        )
+        assert (run.run, run.state, minutes) == ("now", state, times)
+
+
+def test_a_tracked_file_s_flow_is_a_job_with_its_last_file(settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker:
+        for name in ("first.csv", "second.csv"):
+            with tracker.file(name, data_source="sftp-in") as file:
+                file.egress("lake")
+    found = asked(settings.home, "sftp-in")
+    assert (found.node.kind, names(found.downstream)) == ("job", [(1, f"{settings.system_name}/lake")])
+    assert found.last_run is not None
+    assert (found.last_run.run, found.last_run.state) == (file.did, "COMPLETE")
+
+
+def test_a_name_that_nothing_or_several_have_is_an_error(home: Path) -> None:
+    keep(home, [run_event("a", writes=["lake/out", "pond/out"])])
+    with pytest.raises(NotFoundError, match="no dataset, column or job has the name 'nothing'"):
+        asked(home, "nothing")
+    with pytest.raises(NotFoundError, match="give one of lake/out, pond/out"):
+        asked(home, "out")
+    with pytest.raises(NotFoundError, match="no dataset, column or job has the name '%'"):
+        asked(home, "%")
+
+
+def test_files_alone_have_no_graph(settings: Settings) -> None:
+    keep(settings.home, [run_event("a", writes=["lake/out"])])
+    assert flush(settings).problems == {}
+    if settings.root != settings.home:
+        with pytest.raises(NotFoundError, match="ask the home that filed them"):
+            Lineage.open(settings.root).dependencies("lake/out")
+
+
+def test_a_real_spark_job_s_tables_are_drawn_as_its_code_says(home: Path) -> None:
+    """The job reads a CSV and a Parquet file, makes a table of each, and sums these up in a third one."""
+    keep(home, (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
+    datasets = [
+        one.node.name.rpartition("/")[2]
+        for one in asked(home, "customers").downstream.nodes
+        if one.node.kind == "dataset"
+    ]
+    assert datasets == ["agg", "ctas"]
+    (source,) = [one.node for one in asked(home, "customers").upstream.nodes if one.node.kind == "dataset"]
+    assert source.name.endswith("customers.parquet")
+
+
+def columns(*told: tuple[str, str, list[tuple[str, str, str]]]) -> list[bytes]:
+    """Events of jobs that each write one column; it comes from these: a dataset, a column and a type."""
+    bodies = []
+    for number, (dataset, column, sources) in enumerate(told):
+        fields = [
+            {"namespace": "lake", "name": name, "field": field, "transformations": [{"type": kind}]}
+            for name, field, kind in sources
+        ]
+        facets = {"columnLineage": {"fields": {column: {"inputFields": fields}}}}
+        output = {"namespace": "lake", "name": dataset, "facets": facets}
+        bodies.append(run_event(f"r{number}", job=f"etl/j{number}", writes=[output]))
+    return bodies
+
+
+def test_a_column_is_asked_by_its_dataset_s_name_and_its_own(home: Path) -> None:
+    keep(
+        home,
+        columns(
+            ("orders", "total", [("in", "amount", "DIRECT"), ("in", "state", "INDIRECT")]),
+            ("report.daily", "sum", [("orders", "total", "DIRECT")]),
+        ),
+    )
+    found = asked(home, "lake/report.daily.sum")
+    assert names(found.upstream) == [
+        (1, "lake/orders.total"),
+        (2, "lake/in.amount"),
+        (2, "lake/in.state"),
+    ]
+    assert {str(edge.kind) for edge in found.upstream.edges} == {"derive", "influence"}
+    assert found.last_run is None
+    assert names(asked(home, "in.amount").downstream) == [
+        (1, "lake/orders.total"),
+        (2, "lake/report.daily.sum"),
+    ]
+    with pytest.raises(NotFoundError):
+        asked(home, "orders.nothing")
+
+
+def test_real_column_lineage_is_that_of_the_job(home: Path) -> None:
+    keep(home, (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
+    found = asked(home, "ctas.country", up=1)
+    told = [
+        (edge.source.name.rpartition("/")[2], edge.source.column, edge.kind) for edge in found.upstream.edges
+    ]
+    assert told == [("customers", "country", "derive"), ("customers", "segment", "influence")]
+
+
+class Said(NamedTuple):
+    """One event of a job: what it reads and writes, by number."""
+
+    job: int
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+
+SAID = st.lists(
+    st.builds(
+        Said,
+        st.integers(0, 3),
+        st.frozensets(st.integers(0, 4), max_size=3),
+        st.frozensets(st.integers(0, 4), max_size=2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def model(said: Sequence[Said], start: str, *, down: bool) -> dict[str, int]:
+    """By name, how many edges away a node is: a breadth-first search."""
+    edges: defaultdict[str, set[str]] = defaultdict(set)
+    for job, reads, writes in said:
+        pairs = [(f"d/d{one}", f"j/j{job}") for one in reads] + [(f"j/j{job}", f"d/d{one}") for one in writes]
+        for source, target in pairs:
+            near, far = (source, target) if down else (target, source)
+            edges[near].add(far)
+    distances, frontier = {start: 0}, [start]
+    for near in frontier:
+        for far in sorted(edges[near] - distances.keys()):
+            distances[far] = distances[near] + 1
+            frontier.append(far)
+    return {name: away for name, away in distances.items() if away}
+
+
+@hypothesis_settings(max_examples=25)
+@given(SAID, st.integers(0, 6), st.randoms(use_true_random=False))
+def test_the_graph_is_the_model_s_in_any_order_and_wherever_its_events_are(
+    tmp_path_factory: pytest.TempPathFactory, said: list[Said], filed: int, chance: random.Random
+) -> None:
+    home = tmp_path_factory.mktemp("graph") / "home"
+    bodies = [
+        run_event(
+            f"r{at}",
+            job=f"j/j{one.job}",
+            reads=[f"d/d{number}" for number in one.reads],
+            writes=[f"d/d{number}" for number in one.writes],
+        )
+        for at, one in enumerate(said)
+    ] * 2
+    chance.shuffle(bodies)
+    settings = Settings.load(
+        {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
+    )
+    keep(home, bodies[:filed])
+    if filed:
+        assert flush(settings).problems == {}
+    keep(home, bodies[filed:])
+    for start in {f"j/j{one.job}" for one in said}:
+        found = asked(home, start)
+        for reach, down in ((found.upstream, False), (found.downstream, True)):
+            assert {name: away for away, name in names(reach)} == model(said, start, down=down)
