@@ -24,6 +24,11 @@ GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
 
 FLOW: Final = (EdgeKind.READ, EdgeKind.WRITE)
 _NAMED_MAX: Final = 5
+_NAME_CHARS_MAX: Final = 4_096
+"""No name is longer: each character may part a namespace from a name."""
+_NAME_SHOWN_CHARS_MAX: Final = 200
+_DOTS_MAX: Final = 8
+"""The most dots that are tried as the one before a column: each takes a search for its dataset."""
 COLUMNS: Final = (EdgeKind.DERIVE, EdgeKind.INFLUENCE)
 
 _ALONG: Final = """
@@ -161,14 +166,16 @@ def find_dependencies(ask: Ask, name: str, *, up: int | None, down: int | None) 
     Raises:
         NotFoundError: nothing has this name, or several have it.
     """
-    named, kinds = find_nodes(ask, name), FLOW
-    if not named:
+    named, kinds = (find_nodes(ask, name) if len(name) <= _NAME_CHARS_MAX else []), FLOW
+    if not named and len(name) <= _NAME_CHARS_MAX:
         named, kinds = _find_columns(ask, name), COLUMNS
     if not named:
-        raise NotFoundError(f"no dataset, column or job has the name {name!r}")
+        raise NotFoundError(f"no dataset, column or job has the name {name[:_NAME_SHOWN_CHARS_MAX]!r}")
     jobs = [node for node in named if node.kind is NodeKind.JOB]
     if len({(node.namespace, node.name) for node in named}) == len(jobs) == 1:
         named = jobs  # a file's flow is a job with the name of the dataset that it reads
+    if len(named) > 1 and len(stands_for := _Names(ask).settle({node.number for node in named})) == 1:
+        named = [node for node in named if node.number in stands_for]  # all are names of one dataset
     if len(named) > 1:
         several = ", ".join(shown(node) for node in named[:_NAMED_MAX])
         raise NotFoundError(f"{len(named)} nodes have the name {name!r}; give one of {several}")
@@ -185,13 +192,13 @@ def find_dependencies(ask: Ask, name: str, *, up: int | None, down: int | None) 
 
 
 def _find_columns(ask: Ask, text: str) -> list[Node]:
-    """The columns with a name: the dataset's in any form, a dot, and the column's."""
+    """The columns with a name: the dataset's in any form, a dot, and the column's, with few dots in it."""
     found: set[Node] = set()
-    for at, character in enumerate(text):
-        if character == ".":
-            datasets = [node for node in find_nodes(ask, text[:at]) if node.kind is NodeKind.DATASET]
-            columns = {dataset.with_column(text[at + 1 :]).number for dataset in datasets}
-            found.update(_with_numbers(ask, columns).values())
+    dots = [at for at, character in enumerate(text) if character == "."]
+    for at in dots[-_DOTS_MAX:]:
+        datasets = [node for node in find_nodes(ask, text[:at]) if node.kind is NodeKind.DATASET]
+        columns = {dataset.with_column(text[at + 1 :]).number for dataset in datasets}
+        found.update(_with_numbers(ask, columns).values())
     return sorted(found)
 
 

@@ -53,7 +53,10 @@ class EdgeKind(StrEnum):
     DERIVE = "derive"
     """From a column to one whose values come from it."""
     INFLUENCE = "influence"
-    """From a column to one of which it decides the rows or their order, as in a filter or a join."""
+    """From a column to one of which it decides the rows or their order, as in a filter or a join.
+
+    If it decides those of all columns, it is an edge to the dataset, from which others go to the columns.
+    """
     SAME = "same"
     """Between two names of one dataset."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import DatasetEvent, RunEvent
+from waybill.facets import DATA_SINK, DatasetEvent, RunEvent
 from waybill.facets.event import read_facet
 from waybill.facets.spark_writes import written
 
@@ -59,6 +59,7 @@ class _ColumnLineage(msgspec.Struct):
 class _Name(msgspec.Struct):
     namespace: str
     name: str
+    type: str = ""
 
 
 class _Symlinks(msgspec.Struct):
@@ -117,19 +118,28 @@ def _told_by(dataset: Node, body: bytes) -> Iterator[Edge]:
     facets = read_facet(_FACETS, msgspec.Raw(body)) or _Facets()
     symlinks = read_facet(_SYMLINKS, facets.symlinks) or _Symlinks()
     for other in symlinks.identifiers:
-        if (same := Node(NodeKind.DATASET, other.namespace, other.name)) != dataset:
+        # A sink is no name of a dataset: files that go there may be written to several.
+        if (
+            other.type != DATA_SINK
+            and (same := Node(NodeKind.DATASET, other.namespace, other.name)) != dataset
+        ):
             yield Edge(dataset, EdgeKind.SAME, same)
     lineage = read_facet(_COLUMN_LINEAGE, facets.column_lineage) or _ColumnLineage()
     for name, derived in lineage.fields.items():
         yield from _derived(dataset.with_column(name), derived.inputs)
-    # What decides the rows decides every column.
-    for name in lineage.fields:
-        yield from _derived(dataset.with_column(name), lineage.dataset, always_indirect=True)
+    for field in lineage.dataset:
+        yield Edge(_column(field), EdgeKind.INFLUENCE, dataset)
+    # What decides the rows decides every column. By way of the dataset, these are few edges.
+    for name in lineage.fields if lineage.dataset else ():
+        yield Edge(dataset, EdgeKind.INFLUENCE, dataset.with_column(name))
 
 
-def _derived(column: Node, fields: Iterable[_Field], *, always_indirect: bool = False) -> Iterator[Edge]:
+def _derived(column: Node, fields: Iterable[_Field]) -> Iterator[Edge]:
     for field in fields:
-        source = Node(NodeKind.DATASET, field.namespace, field.name).with_column(field.field)
         kinds = [one.type.upper() for one in field.transformations]
-        is_indirect = always_indirect or (bool(kinds) and all(kind == _INDIRECT for kind in kinds))
-        yield Edge(source, EdgeKind.INFLUENCE if is_indirect else EdgeKind.DERIVE, column)
+        is_indirect = bool(kinds) and all(kind == _INDIRECT for kind in kinds)
+        yield Edge(_column(field), EdgeKind.INFLUENCE if is_indirect else EdgeKind.DERIVE, column)
+
+
+def _column(field: _Field) -> Node:
+    return Node(NodeKind.DATASET, field.namespace, field.name).with_column(field.field)

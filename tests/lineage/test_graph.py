@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
@@ -85,23 +86,27 @@ def test_a_circle_and_a_job_that_reads_what_it_writes_are_shown_once(home: Path)
 
 
 def test_a_dataset_with_several_names_is_one_node(home: Path) -> None:
-    other = {"namespace": "hive", "name": "lake.orders"}
+    other = {"namespace": "hive", "name": "lake/orders"}
     path = {"namespace": "file", "name": "/lake/orders", "facets": {"symlinks": {"identifiers": [other]}}}
-    third = {"namespace": "s3://lake", "name": "orders", "facets": {"symlinks": {"identifiers": [other]}}}
+    third = {
+        "namespace": "s3://lake",
+        "name": "zone/orders",
+        "facets": {"symlinks": {"identifiers": [other]}},
+    }
     keep(
         home,
         [
             run_event("a", job="etl/load", writes=[path]),
             run_event("b", job="etl/sum", reads=[third], writes=["lake/report"]),
-            run_event("c", job="etl/show", reads=["hive/lake.orders"]),
+            run_event("c", job="etl/show", reads=["hive/lake/orders"]),
         ],
     )
-    for name in ("hive/lake.orders", "file:/lake/orders", "s3://lake/orders"):
+    for name in ("hive/lake/orders", "file:/lake/orders", "s3://lake/zone/orders", "orders"):
         found = asked(home, name)
         assert names(found.upstream) == [(1, "etl/load")]
         assert names(found.downstream) == [(1, "etl/show"), (1, "etl/sum"), (2, "lake/report")]
     [_, (_, between), _] = names(asked(home, "lake/report").upstream)
-    assert between in {"s3://lake/orders", "file:/lake/orders", "hive/lake.orders"}
+    assert between in {"s3://lake/zone/orders", "file:/lake/orders", "hive/lake/orders"}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,11 @@ def test_a_name_that_nothing_or_several_have_is_an_error(home: Path) -> None:
         asked(home, "out")
     with pytest.raises(NotFoundError, match="no dataset, column or job has the name '%'"):
         asked(home, "%")
+    began_s = time.process_time()
+    for hostile in ("a." * 30_000, "/" * 60_000, "lake/out." * 450):
+        with pytest.raises(NotFoundError):
+            asked(home, hostile)
+    assert time.process_time() - began_s < 5
 
 
 def test_files_alone_have_no_graph(settings: Settings) -> None:
@@ -209,13 +219,39 @@ def test_a_column_is_asked_by_its_dataset_s_name_and_its_own(home: Path) -> None
         asked(home, "orders.nothing")
 
 
+def test_what_decides_all_rows_of_a_dataset_decides_its_columns(home: Path) -> None:
+    state = {"namespace": "lake", "name": "in", "field": "state"}
+    facets = {"columnLineage": {"fields": {"total": {"inputFields": []}}, "dataset": [state]}}
+    keep(home, [run_event("r", writes=[{"namespace": "lake", "name": "orders", "facets": facets}])])
+    found = asked(home, "lake/orders.total")
+    assert names(found.upstream) == [(1, "lake/orders"), (2, "lake/in.state")]
+
+
+def test_two_datasets_that_files_reach_by_one_sink_stay_two(settings: Settings) -> None:
+    places = {name: f"s3://lake/{name}" for name in ("raw", "clean")}
+    with Tracker(settings=settings) as tracker:
+        for name, place in places.items():
+            with tracker.file(f"{name}.csv", data_source=f"from-{name}", data_sinks={"lake": place}) as file:
+                file.egress("lake")
+    for name, place in places.items():
+        assert names(asked(settings.home, place).upstream)[0] == (
+            1,
+            f"{settings.system_name}/from-{name}",
+        )
+
+
 def test_real_column_lineage_is_that_of_the_job(home: Path) -> None:
     keep(home, (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
-    found = asked(home, "ctas.country", up=1)
+    found = asked(home, "ctas.country", up=2)
     told = [
         (edge.source.name.rpartition("/")[2], edge.source.column, edge.kind) for edge in found.upstream.edges
     ]
-    assert told == [("customers", "country", "derive"), ("customers", "segment", "influence")]
+    assert told == [
+        ("customers", "country", "derive"),
+        ("ctas", "", "influence"),
+        ("customers.parquet", "country", "derive"),
+        ("customers", "segment", "influence"),  # the job filters by it
+    ]
 
 
 class Said(NamedTuple):
