@@ -14,7 +14,7 @@ from ..directory import compacted_files
 from ..names import KEYS, hour_in, relative
 from .following import follow_ledger
 from .holding import read_note, seal_there
-from .state import LedgerState, finding_id, read_ledger
+from .state import LedgerState, finding_id, is_archived, read_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -104,9 +104,13 @@ def _differing(root: Path, hours: Collection[Hour], *, is_noted: bool = False) -
     found = {
         one.path: one.what
         for one in state.doubts.values()
-        if one.kind in {"removed", "unrecorded"} and hour_in(one.path) in hours and one.id not in settled
+        if one.kind in {"removed", "unrecorded"}
+        and hour_in(one.path) in hours
+        and not is_archived(one.path)
+        and one.id not in settled
     }
-    for path in {*there, *state.files_of(hours)} - unreadable:
+    filed = {path for path in state.files_of(hours) if not is_archived(path)}
+    for path in {*there, *filed} - unreadable:
         known, seal = state.seal(path), there.get(path)
         if seal is None and known is not None:
             if finding_id("removed", path, known) not in state.accepted:

@@ -60,7 +60,7 @@ def test_a_file_is_found_by_any_input_and_by_the_producer_as_soon_as_it_is_accep
         assert lineage.count(query) == sum(lineage.sums(["state"], query).values()) == len(records)
         return sorted(record.did for record in records)
 
-    assert found(input_dataset="sftp//in/orders.csv") == ["a", "c"]
+    assert found(input_dataset="sftp:/in/orders.csv") == ["a", "c"]
     assert found(input_dataset="orders.csv") == ["a", "c"]
     assert found(input_dataset="daily") == found(input_dataset="lake/daily") == ["a", "b"]
     assert found(input_dataset="rders.csv") == found(input_dataset="in/orders.csv") == []

@@ -289,5 +289,5 @@ def test_a_backend_that_hangs_does_not_delay_the_end(died: Ran) -> None:
 
 def test_a_program_configured_for_an_endpoint_leaves_the_same_trail_there(elsewhere: Ran) -> None:
     (record,) = elsewhere.written("b")
-    assert (record.system_name, record.data_source) == ("tests", f"file/{elsewhere.out}/a")
+    assert (record.system_name, record.data_source) == ("tests", f"file:{elsewhere.out}/a")
     assert not [event for event in elsewhere.events if event.producer == PRODUCER]

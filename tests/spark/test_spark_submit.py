@@ -99,7 +99,7 @@ def plain(run: Run, collector: Collector, logs: Path) -> Ran:
 def test_a_plain_spark_submit_leaves_the_trail_at_the_endpoint(plain: Ran) -> None:
     (second,) = plain.written("b")
     assert {record.final_state for record in (*plain.written("a"), second)} == {FinalState.COMPLETE}
-    assert second.data_source == f"file/{plain.out}/a"
+    assert second.data_source == f"file:{plain.out}/a"
     assert plain.application("plain").final_state is FinalState.COMPLETE
 
 
@@ -113,10 +113,10 @@ def test_what_failed_is_an_error_once_the_log_was_caught_up_with(
 ) -> None:
     store = Store(tmp_path)
     store.emit(*(body for body in collector.bodies() if is_of_the_listener(body)))
-    assert store.records()[f"file/{plain.out}/after_shuffle"].final_state is FinalState.COMPLETE
+    assert store.records()[f"file:{plain.out}/after_shuffle"].final_state is FinalState.COMPLETE
     corrections = store.catch_up(logs).corrections
     assert {f"{plain.out}/{name}" for name in ("a", "after_shuffle")} <= {one.output for one in corrections}
-    assert store.records()[f"file/{plain.out}/after_shuffle"].final_state is FinalState.ERROR
+    assert store.records()[f"file:{plain.out}/after_shuffle"].final_state is FinalState.ERROR
     assert store.catch_up(logs).corrections == ()
 
 
