@@ -42,7 +42,6 @@ BENCHMARKS = (
     ),
     ("journeys",),
     ("journeys", "--closure"),
-    ("datasets",),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),

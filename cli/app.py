@@ -26,7 +26,6 @@ COMMANDS: Final = {
     "flush": "Drain every buffer, compact every hour, and list the new files.",
     "find": "Find files by where they came from, what was done to them, and where they ended.",
     "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
-    "lineage": "Show what a dataset or a job depends on, what depends on it, and how it ran last.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
     "duplicates": "List the files that have the same content as another file.",
     "close-stale": "End files and runs that have been open and silent for a long time.",

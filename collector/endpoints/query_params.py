@@ -134,20 +134,6 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
     )
 
 
-def graph_params_of(text: str) -> tuple[str, int | None, int | None]:
-    """Parse the query string of a question about a dataset or a job: its name, and how far up and down.
-
-    Without a number, one edge each way; ``all`` follows every edge.
-    """
-    values = _single(_several(text, ("name", "up", "down")))
-    if "name" not in values:
-        raise malformed("name", "is missing; give the name of a dataset or a job")
-    up, down = (
-        None if values.get(way) == "all" else _number({way: "1"} | values, way, 0) for way in ("up", "down")
-    )
-    return values["name"], up, down
-
-
 def _accepted(accept: str, media: Mapping[str, str]) -> str:
     """The first format that a request accepts."""
     formats = {kind.partition(";")[0]: name for name, kind in media.items()}

@@ -19,7 +19,6 @@ from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
-from ..graph import GraphTables
 from .closure import Closure, parents_told_in
 from .facts import told_in
 from .publishing import Publisher
@@ -181,7 +180,6 @@ class Index:
         with connection:
             told = told_in(entries, system_name=self._settings.system_name)
             Tables(connection).add(told)
-            GraphTables(connection).add(entries)
             if self._settings.closure_table:
                 Closure(connection).add(parents_told_in(entries))
             set_place(connection, self._journal.nodes()[-1].name, upto)
@@ -219,7 +217,6 @@ class Index:
                 if self._settings.lineage_retain_days is not None:
                     before_ms = now_ms - int(self._settings.lineage_retain_days * DAY_MS)
                     tables.forget(before_ms)
-                    GraphTables(connection).forget(before_ms)
                     if self._settings.closure_table:
                         Closure(connection).forget(before_ms)
                     self._journal.forget_contents(before_ms)

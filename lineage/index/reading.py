@@ -18,7 +18,6 @@ from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_TABLES, GRAPH_VIEWS, GraphTables, find_dependencies
 from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from ..graph import Dependencies
     from .facts import Fact, OpenFile
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -44,7 +42,6 @@ JOIN {0}.value AS system ON system.number = fact.system
 """
 _FACTS: Final = "CREATE TEMP VIEW facts (did, kind, value, at_ms, system) AS"
 _VIEWS: Final = f"""
-{GRAPH_VIEWS}
 {_FACTS} {_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
 CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
 SELECT did, began_ms, last_ms, begun FROM main.open_run
@@ -79,11 +76,10 @@ WHERE kind = 'fingerprint' AND value IN (
 )
 GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
-_FORGET_TAIL: Final = f"""
-{"".join(map("DELETE FROM main.{};".format, GRAPH_TABLES))}
+_FORGET_TAIL: Final = """
 DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
 DELETE FROM main.open_run; DELETE FROM main.ended_run;
-"""  # noqa: S608 - texts of our own
+"""
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
 _OPEN_OF: Final = "SELECT began_ms, last_ms, begun FROM open_files WHERE did = ? ORDER BY last_ms"
 
@@ -109,7 +105,6 @@ class IndexReader:
         self._node = ""
         self._after = 0
         self._tail = Tables(connection, below="disk")
-        self._graph_tail = GraphTables(connection, below="disk")
 
     @classmethod
     def open(cls, home: Path, journal: Journal) -> Self:
@@ -166,7 +161,6 @@ class IndexReader:
             self._after = entries[-1].seq
             self.tail_entries += len(entries)
             self._tail.add(told_in(entries, system_name=""))
-            self._graph_tail.add(entries)
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
@@ -244,10 +238,6 @@ class IndexReader:
     def open_file(self, did: str) -> OpenFile | None:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
         return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
-
-    def dependencies(self, name: str, *, up: int | None, down: int | None) -> Dependencies:
-        """What a dataset or a job depends on; see `waybill.lineage.graph.find_dependencies`."""
-        return find_dependencies(self._ask, name, up=up, down=down)
 
     def repeated_contents(self) -> list[FileContent]:
         """The files of each content that several files have, by content; their names are in the records.

@@ -33,7 +33,6 @@ WORDS: Final = {
     "rejects retry": ("--all",),
     "rejects show": ("1",),
     "trace": ("orders.csv",),
-    "lineage": ("orders",),
     "spark catch-up": (".",),
     "sql": ("SELECT 1",),
     "where": ("5f0c6a1b2d3e-4711",),

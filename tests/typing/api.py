@@ -120,19 +120,14 @@ from waybill.facets import (
 )
 from waybill.lineage import (
     CollectorReadError,
-    Dependencies,
     Index,
     IndexReader,
     Journey,
     JourneyFile,
     Kin,
-    LastRun,
     Lineage,
     MissingPackageError,
-    Node,
     OpenFile,
-    Reach,
-    ReachedNode,
     Records,
     ToldFile,
     ToldJourney,
@@ -552,18 +547,6 @@ def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
         rebuild_on_spark(spark, source, "s3://bucket/lineage", Wanted(system_name="edge")), RebuildReport
     )
     return rebuild_on_spark(spark, source, root, Wanted(system_name="edge"))
-
-
-def a_dataset_is_asked(place: str) -> LastRun | None:
-    lineage = Lineage.open(place)
-    found = lineage.dependencies("lake/orders", up=None, down=2)
-    assert_type(found, Dependencies)
-    assert_type(found.upstream, Reach)
-    assert_type(found.upstream.nodes, tuple[ReachedNode, ...])
-    assert_type(found.node, Node)
-    assert_type(lineage.upstream("lake/orders"), tuple[ReachedNode, ...])
-    assert_type(lineage.downstream("lake/orders", 3), tuple[ReachedNode, ...])
-    return found.last_run
 
 
 def a_file_is_explained(source: Source, root: Path) -> Explanation:
