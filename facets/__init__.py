@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .fingerprint import WaybillFingerprintInputDatasetFacet as WaybillFingerprintInputDatasetFacet
     from .inferred import (
         WaybillEvidenceRunFacet as WaybillEvidenceRunFacet,
+        WaybillInferredJobFacet as WaybillInferredJobFacet,
         WaybillInferredRunFacet as WaybillInferredRunFacet,
     )
     from .summary import WaybillSummaryRunFacet as WaybillSummaryRunFacet

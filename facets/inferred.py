@@ -1,4 +1,4 @@
-"""The run facets with the evidence for an end: that Waybill inferred it, or who has seen it.
+"""The facets with the evidence for an end or a job: that Waybill inferred it, or who has seen it.
 
 Their JSON Schemas are beside that of `waybill.facets.delta_file`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
-from openlineage.client.generated.base import RunFacet
+from openlineage.client.generated.base import JobFacet, RunFacet
 
 from .event import facet_schema_url
 
@@ -25,6 +25,22 @@ class WaybillInferredRunFacet(RunFacet):
     @staticmethod
     def _get_schema() -> str:
         return facet_schema_url("WaybillInferredRunFacet")
+
+
+@attrs.define(kw_only=True)
+class WaybillInferredJobFacet(JobFacet):
+    """Marks what was inferred of a job and not observed, such as from the text of its SQL."""
+
+    reason: str
+    """From what it was inferred."""
+    confidence: float | None = None
+    """How sure that is, from 0 to 1."""
+
+    _additional_skip_redact: ClassVar[list[str]] = ["reason", "confidence"]
+
+    @staticmethod
+    def _get_schema() -> str:
+        return facet_schema_url("WaybillInferredJobFacet")
 
 
 @attrs.define(kw_only=True)

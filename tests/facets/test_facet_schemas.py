@@ -22,16 +22,17 @@ from waybill.facets import (
     WaybillFingerprintInputDatasetFacet,
 )
 from waybill.facets.delta_file import WaybillDeltaFileRunFacet
-from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
+from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredJobFacet, WaybillInferredRunFacet
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.facets.summary import WaybillSummaryRunFacet
 
+BASE = {"_producer", "_schemaURL", "_deleted"}  # the last is in every job facet
 RULES = {"type": "object", "required": ["_producer", "_schemaURL"]}
 # What OpenLineage's own schema asks of every facet.
 OPENLINEAGE = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": "https://openlineage.io/spec/2-0-2/OpenLineage.json",
-    "$defs": {"RunFacet": RULES, "InputDatasetFacet": RULES},
+    "$defs": {"JobFacet": RULES, "RunFacet": RULES, "InputDatasetFacet": RULES},
 }
 SUMMARY = WaybillSummaryRunFacet(
     systemName="east",
@@ -58,6 +59,7 @@ FACETS: list[tuple[str, attrs.AttrsInstance]] = [
     (DELTA_FILE_FACET, WaybillDeltaFileRunFacet(did="d", finalState=FinalState.ERROR)),
     (SUMMARY_FACET, SUMMARY),
     (INFERRED_FACET, WaybillInferredRunFacet(reason="stale", producer=PRODUCER)),
+    (INFERRED_FACET, WaybillInferredJobFacet(reason="its SQL text", confidence=0.9, producer=PRODUCER)),
     (EVIDENCE_FACET, WaybillEvidenceRunFacet(source="event log", producer=PRODUCER)),
     (FINGERPRINT_FACET, FINGERPRINT),
     (FINGERPRINT_FACET, attrs.evolve(FINGERPRINT, forced=None)),
@@ -83,7 +85,7 @@ def test_class_and_schema_say_the_same(key: str, facet: attrs.AttrsInstance) -> 
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"] == {key: {"$ref": f"#/$defs/{name}"}}
     fields = schema["$defs"][name]["allOf"][1]["properties"]
-    assert {field.name for field in attrs.fields(type(facet))} - {"_producer", "_schemaURL"} == set(fields)
+    assert {field.name for field in attrs.fields(type(facet))} - BASE == set(fields)
     states = [fields["finalState"]["enum"]] if "finalState" in fields else []
     states += [fields["byFinalState"]["propertyNames"]["enum"]] if "byFinalState" in fields else []
     assert all(enum == list(FinalState) for enum in states)

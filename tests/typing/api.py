@@ -95,6 +95,7 @@ from waybill.facets import (
     WaybillDeltaFileRunFacet,
     WaybillEvidenceRunFacet,
     WaybillFingerprintInputDatasetFacet,
+    WaybillInferredJobFacet,
     WaybillInferredRunFacet,
     WaybillSummaryRunFacet,
     canonical_did,
@@ -136,6 +137,7 @@ from waybill.lineage import (
     trace,
     trace_as_of,
 )
+from waybill.lineage.analyzers import Analyzer, Catalog, Found, analyze_event, inferred, load_analyzers
 from waybill.lineage.answers import ReceiptStatus
 from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
@@ -261,6 +263,31 @@ def what_an_end_rests_on_goes_on_a_run(record: ProvenanceRecord) -> dict[str, Ru
         INFERRED_FACET: WaybillInferredRunFacet(reason="the program that ran it is gone"),
         EVIDENCE_FACET: WaybillEvidenceRunFacet(source="session"),
     }
+
+
+class Dashboards:
+    """An analyzer of a user's own."""
+
+    name = "dashboards"
+    covers = "the dashboards that no event tells of"
+    confidence = 0.8
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:
+        assert WaybillInferredJobFacet(reason="a list", confidence=0.8).reason
+        assert event["job"], catalog
+        return {
+            "outputs": [{"namespace": "dashboard", "name": "week"}],
+            "job": {"facets": inferred("a list")},
+        }
+
+
+def what_an_analyzer_finds_is_an_event(event: Found) -> None:
+    added: Analyzer = Dashboards()
+    analyzers, problems = load_analyzers()
+    assert_type(problems, dict[str, str])
+    for finding in analyze_event(event, {("s3://lake", "orders"): {"id": "int"}}, [*analyzers, added]):
+        assert_type(finding.event, bytes)
+        assert_type(finding.problem, str | None)
 
 
 def files_of_a_minute_are_counted_on_one_run(facets: dict[str, RunFacet]) -> None:

@@ -1,0 +1,26 @@
+"""Analyzers: what an event says of datasets and columns beside its own inputs and outputs."""
+
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from .analyzer import (
+        ANALYZERS_GROUP as ANALYZERS_GROUP,
+        Analyzer as Analyzer,
+        Catalog as Catalog,
+        Finding as Finding,
+        Found as Found,
+        analyze_event as analyze_event,
+        inferred as inferred,
+        load_analyzers as load_analyzers,
+    )
+    from .builtin import (
+        AirflowAnalyzer as AirflowAnalyzer,
+        DbtAnalyzer as DbtAnalyzer,
+        GenericAnalyzer as GenericAnalyzer,
+    )
+    from .sql import SqlAnalyzer as SqlAnalyzer
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__)

@@ -1,0 +1,142 @@
+"""Analyzers: each reads one event of a job and says what else it tells of datasets and columns.
+
+Packages register theirs in the entry-point group ``waybill.analyzers``: a name and a class, or any callable
+without arguments, that gives an `Analyzer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from waybill.facets import INFERRED_FACET, PRODUCER
+from waybill.facets.event import facet_schema_url
+
+log = logging.getLogger("waybill.runner")
+
+ANALYZERS_GROUP: Final = "waybill.analyzers"
+CONFIDENCE: Final = "confidence"
+
+Found = dict[str, Any]
+"""An OpenLineage event as JSON has it."""
+Catalog = Mapping[tuple[str, str], Mapping[str, str]]
+"""The columns of datasets with their types, by namespace and name."""
+
+
+class Analyzer(Protocol):
+    """Reads what an event of a job says of datasets and columns beside its own inputs and outputs.
+
+    Attributes:
+        name: what answers call it.
+        covers: what it reads, in one sentence.
+        confidence: how sure it is, from 0 to 1; the facet of `inferred` may say less for one event.
+    """
+
+    name: str
+    covers: str
+    confidence: float
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:
+        """Return a job event whose inputs, outputs and facets are what it found; None: nothing.
+
+        Only the keys that it found need be there. The event itself must not be changed.
+        """
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one analyzer said of one event.
+
+    Attributes:
+        analyzer: its name.
+        confidence: how sure it is, from 0 to 1.
+        event: the job event that it found, as JSON; empty if there is a problem.
+        problem: why it could not read the event; None if it could.
+    """
+
+    analyzer: str
+    confidence: float
+    event: bytes = b""
+    problem: str | None = None
+
+
+def inferred(reason: str, confidence: float | None = None) -> Found:
+    """The job facets that say how sure a finding is, and why."""
+    told = {"_producer": PRODUCER, "_schemaURL": _FACET_URL, "reason": reason}
+    return {INFERRED_FACET: told if confidence is None else {**told, CONFIDENCE: confidence}}
+
+
+def load_analyzers() -> tuple[list[Analyzer], dict[str, str]]:
+    """Load every analyzer, the surest first; and by name, why others cannot be loaded."""
+    loaded: list[Analyzer] = []
+    problems: dict[str, str] = {}
+    for point in sorted(entry_points(group=ANALYZERS_GROUP), key=lambda point: point.name):
+        try:
+            make: Callable[[], Analyzer] = point.load()
+            analyzer = make()
+            _ = (analyzer.name, analyzer.covers, float(analyzer.confidence), analyzer.analyze)
+        except Exception as error:  # must not stop the others
+            log.exception("analyzer %s cannot be loaded", point.name)
+            problems[point.name] = f"{point.value} cannot be loaded: {error}"
+        else:
+            loaded.append(analyzer)
+    return sorted(loaded, key=lambda one: -one.confidence), problems
+
+
+def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer]) -> list[Finding]:
+    """Have analyzers read an event; each also sees the column lineage that a surer one found."""
+    findings: list[Finding] = []
+    for analyzer in analyzers:
+        confidence = float(analyzer.confidence)
+        try:
+            found = analyzer.analyze(event, catalog)
+            if found is None:
+                continue
+            body = msgspec.json.encode({**found, "job": {**event["job"], **found.get("job", {})}})
+            facets = found.get("job", {}).get("facets", {})
+            sure = facets.get(INFERRED_FACET, {}).get(CONFIDENCE, confidence)
+            findings.append(Finding(analyzer.name, float(sure), body))
+            event = _with_columns(event, found)
+        except Exception as error:  # noqa: BLE001 - another's code, and texts of any kind
+            reason = f"{type(error).__name__}: {str(error)[:_PROBLEM_CHARS_MAX]}"
+            findings.append(Finding(analyzer.name, confidence, problem=reason))
+    return findings
+
+
+def datasets_of(event: Found, *keys: str) -> list[Found]:
+    """The datasets of an event under `inputs` or `outputs` that have a name, each with its facets."""
+    return [
+        {**one, "facets": one.get("facets") or {}}
+        for key in keys
+        for one in event.get(key) or ()
+        if isinstance(one.get("namespace"), str) and isinstance(one.get("name"), str)
+    ]
+
+
+def columns_of(dataset: Found, catalog: Catalog) -> Mapping[str, str]:
+    """The columns of a dataset with their types: as its facet `schema` has them, else as the catalog does."""
+    fields = (dataset["facets"].get("schema") or {}).get("fields") or ()
+    told = {field["name"]: str(field.get("type") or "") for field in fields}
+    return told or catalog.get((dataset["namespace"], dataset["name"]), {})
+
+
+def _with_columns(event: Found, found: Found) -> Found:
+    told = {
+        (one["namespace"], one["name"]): one["facets"]["columnLineage"]
+        for one in datasets_of(found, "outputs")
+        if "columnLineage" in one["facets"]
+    }
+    outputs = [
+        {**one, "facets": {"columnLineage": told.get((one["namespace"], one["name"])), **one["facets"]}}
+        if (one["namespace"], one["name"]) in told
+        else one
+        for one in datasets_of(event, "outputs")
+    ]
+    return {**event, "outputs": outputs}
+
+
+_FACET_URL: Final = facet_schema_url("WaybillInferredJobFacet")
+_PROBLEM_CHARS_MAX: Final = 500

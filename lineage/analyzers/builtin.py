@@ -1,0 +1,126 @@
+"""The analyzers of the facets that dbt and Airflow send, and the one that compares schemas."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any, Final
+
+from waybill.facets import PRODUCER
+
+from .analyzer import Catalog, Found, columns_of, datasets_of, inferred
+
+_LINEAGE_URL: Final = "https://openlineage.io/spec/facets/1-0-0/LineageFacet.json#/$defs/LineageJobFacet"
+_DEPENDENCIES_URL: Final = (
+    "https://openlineage.io/spec/facets/1-0-1/JobDependenciesRunFacet.json#/$defs/JobDependenciesRunFacet"
+)
+_COLUMN_LINEAGE_URL: Final = (
+    "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+)
+
+
+class DbtAnalyzer:
+    """Adds what dbt calls exposures."""
+
+    name = "dbt"
+    covers = "the dbt facet `dbt_exposures`: dashboards, notebooks and the like that use a model or a source"
+    confidence = 1.0
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:  # noqa: ARG002 - the facet says all
+        """Return the job facet `lineage`, from datasets to exposures; those of outputs are outputs too."""
+        entries: dict[tuple[str, str], Found] = {}
+        outputs: list[Found] = []
+        written = datasets_of(event, "outputs")
+        for one in (*datasets_of(event, "inputs"), *written):
+            used = {"namespace": one["namespace"], "name": one["name"], "type": "DATASET"}
+            for exposure in (one["facets"].get("dbt_exposures") or {}).get("exposures") or ():
+                named = {"namespace": exposure.get("type") or "exposure", "name": exposure["name"]}
+                entry = {**named, "type": "DATASET", "inputs": []}
+                entries.setdefault((named["namespace"], named["name"]), entry)["inputs"].append(used)
+                outputs += [named] if one in written and named not in outputs else []
+        if not entries:
+            return None
+        lineage = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "entries": [*entries.values()]}
+        facets = {"lineage": lineage, **inferred("declared as a dbt exposure")}
+        return {"outputs": outputs, "job": {"facets": facets}}
+
+
+class AirflowAnalyzer:
+    """Adds the order of the tasks of a DAG."""
+
+    name = "airflow"
+    covers = (
+        "Airflow's run facet `airflow`: the tasks before and after this one, and the DAG that it triggers"
+    )
+    confidence = 1.0
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:  # noqa: ARG002 - the facet says all
+        """Return the facet `jobDependencies`, here of the job, in the form that it has for a run."""
+        facet = ((event.get("run") or {}).get("facets") or {}).get("airflow") or {}
+        task, dag = facet.get("task") or {}, (facet.get("dag") or {}).get("dag_id")
+        if not dag:
+            return None
+        namespace = event["job"]["namespace"]
+
+        def jobs(names: Iterable[str]) -> list[Found]:
+            how = {"dependency_type": "DIRECT_INVOCATION", "sequence_trigger_rule": "FINISH_TO_START"}
+            return [{"job": {"namespace": namespace, "name": name}, **how} for name in names]
+
+        upstream = jobs(f"{dag}.{one}" for one in _ids(task.get("upstream_task_ids")))
+        downstream = jobs(f"{dag}.{one}" for one in _ids(task.get("downstream_task_ids")))
+        downstream += jobs([triggered] if (triggered := task.get("trigger_dag_id")) else [])
+        if not upstream and not downstream:
+            return None
+        told = {"_producer": PRODUCER, "_schemaURL": _DEPENDENCIES_URL}
+        dependencies = {**told, "upstream": upstream, "downstream": downstream}
+        return {"job": {"facets": {"jobDependencies": dependencies, **inferred("the DAG's order of tasks")}}}
+
+
+class GenericAnalyzer:
+    """Takes columns of the same name and type to pass through."""
+
+    name = "generic"
+    covers = (
+        "the schemas of inputs and outputs: a column of the same name and type passes through, where nothing "
+        "better is known"
+    )
+    confidence = 0.3
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:
+        """Return the facet `columnLineage` of each output that has none."""
+        inputs = datasets_of(event, "inputs")
+        outputs = [
+            {"namespace": one["namespace"], "name": one["name"], "facets": {"columnLineage": lineage}}
+            for one in datasets_of(event, "outputs")
+            if "columnLineage" not in one["facets"]
+            and (lineage := self._pass_through(one, inputs, catalog)) is not None
+        ]
+        if not outputs:
+            return None
+        return {"outputs": outputs, "job": {"facets": inferred("columns of the same name and type")}}
+
+    def _pass_through(self, output: Found, inputs: Iterable[Found], catalog: Catalog) -> Found | None:
+        fields: dict[str, Found] = {}
+        how = {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
+        for column, kind in columns_of(output, catalog).items():
+            origins = [
+                {
+                    "namespace": one["namespace"],
+                    "name": one["name"],
+                    "field": column,
+                    "transformations": [how],
+                }
+                for one in inputs
+                if columns_of(one, catalog).get(column, None) == kind
+            ]
+            fields[column] = {"inputFields": origins}
+        if not any(field["inputFields"] for field in fields.values()):
+            return None
+        return {"_producer": PRODUCER, "_schemaURL": _COLUMN_LINEAGE_URL, "fields": fields}
+
+
+def _ids(told: Any) -> list[str]:  # noqa: ANN401 - as the provider sends it
+    """Airflow's lists of tasks, which some versions send as the text of a Python list."""
+    if isinstance(told, str):
+        told = ast.literal_eval(told)
+    return sorted(one for one in told or () if isinstance(one, str))

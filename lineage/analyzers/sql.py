@@ -1,0 +1,211 @@
+"""The analyzer of SQL texts, as the job facet `sql` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from waybill.facets import INFERRED_FACET, PRODUCER
+
+from .analyzer import Catalog, Found, columns_of, datasets_of, inferred
+
+if TYPE_CHECKING:
+    from .reading_sql import Name, Origin, Reading, Relation
+
+_SURE: Final = 0.9
+_ASSUMED: Final = 0.7
+_DISPUTED: Final = 0.5
+_COLUMN_LINEAGE_URL: Final = (
+    "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+)
+_DIALECTS: Final = {
+    "postgresql": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "sparksql": "spark",
+    "hive": "hive", "awsathena": "athena", "gcp": "bigquery", "azurecosmos": None, "cockroachdb": "postgres",
+    "mariadb": "mysql", "generic": None, "ansi": None,
+}  # fmt: skip
+"""What others call a dialect or a database, and sqlglot's name."""
+
+
+class SqlAnalyzer:
+    """Reads the SQL text of a job."""
+
+    name = "sql"
+    covers = "the SQL text in the job facet `sql`: tables, columns, and how each column comes from others"
+    confidence = _SURE
+
+    def analyze(self, event: Found, catalog: Catalog) -> Found | None:
+        """Return the tables that the text reads and writes, with the facet `columnLineage`."""
+        facet = (event["job"].get("facets") or {}).get("sql") or {}
+        if not (text := facet.get("query")):
+            return None
+        from .reading_sql import read_sql
+
+        tables = _Tables(event, catalog)
+        dialect = _dialect_of(facet.get("dialect"), event)
+        reading = read_sql(text, dialect, tables.columns)
+        outputs = dict(reading.outputs)
+        targets = datasets_of(event, "outputs")
+        if not outputs and reading.query is not None and len(targets) == 1:
+            outputs = {
+                tables.give(targets[0]): reading.query
+            }  # the query is what the job's one output is made of
+        notes = [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
+        disputed = _dispute(text, dialect, reading)
+        sure = _DISPUTED if disputed else _ASSUMED if notes else _SURE
+        told = {
+            "inputs": [tables.named(name) for name in sorted(reading.inputs) if tables.find(name)],
+            "outputs": [
+                {**tables.named(name), "facets": {"columnLineage": tables.lineage(name, relation)}}
+                for name, relation in sorted(outputs.items())
+                if tables.find(name) and not _has_engine_lineage(targets, tables.named(name))
+            ],
+        }
+        if not told["inputs"] and not told["outputs"]:
+            return None
+        reason = "; ".join(["read from its SQL text", *notes, *disputed])
+        return {**told, "job": {"facets": inferred(reason, sure)}}
+
+
+class _Tables:
+    """Which datasets the names in a text are."""
+
+    def __init__(self, event: Found, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._given: dict[Name, tuple[str, str]] = {}
+        self._datasets = datasets_of(event, "inputs", "outputs")
+        job = event["job"]
+        self._is_planned = INFERRED_FACET in (job.get("facets") or {}) or "://" in job["namespace"]
+        self._namespace = job["namespace"]
+        self._names: dict[Name, set[tuple[str, str]]] = {}
+        self._whole: dict[Name, set[tuple[str, str]]] = {}
+        for one in self._datasets:
+            links = (one["facets"].get("symlinks") or {}).get("identifiers") or ()
+            for name in (one["name"], *(link["name"] for link in links)):
+                self._know(name, (one["namespace"], one["name"]))
+        for namespace, name in catalog:
+            if namespace == self._namespace or any(one["namespace"] == namespace for one in self._datasets):
+                self._know(name, (namespace, name))
+
+    def _know(self, name: str, dataset: tuple[str, str]) -> None:
+        parts = name.casefold().split(".")
+        for at in range(len(parts)):
+            self._names.setdefault(tuple(parts[at:]), set()).add(dataset)
+        self._whole.setdefault(tuple(parts), set()).add(dataset)
+
+    def give(self, dataset: Found) -> Name:
+        """A name for a dataset that the text does not name."""
+        name = ("", dataset["namespace"], dataset["name"])
+        self._given[name] = (dataset["namespace"], dataset["name"])
+        return name
+
+    def find(self, name: Name) -> tuple[str, str] | None:
+        """The dataset; None: it cannot be told which one it is."""
+        if name in self._given:
+            return self._given[name]
+        parts = tuple(part.casefold() for part in name)
+        # Either may leave out the first parts of what the other says.
+        tails = (self._whole.get(parts[at:], set()) for at in range(1, len(parts)))
+        for found in (self._whole.get(parts, set()), self._names.get(parts, set()), *tails):
+            if found:
+                return next(iter(found)) if len(found) == 1 else None
+        return self._like_others(name)
+
+    def _like_others(self, name: Name) -> tuple[str, str] | None:
+        """A dataset that the event does not name: in the same database as those that it names."""
+        if not self._datasets:
+            return (self._namespace, ".".join(name)) if self._is_planned else None
+        stores = {one["namespace"] for one in self._datasets}
+        prefixes = {tuple(one["name"].split(".")[: -len(name)]) for one in self._datasets}
+        if len(stores) > 1 or len(prefixes) > 1 or any("/" in one["name"] for one in self._datasets):
+            return None
+        return (*stores, ".".join((*next(iter(prefixes)), *name)))
+
+    def columns(self, name: Name) -> Mapping[str, str] | None:
+        """The columns of a table with their types; None: they are not known."""
+        dataset = self.find(name)
+        for one in self._datasets:
+            if (one["namespace"], one["name"]) == dataset and (known := columns_of(one, self._catalog)):
+                return known
+        return self._catalog.get(dataset) if dataset else None
+
+    def unnamed(self, names: Iterable[Name]) -> list[str]:
+        """A note for each table that cannot be told."""
+        return [
+            f"no dataset is known for the table {'.'.join(name)}"
+            for name in sorted(names)
+            if self.find(name) is None
+        ]
+
+    def named(self, name: Name) -> Found:
+        """The dataset of a table that can be told."""
+        namespace, dataset = self.find(name) or ("", "")
+        return {"namespace": namespace, "name": dataset}
+
+    def lineage(self, name: Name, relation: Relation) -> Found:
+        """The facet `columnLineage` of a table that is written."""
+        spelled = {column.casefold(): column for column in self.columns(name) or ()}
+        fields = {
+            spelled.get(column.casefold(), column): {"inputFields": self._fields(origins)}
+            for column, origins in relation.columns
+            if column
+        }
+        rows = self._fields(relation.rows)
+        head = {"_producer": PRODUCER, "_schemaURL": _COLUMN_LINEAGE_URL, "fields": fields}
+        return {**head, "dataset": rows} if rows else head
+
+    def _fields(self, origins: Iterable[Origin]) -> list[Found]:
+        fields: dict[tuple[Name, str], list[Found]] = {}
+        for origin in sorted(origins):
+            if self.find(origin.table) is not None:
+                kind = "DIRECT" if origin.is_direct else "INDIRECT"
+                how = {"type": kind, "subtype": origin.subtype, "description": "", "masking": origin.masking}
+                fields.setdefault((origin.table, origin.column), []).append(how)
+        return [
+            {**self.named(table), "field": column, "transformations": transformations}
+            for (table, column), transformations in fields.items()
+        ]
+
+
+def _dialect_of(said: object, event: Found) -> str | None:
+    from sqlglot.dialects.dialect import Dialect
+
+    stores = {one["namespace"].partition(":")[0] for one in datasets_of(event, "inputs", "outputs")}
+    job_type = (event["job"].get("facets") or {}).get("jobType") or {}
+    integration = "spark" if str(job_type.get("integration")).upper() == "SPARK" else None
+    for name in (said, integration, *sorted(stores), event["job"]["namespace"].partition(":")[0]):
+        known = str(name).lower() if name else ""
+        if (dialect := _DIALECTS.get(known, known)) and Dialect.get(dialect) is not None:
+            return dialect
+    return None
+
+
+def _has_engine_lineage(targets: Iterable[Found], output: Found) -> bool:
+    """Whether the engine that ran the text has said how the columns of an output come about."""
+    for one in targets:
+        if one["namespace"] == output["namespace"] and one["name"] == output["name"]:
+            fields = (one["facets"].get("columnLineage") or {}).get("fields") or {}
+            used = [field for column in fields.values() for field in column.get("inputFields") or ()]
+            return any(field.get("transformations") for field in used)
+    return False
+
+
+def _dispute(text: str, dialect: str | None, reading: Reading) -> list[str]:
+    """What the package `openlineage-sql` reads otherwise, where it is installed."""
+    try:
+        openlineage_sql: Any = import_module("openlineage_sql")
+    except ImportError:
+        return []
+    other = openlineage_sql.parse([text], dialect=_OTHERS.get(dialect or "", dialect))
+    if other is None or other.errors:
+        return []
+    ours = {name[-1].casefold() for name in (*reading.inputs, *reading.outputs)}
+    theirs = {
+        table.name.casefold().replace('"', "").replace("`", "").rpartition(".")[2]
+        for table in (*other.in_tables, *other.out_tables)
+    }
+    differing = sorted(ours ^ theirs)
+    return [f"openlineage-sql reads other tables: {', '.join(differing)}"] if differing else []
+
+
+_OTHERS: Final = {"tsql": "mssql", "spark": "databricks"}

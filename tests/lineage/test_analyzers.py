@@ -1,0 +1,230 @@
+"""Analyzers: what they find in events, and how others add theirs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from pasting import blocks
+
+from waybill.lineage.analyzers import (
+    AirflowAnalyzer,
+    DbtAnalyzer,
+    GenericAnalyzer,
+    SqlAnalyzer,
+    analyze_event,
+    load_analyzers,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "analyzers.md"
+STORE = "postgres://db:5432"
+
+
+def dataset(name: str, columns: dict[str, str] | None = None, **facets: object) -> dict[str, Any]:
+    if columns is not None:
+        facets["schema"] = {"fields": [{"name": name, "type": kind} for name, kind in columns.items()]}
+    return {"namespace": STORE, "name": name, "facets": facets}
+
+
+def event(sql: str | None = None, *, dialect: str | None = None, **given: object) -> dict[str, Any]:
+    facets = {} if sql is None else {"sql": {"query": sql, "dialect": dialect}}
+    return {
+        "job": {"namespace": "etl", "name": "daily", "facets": facets},
+        "inputs": [],
+        "outputs": [],
+        **given,
+    }
+
+
+def names(found: dict[str, Any] | None, key: str) -> list[str]:
+    assert found is not None
+    return [one["name"] for one in found[key]]
+
+
+def columns(found: dict[str, Any] | None) -> dict[str, list[str]]:
+    assert found is not None
+    ((output),) = found["outputs"]
+    fields = output["facets"]["columnLineage"]["fields"]
+    return {
+        name: [f"{used['name']}.{used['field']}" for used in one["inputFields"]]
+        for name, one in fields.items()
+    }
+
+
+def sure(found: dict[str, Any] | None) -> float:
+    assert found is not None
+    return float(found["job"]["facets"]["waybill_inferred"]["confidence"])
+
+
+@pytest.fixture(autouse=True)
+def _no_second_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openlineage_sql", None)
+
+
+def test_the_tables_of_a_text_are_the_datasets_of_its_event() -> None:
+    found = SqlAnalyzer().analyze(
+        event(
+            "INSERT INTO Daily SELECT o.* FROM public.orders o",
+            inputs=[dataset("shop.public.orders", {"Id": "int", "total": "int"})],
+            outputs=[dataset("shop.public.daily", {"ID": "int", "total": "int"})],
+        ),
+        {},
+    )
+    assert (names(found, "inputs"), names(found, "outputs")) == (
+        ["shop.public.orders"],
+        ["shop.public.daily"],
+    )
+    assert columns(found) == {"ID": ["shop.public.orders.Id"], "total": ["shop.public.orders.total"]}
+    assert sure(found) == 0.9
+
+
+def test_a_table_that_the_event_does_not_name_is_in_the_same_database() -> None:
+    reads = "SELECT c.id FROM customers c JOIN audit.visits v ON v.id = c.id"
+    found = SqlAnalyzer().analyze(event(reads, outputs=[dataset("shop.public.daily")]), {})
+    assert names(found, "inputs") == ["shop.audit.visits", "shop.public.customers"]
+    assert columns(found) == {"id": ["shop.public.customers.id"]}
+
+
+def test_a_view_of_a_program_is_no_dataset() -> None:
+    files = [{"namespace": "file", "name": f"/data/{name}", "facets": {}} for name in ("in.csv", "out")]
+    of_spark = event("SELECT id FROM orders", inputs=files[:1], outputs=files[1:])
+    found = SqlAnalyzer().analyze(of_spark, {})
+    assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
+    assert sure(found) == 0.7
+    assert SqlAnalyzer().analyze(event("SELECT id FROM orders"), {}) is None
+    assert SqlAnalyzer().analyze(event(), {}) is None
+
+
+def test_a_symlink_names_a_table_and_the_engine_knows_its_columns_best() -> None:
+    link = {"identifiers": [{"namespace": "/wh", "name": "lake.agg", "type": "TABLE"}]}
+    used = {"namespace": "file", "name": "/in", "field": "a", "transformations": [{"type": "DIRECT"}]}
+    lineage = {"fields": {"a": {"inputFields": [used]}}}
+    source = {"namespace": "file", "name": "/wh/lake.db/agg", "facets": {"symlinks": link}}
+    output = {"namespace": "file", "name": "/out", "facets": {}}
+    query = "SELECT country FROM lake.agg"
+    told = SqlAnalyzer().analyze(event(query, dialect="spark", inputs=[source], outputs=[output]), {})
+    assert columns(told) == {"country": ["/wh/lake.db/agg.country"]}
+    output["facets"] = {"columnLineage": lineage}
+    told = SqlAnalyzer().analyze(event(query, dialect="spark", inputs=[source], outputs=[output]), {})
+    assert told is not None
+    assert (names(told, "inputs"), told["outputs"]) == (["/wh/lake.db/agg"], [])
+
+
+def test_two_tables_that_a_name_may_mean_are_neither() -> None:
+    both = [dataset("shop.a.orders"), dataset("shop.b.orders")]
+    found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=both, outputs=[dataset("x.y.z")]), {})
+    assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
+
+
+def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = ModuleType("openlineage_sql")
+    tables = [SimpleNamespace(name="orders")]
+    told = SimpleNamespace(in_tables=tables, out_tables=[], errors=[])
+    other.parse = lambda *_, **__: told  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openlineage_sql", other)
+    asked = event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")])
+    assert sure(SqlAnalyzer().analyze(asked, {})) == 0.9
+    tables.append(SimpleNamespace(name='"Events"'))
+    found = SqlAnalyzer().analyze(asked, {})
+    assert found is not None
+    assert sure(found) == 0.5
+    assert found["job"]["facets"]["waybill_inferred"]["reason"].endswith("reads other tables: events")
+    told.errors = ["cannot parse"]
+    assert sure(SqlAnalyzer().analyze(asked, {})) == 0.9
+
+
+def test_the_order_of_tasks_is_what_airflow_says() -> None:
+    # As the provider 2.20 sends them: a set is the text of a list.
+    task = {
+        "task_id": "load",
+        "upstream_task_ids": "['orders']",
+        "downstream_task_ids": "['broken', 'flaky']",
+        "trigger_dag_id": "nightly",
+    }
+    airflow = {"airflow": {"dag": {"dag_id": "shop"}, "task": task}}
+    found = AirflowAnalyzer().analyze({**event(), "run": {"runId": "r", "facets": airflow}}, {})
+    assert found is not None
+    facet = found["job"]["facets"]["jobDependencies"]
+    assert [one["job"] for one in facet["upstream"]] == [{"namespace": "etl", "name": "shop.orders"}]
+    assert [one["job"]["name"] for one in facet["downstream"]] == ["shop.broken", "shop.flaky", "nightly"]
+    airflow["airflow"]["task"] = {"task_id": "alone", "upstream_task_ids": "[]", "downstream_task_ids": []}
+    assert AirflowAnalyzer().analyze({**event(), "run": {"runId": "r", "facets": airflow}}, {}) is None
+
+
+def test_an_exposure_of_dbt_is_downstream_of_its_models_and_sources() -> None:
+    board = {"exposures": [{"unique_id": "exposure.shop.week", "name": "week", "type": "dashboard"}]}
+    plain = {"exposures": [{"unique_id": "exposure.shop.raw", "name": "raw", "type": None}]}
+    told = event(
+        inputs=[dataset("shop.raw.orders", dbt_exposures=plain)],
+        outputs=[dataset("shop.public.daily", dbt_exposures=board)],
+    )
+    found = DbtAnalyzer().analyze(told, {})
+    assert found is not None
+    assert found["outputs"] == [{"namespace": "dashboard", "name": "week"}]
+    entries = found["job"]["facets"]["lineage"]["entries"]
+    assert [(one["namespace"], one["name"], one["inputs"][0]["name"]) for one in entries] == [
+        ("exposure", "raw", "shop.raw.orders"),
+        ("dashboard", "week", "shop.public.daily"),
+    ]
+    assert DbtAnalyzer().analyze(event(), {}) is None
+
+
+def test_a_column_of_the_same_name_and_type_passes_through_where_nothing_better_is_known() -> None:
+    source = dataset("a", {"id": "int", "note": "text"})
+    known = dataset("c", {"id": "int"}, columnLineage={"fields": {}})
+    told = event(inputs=[source], outputs=[dataset("b", {"id": "int", "note": "int", "new": "int"}), known])
+    assert columns(GenericAnalyzer().analyze(told, {})) == {"id": ["a.id"], "note": [], "new": []}
+    by_catalog = event(inputs=[dataset("a")], outputs=[dataset("b")])
+    catalog = {(STORE, name): {"id": "int"} for name in "ab"}
+    assert columns(GenericAnalyzer().analyze(by_catalog, catalog)) == {"id": ["a.id"]}
+    assert GenericAnalyzer().analyze(event(outputs=[dataset("b", {"id": "int"})]), {}) is None
+
+
+def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
+    analyzers, problems = load_analyzers()
+    assert problems == {}
+    assert [one.name for one in analyzers] == ["airflow", "dbt", "sql", "generic"]
+    same = {"inputs": [dataset("s.a", {"id": "int"})], "outputs": [dataset("s.b", {"id": "int"})]}
+    assert [one.analyzer for one in analyze_event(event(**same), {}, analyzers)] == ["generic"]
+    told = analyze_event(event("INSERT INTO s.b SELECT 7 AS id FROM s.a", **same), {}, analyzers)
+    assert [(one.analyzer, one.confidence, one.problem) for one in told] == [("sql", 0.9, None)]
+    assert json.loads(told[0].event)["job"]["name"] == "daily"
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH"]
+)
+def test_a_text_that_cannot_be_read_is_a_problem_of_that_analyzer_alone(sql: str) -> None:
+    same = {"inputs": [dataset("s.a", {"id": "int"})], "outputs": [dataset("s.b", {"id": "int"})]}
+    told = analyze_event(event(sql, **same), {}, load_analyzers()[0])
+    assert [(one.analyzer, one.problem is None) for one in told] == [("sql", False), ("generic", True)]
+
+
+def test_the_analyzer_of_the_guide_is_found_once_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, project = (one for one in blocks(PAGE.read_text(encoding="utf-8")) if one.title)
+    assert len(code.text.splitlines()) <= 20
+    (tmp_path / str(code.title)).write_text(code.text, encoding="utf-8")
+    info = tmp_path / "shop_dashboards-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-dashboards\nVersion: 1.0\n")
+    points = tomllib.loads(project.text)["project"]["entry-points"]["waybill.analyzers"]
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text(
+        "\n".join(["[waybill.analyzers]", *lines, "broken = dashboards:No"])
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    analyzers, problems = load_analyzers()
+    assert [one.name for one in analyzers] == ["airflow", "dbt", "sql", "dashboards", "generic"]
+    assert list(problems) == ["broken"]
+    (told,) = analyze_event(event(outputs=[dataset("shop.public.revenue")]), {}, analyzers)
+    assert json.loads(told.event)["outputs"] == [{"namespace": "dashboard", "name": "user-metrics"}]
+    assert (told.analyzer, told.confidence) == ("dashboards", 0.8)
