@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         GenericAnalyzer as GenericAnalyzer,
     )
     from .sql import SqlAnalyzer as SqlAnalyzer
+    from .worker import Result as Result, Worker as Worker
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

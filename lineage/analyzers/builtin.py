@@ -11,9 +11,6 @@ from waybill.facets import PRODUCER
 from .analyzer import Catalog, Found, columns_of, datasets_of, inferred
 
 _LINEAGE_URL: Final = "https://openlineage.io/spec/facets/1-0-0/LineageFacet.json#/$defs/LineageJobFacet"
-_DEPENDENCIES_URL: Final = (
-    "https://openlineage.io/spec/facets/1-0-1/JobDependenciesRunFacet.json#/$defs/JobDependenciesRunFacet"
-)
 _COLUMN_LINEAGE_URL: Final = (
     "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
 )
@@ -55,25 +52,24 @@ class AirflowAnalyzer:
     confidence = 1.0
 
     def analyze(self, event: Found, catalog: Catalog) -> Found | None:  # noqa: ARG002 - the facet says all
-        """Return the facet `jobDependencies`, here of the job, in the form that it has for a run."""
+        """Return the job facet `lineage`, from each of these jobs to the next."""
         facet = ((event.get("run") or {}).get("facets") or {}).get("airflow") or {}
         task, dag = facet.get("task") or {}, (facet.get("dag") or {}).get("dag_id")
         if not dag:
             return None
-        namespace = event["job"]["namespace"]
 
-        def jobs(names: Iterable[str]) -> list[Found]:
-            how = {"dependency_type": "DIRECT_INVOCATION", "sequence_trigger_rule": "FINISH_TO_START"}
-            return [{"job": {"namespace": namespace, "name": name}, **how} for name in names]
+        def job(name: str) -> Found:
+            return {"type": "JOB", "namespace": event["job"]["namespace"], "name": name}
 
-        upstream = jobs(f"{dag}.{one}" for one in _ids(task.get("upstream_task_ids")))
-        downstream = jobs(f"{dag}.{one}" for one in _ids(task.get("downstream_task_ids")))
-        downstream += jobs([triggered] if (triggered := task.get("trigger_dag_id")) else [])
-        if not upstream and not downstream:
+        before = [job(f"{dag}.{one}") for one in _ids(task.get("upstream_task_ids"))]
+        after = [job(f"{dag}.{one}") for one in _ids(task.get("downstream_task_ids"))]
+        after += [job(triggered)] if (triggered := task.get("trigger_dag_id")) else []
+        entries = [{"type": "JOB", "inputs": before}] if before else []
+        entries += [{**one, "inputs": [{"type": "JOB"}]} for one in after]
+        if not entries:
             return None
-        told = {"_producer": PRODUCER, "_schemaURL": _DEPENDENCIES_URL}
-        dependencies = {**told, "upstream": upstream, "downstream": downstream}
-        return {"job": {"facets": {"jobDependencies": dependencies, **inferred("the DAG's order of tasks")}}}
+        lineage = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "entries": entries}
+        return {"job": {"facets": {"lineage": lineage, **inferred("the DAG's order of tasks")}}}
 
 
 class GenericAnalyzer:

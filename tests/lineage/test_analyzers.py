@@ -142,7 +142,7 @@ def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
 
 def test_the_order_of_tasks_is_what_airflow_says() -> None:
     # As the provider 2.20 sends them: a set is the text of a list.
-    task = {
+    task: dict[str, object] = {
         "task_id": "load",
         "upstream_task_ids": "['orders']",
         "downstream_task_ids": "['broken', 'flaky']",
@@ -151,10 +151,15 @@ def test_the_order_of_tasks_is_what_airflow_says() -> None:
     airflow = {"airflow": {"dag": {"dag_id": "shop"}, "task": task}}
     found = AirflowAnalyzer().analyze({**event(), "run": {"runId": "r", "facets": airflow}}, {})
     assert found is not None
-    facet = found["job"]["facets"]["jobDependencies"]
-    assert [one["job"] for one in facet["upstream"]] == [{"namespace": "etl", "name": "shop.orders"}]
-    assert [one["job"]["name"] for one in facet["downstream"]] == ["shop.broken", "shop.flaky", "nightly"]
-    airflow["airflow"]["task"] = {"task_id": "alone", "upstream_task_ids": "[]", "downstream_task_ids": []}
+    entries = found["job"]["facets"]["lineage"]["entries"]
+    assert entries == [
+        {"type": "JOB", "inputs": [{"type": "JOB", "namespace": "etl", "name": "shop.orders"}]},
+        *(
+            {"type": "JOB", "namespace": "etl", "name": name, "inputs": [{"type": "JOB"}]}
+            for name in ("shop.broken", "shop.flaky", "nightly")
+        ),
+    ]
+    task |= {"upstream_task_ids": "[]", "downstream_task_ids": [], "trigger_dag_id": None}
     assert AirflowAnalyzer().analyze({**event(), "run": {"runId": "r", "facets": airflow}}, {}) is None
 
 
@@ -191,7 +196,10 @@ def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
     analyzers, problems = load_analyzers()
     assert problems == {}
     assert [one.name for one in analyzers] == ["airflow", "dbt", "sql", "generic"]
-    same = {"inputs": [dataset("s.a", {"id": "int"})], "outputs": [dataset("s.b", {"id": "int"})]}
+    same: dict[str, Any] = {
+        "inputs": [dataset("s.a", {"id": "int"})],
+        "outputs": [dataset("s.b", {"id": "int"})],
+    }
     assert [one.analyzer for one in analyze_event(event(**same), {}, analyzers)] == ["generic"]
     told = analyze_event(event("INSERT INTO s.b SELECT 7 AS id FROM s.a", **same), {}, analyzers)
     assert [(one.analyzer, one.confidence, one.problem) for one in told] == [("sql", 0.9, None)]
@@ -202,7 +210,10 @@ def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
     "sql", ["SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH"]
 )
 def test_a_text_that_cannot_be_read_is_a_problem_of_that_analyzer_alone(sql: str) -> None:
-    same = {"inputs": [dataset("s.a", {"id": "int"})], "outputs": [dataset("s.b", {"id": "int"})]}
+    same: dict[str, Any] = {
+        "inputs": [dataset("s.a", {"id": "int"})],
+        "outputs": [dataset("s.b", {"id": "int"})],
+    }
     told = analyze_event(event(sql, **same), {}, load_analyzers()[0])
     assert [(one.analyzer, one.problem is None) for one in told] == [("sql", False), ("generic", True)]
 
