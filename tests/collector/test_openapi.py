@@ -90,7 +90,7 @@ def test_every_answer_is_as_described(
 
 
 def test_the_schemas_of_the_facets_are_served_to_anybody(shared: Collector) -> None:
-    assert len(read_facet_schemas()) == 6
+    assert len(read_facet_schemas()) == 7
     for name, schema in read_facet_schemas().items():
         for asked in (name, f"{FACET_URN}{name}"):
             reply = shared.get(f"/schemas/{asked}")
