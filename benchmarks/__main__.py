@@ -42,6 +42,7 @@ BENCHMARKS = (
     ),
     ("journeys",),
     ("journeys", "--closure"),
+    ("datasets",),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),

@@ -13,7 +13,7 @@ from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
-from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.marquez.links import DUPLICATES_PATH, GRAPH_PATH, OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import RECEIPT_PATTERN, FileContent
@@ -92,6 +92,18 @@ def description() -> _Json:
                     _ASKING_REFUSED,
                 )
             },
+            GRAPH_PATH: {
+                "get": _asking(
+                    "Show what a dataset or a job depends on, and what depends on it",
+                    _ref("Dependencies"),
+                    [
+                        _parameter("name", {"type": "string", "minLength": 1}, required=True),
+                        *(_parameter(way, _EDGES) for way in ("up", "down")),
+                        _AS_OF,
+                    ],
+                    _ASKING_REFUSED,
+                )
+            },
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
@@ -127,6 +139,7 @@ def _answers() -> _Json:
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import OpenFile, ToldJourney
     from waybill.lineage.answers import ReceiptStatus
+    from waybill.lineage.graph import Dependencies
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
 
@@ -139,6 +152,7 @@ def _answers() -> _Json:
             ToldJourney,
             OpenFile,
             FileContent,
+            Dependencies,
             SentRecord,
             ProblemDetails,
         ),
@@ -221,9 +235,7 @@ def _traced() -> _Json:
         _parameter(
             "depth", {"type": "integer", "minimum": 0, "description": "So many generations each way."}
         ),
-        _parameter(
-            "as_of", {"type": "integer", "minimum": 0, "description": "As known then; epoch milliseconds."}
-        ),
+        _AS_OF,
         _parameter("format", {"type": "string", "enum": list(MEDIA), "description": "Default: as `Accept`."}),
         _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split, up to 2,000."}),
         _parameter("partial", _FLAG | {"default": False}),
@@ -273,6 +285,12 @@ def _some(schema: _Json) -> _Json:
 
 
 _TEXT: Final = {"type": "string"}
+_EDGES: Final = {
+    "type": "string",
+    "pattern": "^([0-9]{1,15}|all)$",
+    "default": "1",
+    "description": "So many edges, or `all`.",
+}
 _FLAG: Final = {"type": "boolean"}
 _EPOCH_MS: Final = {"type": "integer", "minimum": 0}
 _VALUES: Final[dict[ConditionKind, _Json]] = {
@@ -301,6 +319,7 @@ def _parameters_of(condition: Condition) -> Iterator[_Json]:
             yield _parameter(name, _TEXT | {"description": f"The {what} of one `{condition.parameter}`."})
 
 
+_AS_OF: Final = _parameter("as_of", _EPOCH_MS | {"description": "As known then; epoch milliseconds."})
 _FILTERS: Final = [
     *(parameter for condition in CONDITIONS for parameter in _parameters_of(condition)),
     _parameter("partial", {"type": "boolean", "default": False}),

@@ -33,6 +33,7 @@ from .event import (
     parse_instant_us as parse_instant_us,
 )
 from .folding import (
+    FINAL_STATES as FINAL_STATES,
     RunState as RunState,
     facet_records as facet_records,
     fold as fold,
@@ -40,6 +41,7 @@ from .folding import (
     inferred_reason as inferred_reason,
     merge_states as merge_states,
     observe as observe,
+    observe_times as observe_times,
     records_of as records_of,
 )
 from .lazy import lazily as _lazily

@@ -488,10 +488,10 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Static facts about a job; it belongs to no run and gives no record."""
 
     eventTime: str
-    job: Job
+    job: RunJob
     producer: str
     schemaURL: str | None = None
-    inputs: tuple[DatasetName, ...] | None = None
+    inputs: tuple[RunDataset, ...] | None = None
     outputs: tuple[OutputDataset, ...] | None = None
 
 
@@ -499,7 +499,7 @@ class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Static facts about a dataset; it belongs to no run and gives no record."""
 
     eventTime: str
-    dataset: DatasetName
+    dataset: RunDataset
     producer: str
     schemaURL: str | None = None
 

@@ -65,7 +65,8 @@ _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 _MARKS = frozenset({RUN, PART})
 
 _WITH_REASON = frozenset(map(FinalState, REASONS.values()))
-_FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
+FINAL_STATES: Final[tuple[FinalState, ...]] = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
+"""The final state of a run by the severity of its end."""
 
 
 class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -281,6 +282,23 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     )
 
 
+def observe_times(event: RunEvent) -> RunState:
+    """Return when the run of an event began or ended, and how, and nothing else of `observe`.
+
+    Raises:
+        ValueError: the time is unreadable or out of range.
+    """
+    time_us = parse_instant_us(event.eventTime)
+    return RunState(
+        run_id=event.run.runId,
+        system_name="",
+        created_us=time_us,
+        namespace=event.job.namespace,
+        begun_us=time_us if event.eventType is EventType.START else 0,
+        endings=_endings_of(event, time_us),
+    )
+
+
 def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
     if not facets.summary:
         return None
@@ -353,7 +371,7 @@ def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:
     are still texts. A reason that Waybill itself derived has its reserved name among the annotations.
     """
     facet = cast("DeltaFile", cast("RunFacets", event.run.facets).delta_file)
-    final_state = facet.final_state or _FINAL_STATES[SEVERITY[event.eventType]]
+    final_state = facet.final_state or FINAL_STATES[SEVERITY[event.eventType]]
     annotations = facet.annotations
     if final_state in _WITH_REASON:
         annotations = _with_reason(event, facet, final_state)
@@ -590,7 +608,7 @@ def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> st
 def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     late = {} if state.has_properties else state.late_overrides
     fields = {name: said.value for name, said in _merge_said([state.overrides, late]).items()}
-    final_state = FinalState(fields.get("final_state", _FINAL_STATES[ending.severity]))
+    final_state = FinalState(fields.get("final_state", FINAL_STATES[ending.severity]))
     is_told_elsewhere = ending.inferred == APPLICATION_ENDED or PART in state.annotations
     may_be_told = final_state is FinalState.ERROR and not is_told_elsewhere
     if not may_be_told and _is_no_write(state, ending):

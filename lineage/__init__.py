@@ -7,6 +7,13 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .answers import CollectorReadError as CollectorReadError
     from .file_table import JourneyFile as JourneyFile
+    from .graph import (
+        Dependencies as Dependencies,
+        LastRun as LastRun,
+        Node as Node,
+        Reach as Reach,
+        ReachedNode as ReachedNode,
+    )
     from .index import (
         Index as Index,
         IndexReader as IndexReader,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from .answers import Answers, ReceiptStatus
     from .file_table import JourneyFile
+    from .graph import Dependencies, ReachedNode
     from .index import OpenFile
     from .journey import Journey
 
@@ -210,6 +211,37 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
+
+    def dependencies(
+        self, name: str, *, up: int | None = 1, down: int | None = 1, as_of_ms: int | None = None
+    ) -> Dependencies:
+        """What a dataset, column or job depends on, and what depends on it, as `waybill lineage` shows it.
+
+        Args:
+            name: the dataset or job: with its namespace and a slash, without it, or only its last part; of a
+                column, with a dot and its own name behind the dataset's.
+            up: how many edges upstream at most; None: all. One leads from a dataset to a job that reads it,
+                or from a job to a dataset that it writes.
+            down: how many downstream.
+            as_of_ms: leave out what was told first after this instant, in epoch milliseconds.
+
+        Raises:
+            NotFoundError: nothing has this name, or several have it; or the place has only records.
+            JournalError: the journal or the index cannot be read.
+        """
+        with self._asked() as answers:
+            return answers.dependencies(name, up=up, down=down, as_of_ms=as_of_ms)
+
+    def upstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
+        """The datasets and jobs that a dataset or a job depends on, the nearest first.
+
+        Follows at most `depth` edges, or all of them. Raises what `dependencies` does.
+        """
+        return self.dependencies(name, up=depth, down=0).upstream.nodes
+
+    def downstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
+        """The datasets and jobs that depend on a dataset or a job; see `upstream`."""
+        return self.dependencies(name, up=0, down=depth).downstream.nodes
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records: its stored events, what they fold to, and the rows.

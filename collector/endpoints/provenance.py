@@ -14,7 +14,7 @@ import msgspec
 
 from waybill.exporter import reading
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
-from waybill.transport import flush
+from waybill.transport import NotFoundError, flush
 from waybill.transport.admission import check_records, record_errors
 from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
@@ -209,6 +209,18 @@ class ProvenanceEndpoints:
         params = filter_of(request.scope.query_string)
 
         return await self._list(lambda answers: answers.open_files(params.query), request)
+
+    async def dependencies(self, request: Request) -> Answer:
+        """What a dataset or a job depends on, and what depends on it."""
+        from .query_params import graph_params_of
+
+        name, up, down, as_of_ms = graph_params_of(request.scope.query_string)
+        try:
+            return await self._list(
+                lambda answers: answers.dependencies(name, up=up, down=down, as_of_ms=as_of_ms), request
+            )
+        except NotFoundError as error:
+            raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such node") from None
 
     async def duplicates(self, request: Request) -> Answer:
         """The files of each content that several files have."""

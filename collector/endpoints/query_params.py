@@ -134,6 +134,20 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
     )
 
 
+def graph_params_of(text: str) -> tuple[str, int | None, int | None, int | None]:
+    """Parse the query string of a question about a node: its name, how far up and down, and as of when.
+
+    Without a number, one edge each way; ``all`` follows every edge.
+    """
+    values = _single(_several(text, ("name", "up", "down", "as_of")))
+    if "name" not in values:
+        raise malformed("name", "is missing; give the name of a dataset or a job")
+    up, down = (
+        None if values.get(way) == "all" else _number({way: "1"} | values, way, 0) for way in ("up", "down")
+    )
+    return values["name"], up, down, _number(values, "as_of", 0)
+
+
 def _accepted(accept: str, media: Mapping[str, str]) -> str:
     """The first format that a request accepts."""
     formats = {kind.partition(";")[0]: name for name, kind in media.items()}

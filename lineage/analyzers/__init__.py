@@ -12,9 +12,8 @@ if TYPE_CHECKING:
         Finding as Finding,
         Found as Found,
         analyze_event as analyze_event,
-        as_job_event as as_job_event,
-        ask_about as ask_about,
         inferred as inferred,
+        list_facets as list_facets,
         load_analyzers as load_analyzers,
     )
     from .builtin import (
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
         DbtAnalyzer as DbtAnalyzer,
         GenericAnalyzer as GenericAnalyzer,
     )
-    from .query_logs import QueryLog as QueryLog
     from .sql import SqlAnalyzer as SqlAnalyzer
-    from .worker import Result as Result, Worker as Worker, analyze_all as analyze_all
+    from .worker import EVENT_BYTES_MAX as EVENT_BYTES_MAX, Result as Result, Worker as Worker
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

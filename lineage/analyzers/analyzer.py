@@ -20,8 +20,6 @@ log = logging.getLogger("waybill.runner")
 
 ANALYZERS_GROUP: Final = "waybill.analyzers"
 CONFIDENCE: Final = "confidence"
-WITHIN: Final = "within"
-"""In a question, beside why a job is inferred: the database and schema of the tables that its text names."""
 
 Found = dict[str, Any]
 """An OpenLineage event as JSON has it."""
@@ -36,6 +34,8 @@ class Analyzer(Protocol):
         name: what answers call it.
         covers: what it reads, in one sentence.
         confidence: how sure it is, from 0 to 1; the facet of `inferred` may say less for one event.
+        facets: the keys of the facets that it reads; an event without any of these tells it nothing. An
+            analyzer without this attribute reads every event.
     """
 
     name: str
@@ -71,26 +71,6 @@ def inferred(reason: str, confidence: float | None = None) -> Found:
     return {INFERRED_FACET: told if confidence is None else {**told, CONFIDENCE: confidence}}
 
 
-def ask_about(job: str, sql: str, dialect: str | None, namespace: str, within: str = "") -> Found:
-    """The event of a job of which only its SQL text is known.
-
-    Args:
-        job: its name.
-        sql: the text.
-        dialect: its dialect; None: none in particular.
-        namespace: that of the tables and of the job.
-        within: the database and schema of a table that the text names without them, with a dot between them.
-    """
-    facets = {"sql": {"query": sql, "dialect": dialect}, INFERRED_FACET: {"reason": "asked", WITHIN: within}}
-    return {"job": {"namespace": namespace, "name": job, "facets": facets}}
-
-
-def as_job_event(found: Found, time: str) -> Found:
-    """A job event that may be sent, of what was found; its time is ISO 8601."""
-    head = {"eventTime": time, "producer": PRODUCER, "schemaURL": _EVENT_URL}
-    return {**head, "inputs": [], "outputs": [], **found}
-
-
 def load_analyzers() -> tuple[list[Analyzer], dict[str, str]]:
     """Load every analyzer, the surest first; and by name, why others cannot be loaded."""
     loaded: list[Analyzer] = []
@@ -108,6 +88,17 @@ def load_analyzers() -> tuple[list[Analyzer], dict[str, str]]:
     return sorted(loaded, key=lambda one: -one.confidence), problems
 
 
+def list_facets(analyzers: Iterable[Analyzer]) -> tuple[str, ...] | None:
+    """The keys of the facets that some analyzers read; None: one of them reads every event."""
+    told: set[str] = set()
+    for one in analyzers:
+        keys: tuple[str, ...] | None = getattr(one, "facets", None)
+        if keys is None:
+            return None
+        told.update(keys)
+    return tuple(sorted(told))
+
+
 def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer]) -> list[Finding]:
     """Have analyzers read an event; each also sees the column lineage that a surer one found."""
     findings: list[Finding] = []
@@ -117,9 +108,8 @@ def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer])
             found = analyzer.analyze(event, catalog)
             if found is None:
                 continue
+            body = msgspec.json.encode({**found, "job": {**event["job"], **found.get("job", {})}})
             facets = found.get("job", {}).get("facets", {})
-            named = {key: event["job"][key] for key in ("namespace", "name")}
-            body = msgspec.json.encode({**found, "job": {**named, "facets": facets}})
             sure = facets.get(INFERRED_FACET, {}).get(CONFIDENCE, confidence)
             findings.append(Finding(analyzer.name, float(sure), body))
             event = _with_columns(event, found)
@@ -161,6 +151,5 @@ def _with_columns(event: Found, found: Found) -> Found:
     return {**event, "outputs": outputs}
 
 
-_EVENT_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
 _FACET_URL: Final = facet_schema_url("WaybillInferredJobFacet")
 _PROBLEM_CHARS_MAX: Final = 500

@@ -22,6 +22,7 @@ class DbtAnalyzer:
     name = "dbt"
     covers = "the dbt facet `dbt_exposures`: dashboards, notebooks and the like that use a model or a source"
     confidence = 1.0
+    facets = ("dbt_exposures",)
 
     def analyze(self, event: Found, catalog: Catalog) -> Found | None:  # noqa: ARG002 - the facet says all
         """Return the job facet `lineage`, from datasets to exposures; those of outputs are outputs too."""
@@ -50,6 +51,7 @@ class AirflowAnalyzer:
         "Airflow's run facet `airflow`: the tasks before and after this one, and the DAG that it triggers"
     )
     confidence = 1.0
+    facets = ("airflow",)
 
     def analyze(self, event: Found, catalog: Catalog) -> Found | None:  # noqa: ARG002 - the facet says all
         """Return the job facet `lineage`, from each of these jobs to the next."""
@@ -81,6 +83,7 @@ class GenericAnalyzer:
         "better is known"
     )
     confidence = 0.3
+    facets = ("schema",)
 
     def analyze(self, event: Found, catalog: Catalog) -> Found | None:
         """Return the facet `columnLineage` of each output that has none."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import FileContent, Receipt
 
+    from ..graph import Dependencies
     from ..index import OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
@@ -69,6 +70,15 @@ class Answers(Protocol):
         self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None = None
     ) -> Journey:
         """The journey of a file; see `waybill.lineage.Lineage.trace`."""
+
+    def dependencies(
+        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
+    ) -> Dependencies:
+        """What a dataset or a job depends on, and what depends on it; see `waybill.lineage.Lineage`.
+
+        Raises:
+            NotFoundError: nothing has this name, or several have it, or there are only files.
+        """
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records, from the stored events to the rows.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from waybill.exporter.query import scan
 from waybill.facets import AnnotationRule, ProvenanceRecord
 from waybill.facets.annotations import ALL
-from waybill.transport import Settings
+from waybill.transport import NotFoundError, Settings
 
 from .indexed import IndexedAnswers
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from waybill.exporter.query import Access, Dimension
     from waybill.exporter.reading import Asker
 
+    from ..graph import Dependencies
     from ..index import IndexReader, Published
 
 _ANY: Final = AnnotationRule(frozenset({ALL}))
@@ -44,6 +45,17 @@ class FileAnswers(IndexedAnswers):
         settings = settings or Settings.load({}, origin="Lineage")
         super().__init__(root, access, asker, journal=None, settings=settings, rule=_ANY)
         self._published = published
+
+    def dependencies(
+        self,
+        name: str,
+        *,
+        up: int | None,  # noqa: ARG002 - there is no graph
+        down: int | None,  # noqa: ARG002
+        as_of_ms: int | None = None,  # noqa: ARG002
+    ) -> Dependencies:
+        """Raise a `NotFoundError`: the graph is only in the home that filed the records."""
+        raise NotFoundError(f"{self._root} has only records; ask the home that filed them about {name!r}")
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         return contextlib.nullcontext(self._published.open())

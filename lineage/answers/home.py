@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from waybill.exporter import reading
 from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import from_table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
+    from ..graph import Dependencies
     from ..index import KeptIndex
 
 
@@ -54,9 +56,23 @@ class HomeAnswers(IndexedAnswers):
         self._tail = NO_TAIL
         self._kept = kept
 
+    def dependencies(
+        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
+    ) -> Dependencies:
+        """What a dataset or a job depends on, and what depends on it; see `Answers`."""
+        name = reading.allow(self._asker, name)
+        with self._open_graph() as index:
+            if index.lack is not None:
+                self.notes[index.lack] = None
+            return index.dependencies(name, up=up, down=down, as_of_ms=as_of_ms)
+
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)
+        return self._open_graph()
+
+    def _open_graph(self) -> AbstractContextManager[IndexReader]:
+        """The index without the records that are in no file yet."""
         if self._kept is not None:
             return self._kept.open()
         return IndexReader.open(self._journal.home, self._journal)

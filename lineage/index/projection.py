@@ -19,6 +19,9 @@ from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
+from ..analyzers import list_facets, load_analyzers
+from ..graph import GraphTables
+from .analysis import POLL_S, Analysis
 from .closure import Closure, parents_told_in
 from .facts import told_in
 from .publishing import Publisher
@@ -77,6 +80,8 @@ class Index:
         self._wrote_s = float("-inf")
         self._forgot_ms = 0
         self._connection: apsw.Connection | None = None
+        self._graph: GraphTables | None = None
+        self._analysis = Analysis()
         self._publisher: Publisher | None = None
         self._is_flushing = False
         self._place = 0
@@ -110,13 +115,16 @@ class Index:
         return self._journal.last_seq() - self._journal.cursor(INDEX)
 
     def finish(self) -> None:
-        """Do nothing: what was added is durable."""
+        """Have the analyzers read what waits for them; what was added is durable."""
+        if self._connection is not None and self._graph is not None:
+            self._analysis.finish(self._connection, self._graph)
 
     def close(self) -> None:
         """Release the database; the next step opens it again."""
+        self._analysis.close()
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._graph = None
 
     def _remove(self) -> None:
         self.close()
@@ -169,17 +177,20 @@ class Index:
             self._move_cursor()
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
+        self._graph = self._graph or self._open_graph(connection)
+        is_analyzing = self._analysis.step(connection, self._graph)
         if waiting <= 0:
             self._forget(connection)
             due_s = self._publish()
-            return Step(retry_s=_LOOK_S if due_s is None else due_s)
+            return Step(retry_s=POLL_S if is_analyzing else _LOOK_S if due_s is None else due_s)
         if waiting < _ENTRIES_MAX and linger_s > 0:
             self._publish()
-            return Step(retry_s=linger_s)
+            return Step(retry_s=min(linger_s, POLL_S) if is_analyzing else linger_s)
         entries, upto = self._next()
         with connection:
             told = told_in(entries, system_name=self._settings.system_name)
             Tables(connection).add(told)
+            self._graph.add(entries)
             if self._settings.closure_table:
                 Closure(connection).add(parents_told_in(entries))
             set_place(connection, self._journal.nodes()[-1].name, upto)
@@ -187,6 +198,9 @@ class Index:
         self._is_flushing = any(entry.is_flush for entry in entries)
         self._move_cursor()
         return Step(applied=len(entries))
+
+    def _open_graph(self, connection: apsw.Connection) -> GraphTables:
+        return GraphTables(connection, analyzed=list_facets(load_analyzers()[0]))
 
     def _move_cursor(self) -> None:
         """Move the cursor to the place; a flush ends there, so what it asks for is published first."""
@@ -217,6 +231,8 @@ class Index:
                 if self._settings.lineage_retain_days is not None:
                     before_ms = now_ms - int(self._settings.lineage_retain_days * DAY_MS)
                     tables.forget(before_ms)
+                    self._open_graph(connection).forget(before_ms)
+                    self._graph = None
                     if self._settings.closure_table:
                         Closure(connection).forget(before_ms)
                     self._journal.forget_contents(before_ms)

@@ -18,6 +18,7 @@ from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
+from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies
 from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
+    from ..graph import Dependencies
     from .facts import Fact, OpenFile
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -42,6 +44,7 @@ JOIN {0}.value AS system ON system.number = fact.system
 """
 _FACTS: Final = "CREATE TEMP VIEW facts (did, kind, value, at_ms, system) AS"
 _VIEWS: Final = f"""
+{GRAPH_VIEWS}
 {_FACTS} {_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
 CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
 SELECT did, began_ms, last_ms, begun FROM main.open_run
@@ -105,6 +108,7 @@ class IndexReader:
         self._node = ""
         self._after = 0
         self._tail = Tables(connection, below="disk")
+        self._graph_tail = GraphTables(connection, below="disk")
 
     @classmethod
     def open(cls, home: Path, journal: Journal) -> Self:
@@ -152,6 +156,7 @@ class IndexReader:
         place = place_in(self._connection, "disk")
         if place != self._place:
             self._connection.execute(_FORGET_TAIL)
+            self._graph_tail.clear()
             self._tail = Tables(self._connection, below="disk")
             self._node, self._place = journal.node, place
             self._after = place_in_journal(journal, *place)
@@ -161,6 +166,7 @@ class IndexReader:
             self._after = entries[-1].seq
             self.tail_entries += len(entries)
             self._tail.add(told_in(entries, system_name=""))
+            self._graph_tail.add(entries)
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
@@ -238,6 +244,12 @@ class IndexReader:
     def open_file(self, did: str) -> OpenFile | None:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
         return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
+
+    def dependencies(
+        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
+    ) -> Dependencies:
+        """What a dataset or a job depends on; see `waybill.lineage.graph.find_dependencies`."""
+        return find_dependencies(self._ask, name, up=up, down=down, as_of_ms=as_of_ms)
 
     def repeated_contents(self) -> list[FileContent]:
         """The files of each content that several files have, by content; their names are in the records.

@@ -14,6 +14,7 @@ from waybill.collector.app import routes_of
 from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
+from waybill.marquez.links import GRAPH_PATH
 from waybill.transport import Journal, WaybillError
 from waybill.transport.config import obey
 
@@ -29,6 +30,7 @@ COMMANDS = {
     "find --open": (),
     "find --count": (),
     "trace": ("DID",),
+    "lineage": ("lake",),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
     "duplicates": (),
@@ -39,6 +41,7 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.stats": lambda kept: waybill.Lineage.open(kept.home).stats(),
     "Lineage.count": lambda kept: waybill.Lineage.open(kept.home).count(),
     "Lineage.duplicates": lambda kept: waybill.Lineage.open(kept.home).duplicates(),
+    "Lineage.dependencies": lambda kept: waybill.Lineage.open(kept.home).dependencies("lake"),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
 NO_RECORDS = {"/metrics", "/where"}
@@ -101,7 +104,8 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
         assert {"/provenance/query", "/provenance/stats", "/trace/{did}"} < doors.keys()
         for path, handler in doors.items():
             scope = SimpleNamespace(
-                path=path.replace("{number}", "1").replace("{did}", kept.first), query_string=""
+                path=path.replace("{number}", "1").replace("{did}", kept.first),
+                query_string="name=lake" if path == GRAPH_PATH else "",
             )
             request = SimpleNamespace(scope=scope, key=KEY, header=lambda _: "")
             with pytest.raises(RefusedError):

@@ -82,6 +82,7 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/schemas/WaybillDeltaFileRunFacet-1-0-0", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/api/v1/lineage-graph", {"read", "admin"}),
         ("GET", "/where", {"read", "admin"}),
     ],
 )

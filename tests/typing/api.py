@@ -75,6 +75,7 @@ from waybill.facets import (
     DELTA_FILE_FACET,
     EVIDENCE,
     EVIDENCE_FACET,
+    FINAL_STATES,
     FINGERPRINT_FACET,
     INFERRED_FACET,
     PRESENTED_FACET,
@@ -113,6 +114,7 @@ from waybill.facets import (
     merge_records,
     merge_states,
     observe,
+    observe_times,
     parents_of,
     parse_instant_us,
     record_key,
@@ -121,14 +123,19 @@ from waybill.facets import (
 )
 from waybill.lineage import (
     CollectorReadError,
+    Dependencies,
     Index,
     IndexReader,
     Journey,
     JourneyFile,
     Kin,
+    LastRun,
     Lineage,
     MissingPackageError,
+    Node,
     OpenFile,
+    Reach,
+    ReachedNode,
     Records,
     ToldFile,
     ToldJourney,
@@ -308,6 +315,8 @@ def events_fold_to_records(body: bytes) -> None:
             state = observe(event, system_name="edge")
             assert_type(state, RunState)
             assert_type(merge_states(state, state), RunState)
+            assert_type(observe_times(event), RunState)
+            assert_type(FINAL_STATES[0], FinalState)
             assert_type(state.run_id, str)
             assert_type(state.parent_run_id, str | None)
             assert_type(state.ended, bool)
@@ -574,6 +583,18 @@ def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
         rebuild_on_spark(spark, source, "s3://bucket/lineage", Wanted(system_name="edge")), RebuildReport
     )
     return rebuild_on_spark(spark, source, root, Wanted(system_name="edge"))
+
+
+def a_dataset_is_asked(place: str) -> LastRun | None:
+    lineage = Lineage.open(place)
+    found = lineage.dependencies("lake/orders", up=None, down=2)
+    assert_type(found, Dependencies)
+    assert_type(found.upstream, Reach)
+    assert_type(found.upstream.nodes, tuple[ReachedNode, ...])
+    assert_type(found.node, Node)
+    assert_type(lineage.upstream("lake/orders"), tuple[ReachedNode, ...])
+    assert_type(lineage.downstream("lake/orders", 3), tuple[ReachedNode, ...])
+    return found.last_run
 
 
 def a_file_is_explained(source: Source, root: Path) -> Explanation:

@@ -1,0 +1,20 @@
+"""The graph of datasets, jobs and columns: what depends on what."""
+
+from .asking import (
+    Dependencies as Dependencies,
+    LastRun as LastRun,
+    find_dependencies as find_dependencies,
+    find_node as find_node,
+    last_run as last_run,
+    shown as shown,
+)
+from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
+from .storing import GRAPH_SCHEMA as GRAPH_SCHEMA, GraphTables as GraphTables
+from .walking import (
+    COLUMNS as COLUMNS,
+    FLOW as FLOW,
+    GRAPH_VIEWS as GRAPH_VIEWS,
+    Reach as Reach,
+    ReachedNode as ReachedNode,
+    follow as follow,
+)

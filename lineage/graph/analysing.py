@@ -1,0 +1,160 @@
+"""Events that wait for the analyzers, and what these found.
+
+An event of a job is analyzed once for all that have the same job facets, datasets and schemas. Its findings
+are kept, so that the edges from them are as if each of these events had told them.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgspec
+
+from waybill.facets import JobEvent, RunEvent
+from waybill.facets.event import OutputDataset, RunDataset, RunJob, read_facet
+
+from ..analyzers import EVENT_BYTES_MAX, Finding
+from .elements import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import apsw
+
+    from waybill.facets import Event
+
+ANALYSIS_SCHEMA: Final = """
+CREATE TABLE analysis (
+    key INTEGER PRIMARY KEY,
+    event BLOB NOT NULL,
+    findings BLOB NOT NULL,
+    problem TEXT NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_hour INTEGER NOT NULL,
+    run TEXT NOT NULL
+) STRICT;
+CREATE INDEX analysis_waiting ON analysis (key) WHERE findings = x'';
+"""
+
+_LOAD: Final = "SELECT findings, first_us, last_hour, run FROM analysis WHERE key = ?"
+_PUT: Final = "INSERT INTO analysis VALUES (?, ?, x'', '', ?, ?, ?)"
+_SAW: Final = "UPDATE analysis SET first_us = ?, last_hour = ?, run = ? WHERE key = ?"
+_DONE: Final = "UPDATE analysis SET event = x'', findings = ?, problem = ? WHERE key = ?"
+_WAITING: Final = "SELECT key, event FROM analysis WHERE findings = x'' ORDER BY key LIMIT ?"
+
+
+class _Schema(msgspec.Struct):
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Found(msgspec.Struct):
+    """The job event that an analyzer found, as far as it said it."""
+
+    job: RunJob
+    inputs: tuple[RunDataset, ...] = ()
+    outputs: tuple[OutputDataset, ...] = ()
+
+
+class FoundEvent(NamedTuple):
+    """What one analyzer found, as an event."""
+
+    event: JobEvent
+    analyzer: str
+    confidence: float
+
+
+class Analyses:
+    """The events of a database that are to be analyzed, or have been; every call is within a transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def put(self, event: Event, body: bytes, seen: Seen) -> tuple[list[FoundEvent], Seen] | None:
+        """Note that an event is to be analyzed; if it has been and is seen anew, what was found, and when."""
+        key = _key_of(event)
+        row = self._connection.execute(_LOAD, (key,)).fetchone()
+        if row is None:
+            self._connection.execute(_PUT, (key, body, *seen))
+            return None
+        findings, *times = cast("tuple[Any, ...]", row)
+        known = Seen(*times)
+        if (merged := known.merge(seen)) == known:
+            return None
+        self._connection.execute(_SAW, (*merged, key))
+        return (_events_of(findings), merged) if findings else None
+
+    def list_waiting(self, limit: int) -> list[tuple[int, bytes]]:
+        """Some of the events that are to be analyzed, each with its key."""
+        return cast("list[tuple[int, bytes]]", self._connection.execute(_WAITING, (limit,)).fetchall())
+
+    def settle(
+        self, key: int, findings: tuple[Finding, ...], problem: str | None
+    ) -> tuple[list[FoundEvent], Seen] | None:
+        """Keep what was found in an event; returns it with when the event was seen."""
+        row = self._connection.execute(_LOAD, (key,)).fetchone()
+        if row is None:
+            return None
+        said = [problem] if problem else [f"{one.analyzer}: {one.problem}" for one in findings if one.problem]
+        body = _FINDINGS_ENCODER.encode(findings)
+        self._connection.execute(_DONE, (body, "; ".join(said), key))
+        _, *times = cast("tuple[Any, ...]", row)
+        return _events_of(body), Seen(*times)
+
+
+def is_to_analyze(event: Event, body: bytes, facets: tuple[str, ...] | None) -> bool:
+    """Whether analyzers that read these facets may find something: not in an event of a tracked file.
+
+    Nor is an event read that is larger than they take.
+
+    Args:
+        event: the event.
+        body: it as JSON.
+        facets: the keys of the facets; None: they read every event.
+    """
+    if len(body) > EVENT_BYTES_MAX or facets == ():
+        return False
+    if isinstance(event, RunEvent):
+        run_facets = event.run.facets
+        if run_facets is not None and (run_facets.delta_file is not None or run_facets.summary):
+            return False
+    if not isinstance(event, RunEvent | JobEvent) or not (event.inputs or event.outputs or event.job.facets):
+        return False
+    return facets is None or any(b'"%b"' % key.encode() in body for key in facets)
+
+
+def _key_of(event: Event) -> int:
+    """A number that is the same for all events in which analyzers find the same."""
+    assert isinstance(event, RunEvent | JobEvent)  # noqa: S101 - `is_to_analyze`
+    digest = blake2b(digest_size=8)
+    sides = (event.inputs or (), event.outputs or ())
+    texts: list[str | bytes] = [event.job.namespace, event.job.name, bytes(event.job.facets)]
+    for number, datasets in enumerate(sides):
+        for dataset in datasets:
+            facets = read_facet(_SCHEMA, dataset.facets) or _Schema()
+            texts += [str(number), dataset.namespace, dataset.name, bytes(facets.schema)]
+    for text in texts:
+        body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d " % len(body))
+        digest.update(body)
+    return int.from_bytes(digest.digest()) >> 1
+
+
+def _events_of(findings: bytes) -> list[FoundEvent]:
+    return [
+        FoundEvent(event, one.analyzer, one.confidence)
+        for one in _FINDINGS.decode(findings)
+        for event in _event_of(one.event)
+    ]
+
+
+def _event_of(body: bytes) -> Iterator[JobEvent]:
+    found = read_facet(_FOUND, msgspec.Raw(body)) if body else None
+    if found is not None:
+        yield JobEvent(eventTime="", job=found.job, producer="", inputs=found.inputs, outputs=found.outputs)
+
+
+_SCHEMA: Final = msgspec.json.Decoder(_Schema)
+_FOUND: Final = msgspec.json.Decoder(_Found)
+_FINDINGS: Final = msgspec.msgpack.Decoder(tuple[Finding, ...])
+_FINDINGS_ENCODER: Final = msgspec.msgpack.Encoder()

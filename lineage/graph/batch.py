@@ -1,0 +1,238 @@
+"""What the entries of a batch tell of the graph that a database does not have, each thing once."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from waybill.facets import (
+    FINAL_STATES,
+    SEVERITY,
+    UNREADABLE,
+    RunEvent,
+    RunState,
+    has_record,
+    merge_states,
+    observe_times,
+    parse_instant_us,
+)
+
+from .elements import HOUR_US, NodeKind, Seen
+from .observing import job_of, observe_part, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from waybill.facets import Event
+
+    from .analysing import FoundEvent
+    from .elements import EdgeKind, Node
+    from .observing import Observed, Part, Told
+
+
+def last_part_of(name: str) -> str:
+    """The last part of a name that is a path."""
+    return name.rstrip("/").rpartition("/")[2]
+
+
+class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The file of a job that ended last; the greatest counts."""
+
+    ended_us: int
+    began_us: int
+    final_state: str
+    did: str
+
+
+class Known:
+    """What the database has of a part; see `Seen`.
+
+    Attributes:
+        last_us: as its properties have it.
+        properties: their keys in the table.
+    """
+
+    __slots__ = ("first_us", "is_new", "last_hour", "last_us", "properties", "run")
+
+    def __init__(self, seen: Seen) -> None:
+        self.first_us, self.last_hour, self.run = seen
+        self.last_us = self.first_us
+        self.is_new = True
+        self.properties: tuple[tuple[int, str, int], ...] = ()
+
+    def has(self, seen: Seen) -> bool:
+        """Whether its nodes and edges would not change."""
+        first_us, last_hour, run = seen
+        if first_us < self.first_us or last_hour > self.last_hour:
+            return False
+        return last_hour < self.last_hour or run >= self.run
+
+    def take(self, seen: Seen) -> None:
+        """Note that it was seen."""
+        merged = Seen(self.first_us, self.last_hour, self.run).merge(seen)
+        self.first_us, self.last_hour, self.run = merged
+        self.last_us = max(self.last_us, seen.first_us)
+        self.is_new = False
+
+
+class _Edge(NamedTuple):
+    scope: int
+    confidence: float
+    detail: str
+    place: int
+    seen: Seen
+
+    def merge(self, other: _Edge) -> _Edge:
+        newest = min((-one.seen.last_hour, one.seen.run, one.detail) for one in (self, other))
+        return _Edge(
+            self.scope,
+            max(self.confidence, other.confidence),
+            newest[2],
+            min(self.place, other.place),
+            self.seen.merge(other.seen),
+        )
+
+
+class Batch:
+    """What the entries of a batch tell that the database does not have, each thing once."""
+
+    def __init__(self, known: dict[int, Known]) -> None:
+        self.runs: dict[tuple[str, Node], RunState] = {}
+        self.files: dict[Node, LastFile] = {}
+        self.seen_properties: dict[tuple[int, str, int], int] = {}
+        self._known = known
+        self._numbers: dict[Node, int] = {}
+        self._nodes: dict[Node, Seen] = {}
+        self._edges: dict[tuple[int, EdgeKind, int, int, str], _Edge] = {}
+        self._beliefs: dict[tuple[int, int, bool, float], Seen] = {}
+        self._properties: dict[tuple[int, str, int], tuple[str, int, int]] = {}
+
+    def take(self, event: Event) -> Seen | None:
+        """Take what an event tells; returns when it was seen, unless the database has all of it."""
+        run = event.run.runId if isinstance(event, RunEvent) else ""
+        try:
+            at_us = parse_instant_us(event.eventTime)
+            if isinstance(event, RunEvent):
+                self._take_run(job_of(event.job), event, at_us)
+        except UNREADABLE:
+            return None  # the layout sets it aside
+        seen = Seen(at_us, at_us // HOUR_US, run)
+        key = hash(tuple([self._take_part(part, seen) for part in parts_of(event)]))
+        known = self._known.setdefault(key, Known(seen))
+        if known.is_new or not known.has(seen):
+            known.take(seen)
+            return seen
+        return None
+
+    def take_found(self, found: Iterable[FoundEvent], seen: Seen) -> None:
+        """Take what analyzers found in an event that was seen then."""
+        for event, analyzer, confidence in found:
+            for part in parts_of(event):
+                self._observe(observe_part(part, analyzer, confidence), seen)
+
+    def node_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the nodes."""
+        rows = []
+        for node, seen in self._nodes.items():
+            part = node.column or node.version
+            names = (node.kind, node.namespace, node.name, part, part or last_part_of(node.name))
+            rows.append((self._numbers[node], *names, seen.first_us, seen.last_hour))
+        return sorted(rows)
+
+    def edge_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the edges."""
+        rows = []
+        for key, (*told, seen) in self._edges.items():
+            first_us, last_hour, run = seen
+            rows.append((*key, *told, first_us, last_hour, run))
+        return sorted(rows)
+
+    def belief_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of how sure that is."""
+        return [(*key, *seen[:2]) for key, seen in self._beliefs.items()]
+
+    def property_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the properties."""
+        return [(*key, *told) for key, told in self._properties.items()]
+
+    def _take_part(self, part: Part, seen: Seen) -> int:
+        key, at_us = hash(part), seen.first_us
+        known = self._known.setdefault(key, Known(seen))
+        if known.is_new or not known.has(seen):
+            known.take(seen)
+            known.properties = self._observe(observe_part(part), seen)
+        elif at_us > known.last_us:
+            known.last_us = at_us
+            if known.properties:
+                self.seen_properties |= dict.fromkeys(known.properties, at_us)
+        return key
+
+    def _observe(self, told: Observed, seen: Seen) -> tuple[tuple[int, str, int], ...]:
+        at_us = seen.first_us
+        for node in told.nodes:
+            self._number_of(node)
+            self._nodes[node] = seen.merge(self._nodes.get(node, seen))
+        for edge in told.edges:
+            self._take_edge(edge, seen)
+        for job, dataset, of_columns, confidence in told.beliefs:
+            belief = (self._number_of(job), self._number_of(dataset), of_columns, confidence)
+            self._beliefs[belief] = seen.merge(self._beliefs.get(belief, seen))
+        return tuple(
+            self._take_property((self._number_of(node), name, _digest_of(value)), value, at_us)
+            for (node, name), value in told.properties.items()
+        )
+
+    def _take_property(self, key: tuple[int, str, int], value: str, at_us: int) -> tuple[int, str, int]:
+        _, first_us, last_us = self._properties.get(key, (value, at_us, at_us))
+        self._properties[key] = (value, min(first_us, at_us), max(last_us, at_us))
+        return key
+
+    def _take_edge(self, told: Told, seen: Seen) -> None:
+        source, kind, target, job, analyzer, confidence, detail, place = told
+        scope = 0
+        if job is not None:
+            scope = self._number_of(target.dataset if target.kind is NodeKind.COLUMN else target)
+        edge = _Edge(scope, confidence, detail, place, seen)
+        key = (self._number_of(source), kind, self._number_of(target), self._number_of(job), analyzer)
+        known = self._edges.get(key)
+        self._edges[key] = edge if known is None else edge.merge(known)
+
+    def _number_of(self, node: Node | None) -> int:
+        if node is None:
+            return 0
+        number = self._numbers.get(node)
+        if number is None:
+            number = self._numbers[node] = node.number
+        return number
+
+    def _take_run(self, job: Node, event: RunEvent, at_us: int) -> None:
+        facets = event.run.facets
+        if has_record(event):
+            file = _file_of(event, at_us)
+            self.files[job] = max(file, self.files.get(job, file))
+            return
+        if facets is not None and (facets.delta_file is not None or facets.summary):
+            return  # a file that has begun, or a summary of files
+        state = observe_times(event)
+        key = (event.run.runId, job)
+        known = self.runs.get(key)
+        self.runs[key] = state if known is None else merge_states(known, state)
+
+
+def _file_of(event: RunEvent, at_us: int) -> LastFile:
+    facets = event.run.facets
+    assert facets is not None  # noqa: S101 - it has a record
+    file = facets.delta_file
+    assert file is not None  # noqa: S101 - it has a record
+    ended_us, began_us = (
+        at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created)
+    )
+    state = file.final_state or FINAL_STATES[SEVERITY[event.eventType]]
+    return LastFile(ended_us // 1_000 * 1_000, began_us // 1_000 * 1_000, str(state), file.did)
+
+
+def _digest_of(value: str) -> int:
+    digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1

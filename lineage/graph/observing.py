@@ -1,0 +1,449 @@
+"""What one event tells of the graph, part by part: its job, and each dataset that it names.
+
+The facets are OpenLineage's (https://openlineage.io/spec/facets): one that cannot be read tells nothing. Of
+what they say about columns, the most certain counts: the facet `lineage`, then `columnLineage`, then what
+analyzers find.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from waybill.facets import DATA_SINK, INFERRED_FACET, DatasetEvent, RunEvent
+from waybill.facets.event import read_facet
+from waybill.facets.spark_writes import written
+
+from .elements import EVENT, EdgeKind, Node, NodeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from waybill.facets import Event
+    from waybill.facets.event import DatasetName, Job
+
+_T = TypeVar("_T")
+
+NAME_CHARS_MAX: Final = 4_096
+"""A name with more characters tells nothing."""
+PROPERTY_BYTES_MAX: Final = 2**20
+"""A facet with more bytes is no property."""
+
+LINEAGE: Final = "lineage"
+COLUMN_LINEAGE: Final = "columnLineage"
+INFERRED: Final = "inferred"
+_CONFIDENCE: Final = {EVENT: 1.0, LINEAGE: 1.0, COLUMN_LINEAGE: 0.9, INFERRED: 0.5}
+
+_DATASET_PROPERTIES: Final = (
+    "schema", "documentation", "ownership", "tags", "dataSource", "catalog", "storage", "datasetType",
+    "lifecycleStateChange",
+)  # fmt: skip
+_JOB_PROPERTIES: Final = ("sql", "documentation", "ownership", "tags", "jobType", "sourceCodeLocation")
+
+
+_Pair = tuple[str, str]
+
+
+class Part(NamedTuple):
+    """A part of an event, which tells the same in whichever event it stands.
+
+    Attributes:
+        job: the namespace and the name of the event's job; None of an event about a dataset.
+        dataset: those of the dataset; None: the part is the job itself.
+        kind: how the job uses the dataset; None: it only names it.
+        place: of a dataset, its place among those that the event reads or writes, from 0.
+        facets: those of the dataset or the job, as JSON.
+        producer: of the event; empty unless the part tells of it.
+        around: of a job, the job whose run started its run.
+        dependencies: of a job, the run facet `jobDependencies`, as JSON.
+    """
+
+    job: _Pair | None
+    dataset: _Pair | None
+    kind: EdgeKind | None
+    place: int
+    facets: bytes
+    producer: str = ""
+    around: _Pair | None = None
+    dependencies: bytes = b""
+
+
+class Told(NamedTuple):
+    """An edge as a part tells it; see `Edge`.
+
+    Attributes:
+        detail: the transformations as JSON.
+        place: its place among those of its kind.
+    """
+
+    source: Node
+    kind: EdgeKind
+    target: Node
+    job: Node | None = None
+    analyzer: str = EVENT
+    confidence: float = 1.0
+    detail: str = ""
+    place: int = 0
+
+
+class Belief(NamedTuple):
+    """How sure it is from what a job writes a dataset, or its columns: less certain edges do not count."""
+
+    job: Node | None
+    dataset: Node
+    of_columns: bool
+    confidence: float
+
+
+class Observed:
+    """What a part tells.
+
+    Attributes:
+        nodes: the nodes, also those without edges.
+        edges: the edges.
+        beliefs: how sure they are.
+        properties: by node and facet, the facet as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: set[Node] = set()
+        self.edges: list[Told] = []
+        self.beliefs: list[Belief] = []
+        self.properties: dict[tuple[Node, str], str] = {}
+
+
+class _Transformation(msgspec.Struct, frozen=True):
+    type: str = ""
+    subtype: str | None = None
+    masking: bool | None = None
+
+
+class _Source(msgspec.Struct):
+    """A source in `columnLineage` or in `lineage`: a column, a dataset, or there a job, too."""
+
+    namespace: str | None = None
+    name: str | None = None
+    field: str | None = None
+    type: str = "DATASET"
+    transformations: tuple[_Transformation, ...] | None = None
+
+    @property
+    def node(self) -> Node | None:
+        if self.namespace is None or self.name is None:
+            return None
+        if self.type == "JOB":
+            return Node(NodeKind.JOB, self.namespace, self.name)
+        dataset = Node(NodeKind.DATASET, self.namespace, self.name)
+        return dataset if self.field is None else dataset.with_column(self.field)
+
+
+class _Derived(msgspec.Struct):
+    sources: tuple[_Source, ...] = msgspec.field(default=(), name="inputFields")
+
+
+class _ColumnLineage(msgspec.Struct):
+    fields: dict[str, _Derived] = {}
+    dataset: tuple[_Source, ...] | None = None
+
+
+class _Field(msgspec.Struct):
+    inputs: tuple[_Source, ...] = ()
+
+
+class _Lineage(msgspec.Struct):
+    """The facet `lineage` of a dataset, and an entry of that of a job."""
+
+    inputs: tuple[_Source, ...] | None = None
+    fields: dict[str, _Field] | None = None
+    type: str = ""
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _JobLineage(msgspec.Struct):
+    entries: tuple[_Lineage, ...] = ()
+
+
+class _Name(msgspec.Struct):
+    namespace: str
+    name: str
+    type: str = ""
+
+
+class _Symlinks(msgspec.Struct):
+    identifiers: tuple[_Name, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    version: str = msgspec.field(default="", name="datasetVersion")
+
+
+class _DataSource(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+
+
+class _Change(msgspec.Struct):
+    change: str = msgspec.field(default="", name="lifecycleStateChange")
+    previous: _Name | None = msgspec.field(default=None, name="previousIdentifier")
+
+
+class _Owner(msgspec.Struct):
+    name: str
+    type: str | None = None
+
+
+class _Ownership(msgspec.Struct):
+    owners: tuple[_Owner, ...] | None = None
+
+
+class _Dependency(msgspec.Struct):
+    job: _Name
+
+
+class _Dependencies(msgspec.Struct):
+    upstream: tuple[_Dependency, ...] | None = None
+    downstream: tuple[_Dependency, ...] | None = None
+
+
+_FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_COLUMN_LINEAGE: Final = msgspec.json.Decoder(_ColumnLineage)
+_LINEAGE: Final = msgspec.json.Decoder(_Lineage)
+_JOB_LINEAGE: Final = msgspec.json.Decoder(_JobLineage)
+_SYMLINKS: Final = msgspec.json.Decoder(_Symlinks)
+_VERSION: Final = msgspec.json.Decoder(_Version)
+_DATA_SOURCE: Final = msgspec.json.Decoder(_DataSource)
+_CHANGE: Final = msgspec.json.Decoder(_Change)
+_OWNERSHIP: Final = msgspec.json.Decoder(_Ownership)
+_DEPENDENCIES: Final = msgspec.json.Decoder(_Dependencies)
+_ABSENT: Final = msgspec.Raw()
+_INDIRECT: Final = "INDIRECT"
+
+
+def parts_of(event: Event) -> Iterator[Part]:
+    """Return the parts of an event without those with too long a name; its job comes first."""
+    if isinstance(event, DatasetEvent):
+        if not _is_too_long(event.dataset):
+            yield Part(None, _pair(event.dataset), None, 0, bytes(event.dataset.facets), event.producer)
+        return
+    if _is_too_long(event.job):
+        return
+    job = _pair(event.job)
+    around, dependencies = None, b""
+    if isinstance(event, RunEvent) and (facets := event.run.facets) is not None:
+        dependencies = bytes(facets.job_dependencies)
+        if facets.parent is not None and facets.delta_file is None:  # a file's parent is a file
+            around = _pair(facets.parent.job)
+    yield Part(job, None, None, 0, bytes(event.job.facets), event.producer, around, dependencies)
+    for place, dataset in enumerate(event.inputs or ()):
+        if not _is_too_long(dataset):
+            yield Part(job, _pair(dataset), EdgeKind.READ, place, bytes(dataset.facets))
+    outputs = event.outputs or ()
+    writes = {id(one) for one in (written(event) if isinstance(event, RunEvent) else outputs)}
+    for place, dataset in enumerate(outputs):
+        if not _is_too_long(dataset):
+            kind = EdgeKind.WRITE if id(dataset) in writes else None
+            yield Part(job, _pair(dataset), kind, place, bytes(dataset.facets))
+
+
+def observe_part(part: Part, analyzer: str = "", confidence: float = 1.0) -> Observed:
+    """Return what a part tells.
+
+    Args:
+        part: the part.
+        analyzer: the analyzer that found it; empty: it is of an event.
+        confidence: how sure the analyzer is.
+    """
+    return _Observing(part, analyzer, confidence).observe()
+
+
+class _Observing:
+    def __init__(self, part: Part, analyzer: str, confidence: float) -> None:
+        self._part = part
+        self._job = None if part.job is None else Node(NodeKind.JOB, *part.job)
+        self._dataset = None if part.dataset is None else Node(NodeKind.DATASET, *part.dataset)
+        self._facets = read_facet(_FACETS, msgspec.Raw(part.facets)) or {}
+        if not analyzer and INFERRED_FACET in self._facets:
+            analyzer, confidence = INFERRED, _CONFIDENCE[INFERRED]
+        self._analyzer = analyzer
+        self._confidence = confidence
+        self._told = Observed()
+
+    def observe(self) -> Observed:
+        told = self._told
+        node = self._dataset or self._job
+        if node is None:
+            return told
+        told.nodes.add(node)
+        if self._dataset is None:
+            self._observe_job(node)
+        else:
+            self._observe_dataset(node)
+        keys = _DATASET_PROPERTIES if node.kind is NodeKind.DATASET else _JOB_PROPERTIES
+        for key in keys:
+            if (text := _property(self._facets.get(key, _ABSENT))) is not None:
+                told.properties[node, key] = text
+        for owner in (self._read(_OWNERSHIP, "ownership") or _Ownership()).owners or ():
+            self._tell(Node(NodeKind.OWNER, "", owner.name), EdgeKind.OWN, node)
+        for edge in told.edges:
+            told.nodes.update((edge.source, edge.target))
+        told.nodes.update([one.dataset for one in told.nodes if one.kind is NodeKind.COLUMN])
+        return told
+
+    def _observe_job(self, job: Node) -> None:
+        part = self._part
+        if part.producer:
+            self._tell(Node(NodeKind.PRODUCER, "", part.producer), EdgeKind.PRODUCE, job)
+        if part.around is not None and part.around != part.job:
+            self._tell(Node(NodeKind.JOB, *part.around), EdgeKind.START, job)
+        dependencies = read_facet(_DEPENDENCIES, msgspec.Raw(part.dependencies)) or _Dependencies()
+        for one in dependencies.upstream or ():
+            self._tell(job_of(one.job), EdgeKind.PRECEDE, job)
+        for one in dependencies.downstream or ():
+            self._tell(job, EdgeKind.PRECEDE, job_of(one.job))
+        for entry in (self._read(_JOB_LINEAGE, LINEAGE) or _JobLineage()).entries:
+            named = entry.namespace is not None and entry.name is not None
+            if entry.type == "JOB":
+                target = Node(NodeKind.JOB, entry.namespace or "", entry.name or "") if named else job
+                for place, source in enumerate(entry.inputs or ()):
+                    kind = EdgeKind.PRECEDE if source.type == "JOB" else EdgeKind.READ
+                    self._tell(source.node or job, kind, target, LINEAGE, place=place)
+            elif named:
+                dataset = Node(NodeKind.DATASET, entry.namespace or "", entry.name or "")
+                self._tell(job, EdgeKind.WRITE, dataset, LINEAGE)
+                self._observe_lineage(entry, dataset)
+
+    def _observe_dataset(self, dataset: Node) -> None:
+        part = self._part
+        if part.producer:
+            self._tell(Node(NodeKind.PRODUCER, "", part.producer), EdgeKind.PRODUCE, dataset)
+        if self._job is not None and part.kind is not None:
+            ends = (dataset, self._job) if part.kind is EdgeKind.READ else (self._job, dataset)
+            self._tell(ends[0], part.kind, ends[1], place=part.place)
+        for other in (self._read(_SYMLINKS, "symlinks") or _Symlinks()).identifiers:
+            # A sink is no name of a dataset: files that go there may be written to several.
+            if other.type != DATA_SINK and (same := _dataset(other)) != dataset:
+                self._tell(dataset, EdgeKind.SAME, same)
+        self._observe_origin(dataset)
+        if (lineage := self._read(_LINEAGE, LINEAGE)) is not None:
+            self._observe_lineage(lineage, dataset)
+        columns = self._read(_COLUMN_LINEAGE, COLUMN_LINEAGE)
+        if columns is not None:
+            self._believe(dataset, COLUMN_LINEAGE, of_columns=True)
+            for name, derived in columns.fields.items():
+                self._derive(dataset.with_column(name), derived.sources, COLUMN_LINEAGE)
+            self._influence(dataset, columns.dataset or (), columns.fields, COLUMN_LINEAGE)
+
+    def _observe_origin(self, dataset: Node) -> None:
+        """Observe where a dataset is, its version, and the name that it had before."""
+        source = self._read(_DATA_SOURCE, "dataSource") or _DataSource()
+        if source.uri or source.name:
+            name = source.uri or source.name or ""
+            self._tell(Node(NodeKind.CONNECTION, "", name), EdgeKind.HOLD, dataset)
+        if (version := (self._read(_VERSION, "version") or _Version()).version) and self._part.kind:
+            node = Node(NodeKind.VERSION, dataset.namespace, dataset.name, version=version)
+            self._tell(dataset, EdgeKind.VERSION, node)
+        change = self._read(_CHANGE, "lifecycleStateChange") or _Change()
+        if change.previous is not None and change.change.upper() == "RENAME" and self._job is not None:
+            # What is renamed is read and written: another dataset may get the earlier name later.
+            self._tell(_dataset(change.previous), EdgeKind.READ, self._job)
+            self._tell(self._job, EdgeKind.WRITE, dataset)
+
+    def _observe_lineage(self, lineage: _Lineage, dataset: Node) -> None:
+        """Observe what the facet `lineage` says of a dataset."""
+        if lineage.inputs is not None:
+            self._believe(dataset, LINEAGE, of_columns=False)
+            for place, source in enumerate(lineage.inputs):
+                if (node := source.node or self._job) is None:
+                    continue
+                origin = node.dataset if node.kind is NodeKind.COLUMN else node
+                self._tell(origin, EdgeKind.FEED, dataset, LINEAGE, place=place)
+                if self._job is not None and origin.kind is NodeKind.DATASET:
+                    self._tell(origin, EdgeKind.READ, self._job, LINEAGE, place=place)
+        decisive = [source for source in lineage.inputs or () if source.field is not None]
+        if lineage.fields or decisive:
+            self._believe(dataset, LINEAGE, of_columns=True)
+        for name, field in (lineage.fields or {}).items():
+            self._derive(dataset.with_column(name), field.inputs, LINEAGE)
+        self._influence(dataset, decisive, lineage.fields or (), LINEAGE)
+
+    def _derive(self, column: Node, sources: Iterable[_Source], by: str) -> None:
+        for place, source in enumerate(sources):
+            kinds = [one.type.upper() for one in source.transformations or ()]
+            is_indirect = bool(kinds) and all(kind == _INDIRECT for kind in kinds)
+            kind = EdgeKind.INFLUENCE if is_indirect else EdgeKind.DERIVE
+            if (node := source.node) is not None and node.kind is not NodeKind.JOB:
+                self._tell(node, kind, column, by, detail=_detail(source.transformations), place=place)
+
+    def _influence(self, dataset: Node, sources: Iterable[_Source], columns: Iterable[str], by: str) -> None:
+        """What decides the rows decides every column. By way of the dataset, these are few edges."""
+        nodes = [(source, source.node) for source in sources]
+        for place, (source, node) in enumerate(nodes):
+            if node is not None:
+                detail = _detail(source.transformations)
+                self._tell(node, EdgeKind.INFLUENCE, dataset, by, detail=detail, place=place)
+        for name in columns if nodes else ():
+            self._tell(dataset, EdgeKind.INFLUENCE, dataset.with_column(name), by)
+
+    def _believe(self, dataset: Node, by: str, *, of_columns: bool) -> None:
+        confidence = self._confidence if self._analyzer else _CONFIDENCE[by]
+        self._told.beliefs.append(Belief(self._job, dataset, of_columns, confidence))
+
+    def _tell(
+        self, source: Node, kind: EdgeKind, target: Node, by: str = EVENT, *, detail: str = "", place: int = 0
+    ) -> None:
+        if any(
+            _is_too_long(end) or len(end.column or end.version) > NAME_CHARS_MAX for end in (source, target)
+        ):
+            return
+        of_job = kind in {EdgeKind.DERIVE, EdgeKind.INFLUENCE, EdgeKind.FEED}
+        confidence = self._confidence if self._analyzer else _CONFIDENCE[by]
+        job = self._job if of_job else None
+        analyzer = self._analyzer or by
+        self._told.edges.append(Told(source, kind, target, job, analyzer, confidence, detail, place))
+
+    def _read(self, decoder: msgspec.json.Decoder[_T], key: str) -> _T | None:
+        return read_facet(decoder, self._facets.get(key, _ABSENT))
+
+
+def _is_too_long(named: DatasetName | Job | Node) -> bool:
+    return len(named.name) > NAME_CHARS_MAX or len(named.namespace) > NAME_CHARS_MAX
+
+
+def _pair(named: DatasetName | Job) -> _Pair:
+    return named.namespace, named.name
+
+
+def job_of(job: Job | _Name) -> Node:
+    """The node of a job."""
+    return Node(NodeKind.JOB, job.namespace, job.name)
+
+
+def _dataset(named: DatasetName | _Name) -> Node:
+    return Node(NodeKind.DATASET, named.namespace, named.name)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _detail(transformations: tuple[_Transformation, ...] | None) -> str:
+    """The transformations as JSON: each type with its subtype, and whether one masks; empty: none is told."""
+    told = transformations or ()
+    names = sorted({f"{one.type.upper()}/{(one.subtype or '').upper()}".rstrip("/") for one in told})
+    if not names:
+        return ""
+    return msgspec.json.encode([names, any(one.masking for one in told)]).decode()
+
+
+def _property(facet: msgspec.Raw) -> str | None:
+    """A facet without who said it; None if it is absent, too large, or no object."""
+    if not facet or len(bytes(facet)) > PROPERTY_BYTES_MAX:
+        return None
+    told = read_facet(_OBJECT, facet)
+    if told is None:
+        return None
+    kept = {key: value for key, value in told.items() if not key.startswith("_")}
+    return msgspec.json.encode(kept, order="sorted").decode()
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, object])

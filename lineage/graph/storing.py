@@ -1,0 +1,221 @@
+"""The tables of the graph, in plain SQL.
+
+A node's number is a hash of its name: so what the journal has accepted since an index was written is put into
+tables of the same form in memory, and both are asked as one. Each row merges what several events tell by
+minima and maxima, so it is the same in whichever order they come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from waybill.facets import RunState, merge_states
+
+from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
+from .batch import Batch, Known, LastFile
+from .elements import HOUR_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import apsw
+
+    from waybill.transport.journal import Entry
+
+    from ..analyzers import Result
+
+
+GRAPH_SCHEMA: Final = f"""
+{ANALYSIS_SCHEMA}
+CREATE TABLE node (
+    number INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    part TEXT NOT NULL,
+    last_part TEXT NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_hour INTEGER NOT NULL
+) STRICT;
+CREATE INDEX node_of_name ON node (name);
+CREATE INDEX node_of_last_part ON node (last_part) WHERE kind IN ('dataset', 'job');
+CREATE TABLE edge (
+    source INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    target INTEGER NOT NULL,
+    job INTEGER NOT NULL,
+    analyzer TEXT NOT NULL,
+    scope INTEGER NOT NULL,
+    confidence REAL NOT NULL,
+    detail TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_hour INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    PRIMARY KEY (source, kind, target, job, analyzer)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX edge_into ON edge (target, kind);
+CREATE TABLE belief (
+    job INTEGER NOT NULL,
+    dataset INTEGER NOT NULL,
+    of_columns INTEGER NOT NULL,
+    confidence REAL NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_hour INTEGER NOT NULL,
+    PRIMARY KEY (job, dataset, of_columns, confidence)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE property (
+    node INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    digest INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_us INTEGER NOT NULL,
+    PRIMARY KEY (node, key, digest)
+) STRICT;
+CREATE TABLE job_run (
+    run TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    last_us INTEGER NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (run, job)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX job_run_of_job ON job_run (job, last_us);
+"""
+GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run")
+
+OF_FILES: Final = ""
+"""The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
+
+_LEAST: Final = "{0} = CASE WHEN excluded.{0} < {0} THEN excluded.{0} ELSE {0} END"
+_GREATEST: Final = "{0} = CASE WHEN excluded.{0} > {0} THEN excluded.{0} ELSE {0} END"
+_NEWER: Final = "(-excluded.last_hour, excluded.run, excluded.detail) < (-last_hour, run, detail)"
+_NEWEST: Final = f"{{0}} = CASE WHEN {_NEWER} THEN excluded.{{0}} ELSE {{0}} END"
+_SEEN: Final = f"{_LEAST.format('first_us')}, {_GREATEST.format('last_hour')}"
+
+_PUT_NODE: Final = f"""
+INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET {_SEEN}
+"""  # noqa: S608 - texts of our own
+_PUT_EDGE: Final = f"""
+INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source, kind, target, job, analyzer) DO UPDATE SET {_GREATEST.format("confidence")},
+{_NEWEST.format("detail")}, {_NEWEST.format("run")}, {_LEAST.format("place")}, {_SEEN}
+"""  # noqa: S608 - texts of our own
+_PUT_BELIEF: Final = f"""
+INSERT INTO belief VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (job, dataset, of_columns, confidence) DO UPDATE SET {_SEEN}
+"""  # noqa: S608 - texts of our own
+_PUT_PROPERTY: Final = f"""
+INSERT INTO property VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (node, key, digest) DO UPDATE SET {_LEAST.format("first_us")}, {_GREATEST.format("last_us")}
+"""  # noqa: S608 - texts of our own
+_SAW_PROPERTY: Final = """
+UPDATE property SET last_us = ? WHERE node = ? AND key = ? AND digest = ? AND last_us < ?
+"""
+_RUN: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
+_PUT_RUN: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
+_FORGET: Final = (
+    "DELETE FROM node WHERE last_hour < ?",
+    "DELETE FROM edge WHERE last_hour < ?",
+    "DELETE FROM belief WHERE last_hour < ?",
+    "DELETE FROM analysis WHERE last_hour < ?",
+    "DELETE FROM property WHERE last_us < ? * 3600000000",
+    "DELETE FROM job_run WHERE last_us < ? * 3600000000",
+)
+_KNOWN_MAX: Final = 100_000
+"""So many parts are remembered, at a few hundred bytes each, by a hash as long as a node's number."""
+
+
+class GraphTables:
+    """Adds what entries tell to the graph of one database; every call is within a transaction.
+
+    It remembers what is there, so after a transaction that was rolled back another one has to be made.
+
+    Args:
+        connection: the database.
+        below: the schema of an attached database that has what was told before; empty: there is none.
+        analyzed: the keys of the facets that analyzers read; None: they read every event. Events are only
+            noted for them, see `list_unanalyzed`.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, below: str = "", analyzed: tuple[str, ...] | None = ()
+    ) -> None:
+        self._connection = connection
+        self._schemas = ("main.", f"{below}.") if below else ("main.",)
+        self._analyzed = analyzed
+        self._analyses = Analyses(connection)
+        self._known: dict[int, Known] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
+        batch = Batch(self._known)
+        for entry in entries:
+            if (event := entry.event) is None or (seen := batch.take(event)) is None:
+                continue
+            if not is_to_analyze(event, entry.body, self._analyzed):
+                continue
+            if (found := self._analyses.put(event, entry.body, seen)) is not None:
+                batch.take_found(*found)
+        self._put(batch)
+        for (run, job), state in batch.runs.items():
+            self._put_run(run, job.number, state)
+        for job, file in batch.files.items():
+            self._put_file(job.number, file)
+        if len(self._known) > _KNOWN_MAX:
+            self._known.clear()
+
+    def list_unanalyzed(self, limit: int) -> list[tuple[int, bytes]]:
+        """Some of the events that analyzers have not read, each with its key."""
+        return self._analyses.list_waiting(limit)
+
+    def add_findings(self, results: Iterable[Result]) -> None:
+        """Add what analyzers found, by the key of the event."""
+        batch = Batch({})
+        for result in results:
+            found = self._analyses.settle(int(result.key), result.findings, result.problem)
+            if found is not None:
+                batch.take_found(*found)
+        self._put(batch)
+
+    def forget(self, before_ms: int) -> None:
+        """Forget what nothing has told of since the hour of an instant, in epoch milliseconds."""
+        for statement in _FORGET:
+            self._connection.execute(statement, (before_ms * 1_000 // HOUR_US,))
+        self._known.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for table in GRAPH_TABLES:
+            self._connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - our own
+        self._known.clear()
+
+    def _put(self, batch: Batch) -> None:
+        put = self._connection.executemany
+        put(_PUT_NODE, batch.node_rows())
+        put(_PUT_EDGE, batch.edge_rows())
+        put(_PUT_BELIEF, batch.belief_rows())
+        put(_PUT_PROPERTY, batch.property_rows())
+        put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
+
+    def _put_run(self, run: str, job: int, state: RunState) -> None:
+        known = [_STATE.decode(row) for row in self._load(run, job)]
+        merged = merge_states(state, *known)
+        if merged not in known:
+            last_us = max([merged.begun_us, merged.created_us, *(one.time_us for one in merged.endings)])
+            self._connection.execute(_PUT_RUN, (run, job, last_us, msgspec.msgpack.encode(merged)))
+
+    def _put_file(self, job: int, file: LastFile) -> None:
+        known = [_FILE.decode(row) for row in self._load(OF_FILES, job)]
+        if all(file > one for one in known):
+            self._connection.execute(_PUT_RUN, (OF_FILES, job, file.ended_us, msgspec.msgpack.encode(file)))
+
+    def _load(self, run: str, job: int) -> list[bytes]:
+        rows = (self._connection.execute(_RUN.format(schema), (run, job)).get for schema in self._schemas)
+        return [cast("bytes", row) for row in rows if row is not None]
+
+
+_STATE: Final = msgspec.msgpack.Decoder(RunState)
+_FILE: Final = msgspec.msgpack.Decoder(LastFile)

@@ -1,0 +1,53 @@
+"""Having the analyzers read what the index has noted for them, beside everything else."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ..analyzers import Worker
+
+if TYPE_CHECKING:
+    import apsw
+
+    from ..graph import GraphTables
+
+POLL_S: Final = 0.1
+"""After this time, an index looks again whether they have found something."""
+
+FINISH_S: Final = 10.0
+"""So long may they go on when the runner ends; the next one continues."""
+
+_AT_ONCE: Final = 8
+
+
+class Analysis:
+    """Has events analyzed in another process, which is started for the first of them."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def step(self, connection: apsw.Connection, graph: GraphTables) -> bool:
+        """Add what has been found, and have more events read; returns whether some are being read."""
+        if self._worker is not None and (results := self._worker.poll()):
+            with connection:
+                graph.add_findings(results)
+        if self._worker is not None and self._worker.pending:
+            return True
+        waiting = graph.list_unanalyzed(_AT_ONCE)
+        for key, event in waiting:
+            self._worker = self._worker or Worker()
+            self._worker.submit(str(key), event, {})
+        return bool(waiting)
+
+    def finish(self, connection: apsw.Connection, graph: GraphTables) -> None:
+        """Have the rest read, as far as there is time."""
+        until_s = time.monotonic() + FINISH_S
+        while self.step(connection, graph) and time.monotonic() < until_s:
+            time.sleep(POLL_S / 10)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None

@@ -1,0 +1,61 @@
+"""The dependencies of a dataset or a job over HTTP are what the home says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from served import Collector, event, without_runner
+
+from waybill.lineage import Dependencies, Lineage
+from waybill.lineage.answers import CollectorReadError
+from waybill.transport import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATH = "/api/v1/lineage-graph"
+RAW, REPORT = {"namespace": "lake", "name": "raw"}, {"namespace": "lake", "name": "report"}
+
+
+@pytest.fixture
+def served(home: Path) -> Iterator[Collector]:
+    with without_runner(home) as collector:
+        for number, (job, reads, writes) in enumerate((("load", [], [RAW]), ("sum", [RAW], [REPORT]))):
+            run = {"runId": f"01a1fd6a-9e75-7d78-870f-00000000000{number}"}
+            named = {"namespace": "etl", "name": job}
+            body = event(eventType="COMPLETE", run=run, job=named, inputs=reads, outputs=writes)
+            assert collector.post("/api/v1/lineage", body).status == 201
+        yield collector
+
+
+def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
+    there, here = Lineage.open(served.url), Lineage.open(served.home)
+    for name in ("lake/report", "raw", "load"):
+        for up, down in ((1, 1), (None, 0), (0, None), (2, 3)):
+            assert there.dependencies(name, up=up, down=down) == here.dependencies(name, up=up, down=down)
+    assert there.dependencies("raw", as_of_ms=1).downstream.nodes == ()
+    reply = served.get(f"{PATH}?name=lake/report&up=all")
+    found = msgspec.json.decode(reply.body, type=Dependencies)
+    assert found == here.dependencies("lake/report", up=None, down=1)
+    assert [one["distance"] for one in reply.json["upstream"]["nodes"]] == [1, 2, 3]
+
+
+def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector) -> None:
+    assert served.get(f"{PATH}?name=nothing").status == 404
+    for query, says in (
+        ("", "the parameter name is missing"),
+        ("?name=raw&up=-1", "the parameter up is '-1'"),
+        ("?name=raw&down=some", "the parameter down is 'some'"),
+        ("?name=raw&as_of=now", "the parameter as_of is 'now'"),
+        ("?name=raw&name=report", "the parameter name appears twice"),
+        ("?name=raw&depth=1", "the parameter depth is unknown"),
+    ):
+        reply = served.get(PATH + query)
+        assert (reply.status, says in reply.json["detail"]) == (400, True), reply.body
+    with pytest.raises(NotFoundError, match="no dataset, column or job has the name 'nothing'"):
+        Lineage.open(served.url).dependencies("nothing")
+    with pytest.raises(CollectorReadError):
+        Lineage.open("http://127.0.0.1:1").dependencies("raw")
