@@ -9,7 +9,12 @@ from .asking import (
     shown as shown,
 )
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
-from .storing import GRAPH_SCHEMA as GRAPH_SCHEMA, GraphTables as GraphTables
+from .storing import (
+    GRAPH_SCHEMA as GRAPH_SCHEMA,
+    GraphTables as GraphTables,
+    set_trimmers as set_trimmers,
+    trimmers_in as trimmers_in,
+)
 from .walking import (
     COLUMNS as COLUMNS,
     FLOW as FLOW,

@@ -12,9 +12,10 @@ from waybill.transport.errors import NotFoundError
 
 from .batch import LastFile, last_part_of
 from .elements import Node, NodeKind
+from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .storing import OF_FILES
-from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, follow, nodes_with
+from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, as_json, follow, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +25,17 @@ _NAME_SHOWN_CHARS_MAX: Final = 200
 _DOTS_MAX: Final = 8
 """The most dots that are tried as the one before a column: each takes a search for its dataset."""
 _NAMED: Final = """
-SELECT DISTINCT kind, namespace, name FROM all_node WHERE name = ? AND kind IN ('dataset', 'job')
+SELECT DISTINCT number FROM all_node WHERE name = ? AND kind IN ('dataset', 'job', 'resource')
 """
 _ENDING: Final = """
-SELECT DISTINCT kind, namespace, name FROM all_node
-WHERE last_part = ? AND '/' || rtrim(name, '/') LIKE '%/' || ? ESCAPE '\\' AND kind IN ('dataset', 'job')
+SELECT DISTINCT number FROM all_node
+WHERE last_part = ? AND '/' || rtrim(name, '/') LIKE '%/' || ? ESCAPE '\\'
+AND kind IN ('dataset', 'job', 'resource')
 """
+_HOLDING: Final = (
+    "SELECT source FROM all_edge WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'hold'"
+)
+_RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
 _RUNS: Final = "SELECT run, state FROM all_job_run WHERE job = ? ORDER BY last_us DESC LIMIT ?"
 
 
@@ -68,14 +74,35 @@ class Dependencies(msgspec.Struct, frozen=True):
 
 
 def find_nodes(ask: Ask, text: str) -> list[Node]:
-    """The datasets and jobs with a name: with its namespace, without it, or only its last part."""
-    if exact := nodes_with(ask, {node.number for node in _spellings(text)}):
-        return sorted(exact.values())
+    """The datasets and jobs with a name: with its namespace, without it, or only its last part.
+
+    The name of a part of a dataset, such as a partition, is one of the dataset.
+    """
+    if exact := _wholes(ask, {node.number for node in _spellings(text)}):
+        return exact
+    text = text.rstrip("/") or text
     found = ask(_NAMED, (text,))
     if not found:
         pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         found = ask(_ENDING, (last_part_of(text), pattern))
-    return sorted(Node(NodeKind(kind), namespace, name) for kind, namespace, name in found)
+    return _wholes(ask, [number for (number,) in found])
+
+
+def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:
+    """The nodes with some numbers; of a part of a dataset, the dataset."""
+    nodes = nodes_with(ask, numbers)
+    parts = [number for number, node in nodes.items() if node.kind is NodeKind.RESOURCE]
+    holding = nodes_with(ask, [number for (number,) in ask(_HOLDING, (as_json(parts),))]) if parts else {}
+    return sorted(
+        {node for node in nodes.values() if node.kind is not NodeKind.RESOURCE} | {*holding.values()}
+    )
+
+
+def _untold_part(ask: Ask, text: str) -> list[Node]:
+    """The dataset that a path belongs to by the rules, although no event named that path."""
+    rules = tuple(rule for (rule,) in ask(_RULES, ()))
+    path = f"file:{text}" if text.startswith("/") else text
+    return _wholes(ask, {node.number for node in _spellings(path, rules)})
 
 
 def find_node(ask: Ask, name: str) -> Node:
@@ -84,7 +111,8 @@ def find_node(ask: Ask, name: str) -> Node:
     Raises:
         NotFoundError: nothing has this name, or several have it.
     """
-    named = find_nodes(ask, name) or _find_columns(ask, name) if len(name) <= NAME_CHARS_MAX else []
+    ways = (find_nodes, _find_columns, _untold_part) if len(name) <= NAME_CHARS_MAX else ()
+    named = next(filter(None, (find(ask, name) for find in ways)), [])
     if not named:
         raise NotFoundError(f"no dataset, column or job has the name {name[:_NAME_SHOWN_CHARS_MAX]!r}")
     jobs = [node for node in named if node.kind is NodeKind.JOB]
@@ -181,13 +209,16 @@ def _of_run(state: RunState, as_of_us: int) -> LastRun:
     )
 
 
-def _spellings(text: str) -> Iterable[Node]:
-    """The datasets and jobs whose namespace and name, put together, give a text."""
+def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
+    """The datasets, their parts, and the jobs whose namespace and name, put together, give a text."""
     for at, character in enumerate(text):
         if character in "/:":
             for name in {text[at + 1 :], text[at:]}:
-                for kind in (NodeKind.DATASET, NodeKind.JOB):
-                    yield Node(kind, text[:at], name)
+                yield Node(NodeKind.JOB, text[:at], name)
+                yield Node(NodeKind.DATASET, text[:at], name)
+                namespace, located = locate(text[:at], name)
+                yield Node(NodeKind.DATASET, namespace, trim_name(namespace, located, rules))
+                yield Node(NodeKind.RESOURCE, namespace, located)
 
 
 _STATE: Final = msgspec.msgpack.Decoder(RunState)

@@ -20,6 +20,7 @@ from waybill.facets import (
 )
 
 from .elements import HOUR_US, NodeKind, Seen
+from .naming import settle_names
 from .observing import job_of, observe_part, parts_of
 
 if TYPE_CHECKING:
@@ -98,11 +99,12 @@ class _Edge(NamedTuple):
 class Batch:
     """What the entries of a batch tell that the database does not have, each thing once."""
 
-    def __init__(self, known: dict[int, Known]) -> None:
+    def __init__(self, known: dict[int, Known], rules: tuple[str, ...]) -> None:
         self.runs: dict[tuple[str, Node], RunState] = {}
         self.files: dict[Node, LastFile] = {}
         self.seen_properties: dict[tuple[int, str, int], int] = {}
         self._known = known
+        self._rules = rules
         self._numbers: dict[Node, int] = {}
         self._nodes: dict[Node, Seen] = {}
         self._edges: dict[tuple[int, EdgeKind, int, int, str], _Edge] = {}
@@ -170,7 +172,7 @@ class Batch:
         return key
 
     def _observe(self, told: Observed, seen: Seen) -> tuple[tuple[int, str, int], ...]:
-        at_us = seen.first_us
+        told, at_us = settle_names(told, self._rules), seen.first_us
         for node in told.nodes:
             self._number_of(node)
             self._nodes[node] = seen.merge(self._nodes.get(node, seen))

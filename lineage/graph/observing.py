@@ -58,6 +58,7 @@ class Part(NamedTuple):
         producer: of the event; empty unless the part tells of it.
         around: of a job, the job whose run started its run.
         dependencies: of a job, the run facet `jobDependencies`, as JSON.
+        locations: of a dataset, the paths in it that the facet `subset` names.
     """
 
     job: _Pair | None
@@ -68,6 +69,7 @@ class Part(NamedTuple):
     producer: str = ""
     around: _Pair | None = None
     dependencies: bytes = b""
+    locations: tuple[str, ...] = ()
 
 
 class Told(NamedTuple):
@@ -152,6 +154,29 @@ class _Field(msgspec.Struct):
     inputs: tuple[_Source, ...] = ()
 
 
+class _Condition(msgspec.Struct):
+    locations: tuple[str, ...] = ()
+
+
+class _Subset(msgspec.Struct):
+    read: _Condition = msgspec.field(default_factory=_Condition, name="inputCondition")
+    written: _Condition = msgspec.field(default_factory=_Condition, name="outputCondition")
+
+
+class _InUse(msgspec.Struct):
+    """The facets of a dataset that are about one run."""
+
+    subset: msgspec.Raw = msgspec.Raw()
+
+
+class _SchemaField(msgspec.Struct):
+    name: str
+
+
+class _Schema(msgspec.Struct):
+    fields: tuple[_SchemaField, ...] | None = None
+
+
 class _Lineage(msgspec.Struct):
     """The facet `lineage` of a dataset, and an entry of that of a job."""
 
@@ -210,6 +235,9 @@ class _Dependencies(msgspec.Struct):
 
 _FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _COLUMN_LINEAGE: Final = msgspec.json.Decoder(_ColumnLineage)
+_IN_USE: Final = msgspec.json.Decoder(_InUse)
+_SUBSET: Final = msgspec.json.Decoder(_Subset)
+_SCHEMA: Final = msgspec.json.Decoder(_Schema)
 _LINEAGE: Final = msgspec.json.Decoder(_Lineage)
 _JOB_LINEAGE: Final = msgspec.json.Decoder(_JobLineage)
 _SYMLINKS: Final = msgspec.json.Decoder(_Symlinks)
@@ -239,13 +267,15 @@ def parts_of(event: Event) -> Iterator[Part]:
     yield Part(job, None, None, 0, bytes(event.job.facets), event.producer, around, dependencies)
     for place, dataset in enumerate(event.inputs or ()):
         if not _is_too_long(dataset):
-            yield Part(job, _pair(dataset), EdgeKind.READ, place, bytes(dataset.facets))
+            body, locations = bytes(dataset.facets), _locations_in(getattr(dataset, "input_facets", _ABSENT))
+            yield Part(job, _pair(dataset), EdgeKind.READ, place, body, locations=locations)
     outputs = event.outputs or ()
     writes = {id(one) for one in (written(event) if isinstance(event, RunEvent) else outputs)}
     for place, dataset in enumerate(outputs):
         if not _is_too_long(dataset):
             kind = EdgeKind.WRITE if id(dataset) in writes else None
-            yield Part(job, _pair(dataset), kind, place, bytes(dataset.facets))
+            locations = _locations_in(dataset.output_facets)
+            yield Part(job, _pair(dataset), kind, place, bytes(dataset.facets), locations=locations)
 
 
 def observe_part(part: Part, analyzer: str = "", confidence: float = 1.0) -> Observed:
@@ -326,6 +356,9 @@ class _Observing:
             # A sink is no name of a dataset: files that go there may be written to several.
             if other.type != DATA_SINK and (same := _dataset(other)) != dataset:
                 self._tell(dataset, EdgeKind.SAME, same)
+        for location in part.locations:
+            if location != dataset.name:
+                self._tell(dataset, EdgeKind.HOLD, Node(NodeKind.RESOURCE, dataset.namespace, location))
         self._observe_origin(dataset)
         if (lineage := self._read(_LINEAGE, LINEAGE)) is not None:
             self._observe_lineage(lineage, dataset)
@@ -384,7 +417,9 @@ class _Observing:
             if node is not None:
                 detail = _detail(source.transformations)
                 self._tell(node, EdgeKind.INFLUENCE, dataset, by, detail=detail, place=place)
-        for name in columns if nodes else ():
+        schema = (self._read(_SCHEMA, "schema") if nodes else None) or _Schema()
+        # Also one without origins, such as a count, which only the schema names.
+        for name in dict.fromkeys([*columns, *(one.name for one in schema.fields or ())]) if nodes else ():
             self._tell(dataset, EdgeKind.INFLUENCE, dataset.with_column(name), by)
 
     def _believe(self, dataset: Node, by: str, *, of_columns: bool) -> None:
@@ -423,6 +458,15 @@ def job_of(job: Job | _Name) -> Node:
 
 def _dataset(named: DatasetName | _Name) -> Node:
     return Node(NodeKind.DATASET, named.namespace, named.name)
+
+
+def _locations_in(facets: msgspec.Raw) -> tuple[str, ...]:
+    """The paths of a dataset that a run read or wrote, as far as its facet `subset` names them."""
+    if b'"subset"' not in bytes(facets):
+        return ()
+    in_use = read_facet(_IN_USE, facets) or _InUse()
+    subset = read_facet(_SUBSET, in_use.subset) or _Subset()
+    return (*subset.read.locations, *subset.written.locations)
 
 
 @functools.lru_cache(maxsize=1_024)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 GRAPH_SCHEMA: Final = f"""
+CREATE TABLE trimmer (rule TEXT NOT NULL) STRICT;
 {ANALYSIS_SCHEMA}
 CREATE TABLE node (
     number INTEGER PRIMARY KEY,
@@ -40,7 +41,7 @@ CREATE TABLE node (
     last_hour INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX node_of_name ON node (name);
-CREATE INDEX node_of_last_part ON node (last_part) WHERE kind IN ('dataset', 'job');
+CREATE INDEX node_of_last_part ON node (last_part) WHERE kind IN ('dataset', 'job', 'resource');
 CREATE TABLE edge (
     source INTEGER NOT NULL,
     kind TEXT NOT NULL,
@@ -128,6 +129,18 @@ _KNOWN_MAX: Final = 100_000
 """So many parts are remembered, at a few hundred bytes each, by a hash as long as a node's number."""
 
 
+def trimmers_in(connection: apsw.Connection, schema: str = "main") -> tuple[str, ...]:
+    """The rules by which a database names datasets; see `dataset_trimmers`."""
+    rows = connection.execute(f"SELECT rule FROM {schema}.trimmer ORDER BY rowid")  # noqa: S608 - our own
+    return tuple(cast("str", rule) for (rule,) in rows)
+
+
+def set_trimmers(connection: apsw.Connection, rules: Iterable[str], schema: str = "main") -> None:
+    """Note the rules by which a new database names datasets."""
+    rows = [(rule,) for rule in rules]
+    connection.executemany(f"INSERT INTO {schema}.trimmer VALUES (?)", rows)  # noqa: S608 - our own
+
+
 class GraphTables:
     """Adds what entries tell to the graph of one database; every call is within a transaction.
 
@@ -145,13 +158,14 @@ class GraphTables:
     ) -> None:
         self._connection = connection
         self._schemas = ("main.", f"{below}.") if below else ("main.",)
+        self._rules = trimmers_in(connection, below or "main")
         self._analyzed = analyzed
         self._analyses = Analyses(connection)
         self._known: dict[int, Known] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
-        batch = Batch(self._known)
+        batch = Batch(self._known, self._rules)
         for entry in entries:
             if (event := entry.event) is None or (seen := batch.take(event)) is None:
                 continue
@@ -173,7 +187,7 @@ class GraphTables:
 
     def add_findings(self, results: Iterable[Result]) -> None:
         """Add what analyzers found, by the key of the event."""
-        batch = Batch({})
+        batch = Batch({}, self._rules)
         for result in results:
             found = self._analyses.settle(int(result.key), result.findings, result.problem)
             if found is not None:

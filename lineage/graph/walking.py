@@ -104,7 +104,7 @@ class _Walk:
         self._down = down
         self._kinds = kinds
         self._as_of_us = as_of_us
-        self._names = Names(ask)
+        self._names = Names(ask, of_columns=EdgeKind.DERIVE in kinds)
         self._edges: dict[tuple[int, str, int], tuple[int, _Row]] = {}
         self._distances: dict[int, int] = {}
 
@@ -246,17 +246,25 @@ class _Row(NamedTuple):
 
 
 class Names:
-    """The numbers of datasets that have several names; the one that was seen first stands for all."""
+    """The numbers of datasets that have several names; the one that was seen first stands for all.
 
-    def __init__(self, ask: Ask) -> None:
+    Args:
+        ask: executes statements.
+        of_columns: whether to know the columns of these datasets by all names, too.
+    """
+
+    def __init__(self, ask: Ask, *, of_columns: bool = False) -> None:
         self._ask = ask
+        self._of_columns = of_columns
         self._one: dict[int, int] = {}
         self._all: dict[int, set[int]] = {}
 
     def settle(self, numbers: set[int]) -> set[int]:
         """The nodes that stand for some; their other names are looked up."""
         same: defaultdict[int, set[int]] = defaultdict(set)
-        frontier = numbers - self._one.keys()
+        fresh = numbers - self._one.keys()
+        columns = nodes_with(self._ask, fresh) if self._of_columns else {}
+        frontier = fresh | {node.dataset.number for node in columns.values()}
         known = set(frontier)
         while frontier:
             rows = [
@@ -269,6 +277,11 @@ class Names:
                 same[target].add(source)
             frontier = {end for row in rows for end in row} - known
             known |= frontier
+        datasets = nodes_with(self._ask, same) if columns and same else {}
+        for node in columns.values():
+            if node.column:
+                names = [datasets[one] for one in _group_of(node.dataset.number, same) if one in datasets]
+                same[node.number].update(dataset.with_column(node.column).number for dataset in names)
         for number in sorted(numbers):
             if number not in self._one:
                 self._stand_for(number, same)
@@ -283,12 +296,18 @@ class Names:
         return {name for number in numbers for name in self._all[number]}
 
     def _stand_for(self, number: int, same: Mapping[int, set[int]]) -> None:
-        group, frontier = {number}, {number}
-        while frontier:
-            frontier = {other for one in frontier for other in same.get(one, ())} - group
-            group |= frontier
+        group = _group_of(number, same)
         self._all[number] = group
         self._one |= dict.fromkeys(group, number)
+
+
+def _group_of(number: int, same: Mapping[int, set[int]]) -> set[int]:
+    """All nodes that are the same as one, by way of others, too."""
+    group, frontier = {number}, {number}
+    while frontier:
+        frontier = {other for one in frontier for other in same.get(one, ())} - group
+        group |= frontier
+    return group
 
 
 def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:

@@ -20,7 +20,7 @@ from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 
 from ..analyzers import list_facets, load_analyzers
-from ..graph import GraphTables
+from ..graph import GraphTables, set_trimmers, trimmers_in
 from .analysis import POLL_S, Analysis
 from .closure import Closure, parents_told_in
 from .facts import told_in
@@ -148,11 +148,14 @@ class Index:
             if not number:
                 with connection:
                     connection.execute(SCHEMA)
+                    set_trimmers(connection, self._settings.dataset_trimmers)
                     if self._settings.closure_table:
                         Closure(connection).make()
                     connection.pragma("user_version", FORMAT)
             elif number != FORMAT:
                 raise apsw.SchemaChangeError(f"its format is {number}")  # noqa: TRY301 - closes it, too
+            if trimmers_in(connection) != self._settings.dataset_trimmers:
+                raise apsw.SchemaChangeError("dataset_trimmers has changed")  # noqa: TRY301 - as above
             self._fit_closure(Closure(connection))
             self._place = place_in_journal(self._journal, *place_in(connection))
             if self._journal.cursor(INDEX) != self._place:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import apsw
 import msgspec
 
+from waybill.transport.config import TRIMMERS, agreed
 from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies
+from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies, set_trimmers
 from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -120,7 +121,7 @@ class IndexReader:
         path = home / INDEX_NAME
         connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
         try:
-            reader = cls(connection, path, _make_tables(connection, path))
+            reader = cls(connection, path, _make_tables(connection, path, _trimmers_of(journal)))
             reader._begin(journal)
         except apsw.Error as error:
             connection.close()
@@ -320,15 +321,21 @@ def _explained(path: Path, error: apsw.Error) -> JournalError:
     )
 
 
-def _make_tables(connection: apsw.Connection, path: Path | None) -> OpenedToRead | None:
+def _make_tables(
+    connection: apsw.Connection, path: Path | None, rules: tuple[str, ...] = ()
+) -> OpenedToRead | None:
     """Make the tables in memory, and views of these and of an index's, if there is one of this format."""
     connection.execute(SCHEMA)
-    opened = _attach(connection, path)
+    opened = _attach(connection, path, rules)
     connection.execute(_VIEWS)
     return opened
 
 
-def _attach(connection: apsw.Connection, path: Path | None) -> OpenedToRead | None:
+def _trimmers_of(journal: Journal) -> tuple[str, ...]:
+    return tuple(agreed(journal).get("dataset_trimmers", TRIMMERS))
+
+
+def _attach(connection: apsw.Connection, path: Path | None, rules: tuple[str, ...]) -> OpenedToRead | None:
     if path is not None and path.exists():
         with contextlib.suppress(apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
             opened = OpenedToRead(path)
@@ -339,6 +346,7 @@ def _attach(connection: apsw.Connection, path: Path | None) -> OpenedToRead | No
             opened.close()
     connection.execute("ATTACH ':memory:' AS disk")
     connection.execute(SCHEMA.replace("CREATE TABLE ", "CREATE TABLE disk.").replace("INDEX ", "INDEX disk."))
+    set_trimmers(connection, rules, "disk")
     return None
 
 

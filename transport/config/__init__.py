@@ -32,4 +32,4 @@ from .settings import (
     Setting as Setting,
     Settings as Settings,
 )
-from .validators import days as days
+from .validators import DATED_FILE as DATED_FILE, TRIMMERS as TRIMMERS, days as days

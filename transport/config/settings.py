@@ -130,6 +130,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         _agreed("DAYS", "How long the index keeps what was told of a file.", "for ever", check=check.days),
     ] = None
+    dataset_trimmers: Annotated[
+        tuple[str, ...],
+        _agreed(
+            "RULES",
+            "By which rules a path is part of a dataset, separated by commas; empty: by none.",
+            "every rule",
+            check=check.trimmers,
+        ),
+    ] = check.TRIMMERS
     marquez_url: Annotated[
         str | None,
         _agreed("URL", "The backend; without one, events wait in the journal.", "$MARQUEZ_URL", check.url),

@@ -14,6 +14,10 @@ _NAME_CHARS_MAX: Final = 1_000
 _SECONDS_MAX: Final = 86_400
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
+DATED_FILE: Final = "dated-file"
+TRIMMERS: Final = ("date", "key-value", "multi-dir-date", "year-month", "part-file", DATED_FILE)
+"""The rules by which a path is part of a dataset; see `waybill.lineage.graph.naming`."""
+
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -104,6 +108,15 @@ def keys(value: object) -> frozenset[str]:
     ):
         raise ValueError("give annotation keys separated by commas")
     return frozenset(part.strip() for part in parts if part.strip())
+
+
+def trimmers(value: object) -> tuple[str, ...]:
+    """Rules separated by commas, or a list of them, in the order of `TRIMMERS`."""
+    parts = value.split(",") if isinstance(value, str) else value
+    given = {str(part).strip() for part in parts} - {""} if isinstance(parts, (list, tuple)) else {""}
+    if not given <= {*TRIMMERS}:
+        raise ValueError(f"give some of {', '.join(TRIMMERS)}, separated by commas; none: leave it empty")
+    return tuple(rule for rule in TRIMMERS if rule in given)
 
 
 def places(value: object) -> tuple[str, ...]:

@@ -1,0 +1,218 @@
+"""A dataset is one in the graph, whatever events call it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from events import members
+
+from waybill.lineage import Lineage
+from waybill.lineage.graph import shown
+from waybill.lineage.index import Index
+from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from waybill.lineage.graph import Dependencies, Reach
+
+EVENTS = Path(__file__).parents[1] / "facets" / "expected"
+GRAPHS = Path(__file__).parent / "spark_graphs"
+NAMELESS = "no dataset, column or job has the name"
+
+
+def dataset(namespace: str, name: str, **facets: object) -> dict[str, Any]:
+    return {"namespace": namespace, "name": name, "facets": facets}
+
+
+def file(name: str, **facets: object) -> dict[str, Any]:
+    return dataset("file", name, **facets)
+
+
+def event(job: str, reads: Sequence[Any] = (), writes: Sequence[Any] = (), minute: int = 0) -> bytes:
+    at = f"2026-01-31T12:{minute:02}:00Z"
+    return json.dumps(
+        members(f"{job}-{minute}", "COMPLETE", at, job=job, inputs=reads, outputs=writes)
+    ).encode()
+
+
+def keep(settings: Settings, bodies: Iterable[bytes]) -> None:
+    with closing(Journal(settings.home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+
+
+def asked(settings: Settings, name: str) -> Dependencies:
+    return Lineage.open(settings.home).dependencies(name, up=None, down=None)
+
+
+def names(reach: Reach) -> list[str]:
+    return [shown(one.node) for one in reach.nodes]
+
+
+NIGHTS = [
+    event("etl/load", ["sftp/in"], [file("/lake/orders/dt=2026-01-30"), file("/lake/raw_20260130.csv")], 1),
+    event("etl/load", ["sftp/in"], [file("/lake/orders/dt=2026-01-31"), file("/lake/raw_20260131.csv")], 2),
+    event(
+        "etl/sum", [file("/lake/orders/dt=2026-01-31/part-00000.parquet")], [dataset("s3://out", "sum")], 3
+    ),
+    event("etl/clean", [file("/lake/raw_20260131.csv")], ["warehouse/orders_20260131"], 4),
+]
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+def test_partitions_and_dated_files_are_one_dataset_which_their_real_names_find(
+    settings: Settings, *, is_filed: bool
+) -> None:
+    keep(settings, NIGHTS[:2])
+    if is_filed:
+        assert flush(settings).problems == {}
+    keep(settings, NIGHTS[2:])
+    ways = (
+        "",
+        "/",
+        "/dt=2026-01-31",
+        "/dt=2026-01-31/",
+        "/dt=2026-01-31/part-00000.parquet",
+        "/dt=2026-01-30",
+        "/2026/02/01",
+    )
+    untold = ("/lake/orders/2026/02/01", "/lake/orders/dt=2026-02-01/")
+    for name in (
+        *(f"file:/lake/orders{way}" for way in ways),
+        *untold,
+        "/lake/orders",
+        "dt=2026-01-30",
+        "orders",
+    ):
+        found = asked(settings, name)
+        assert shown(found.node) == "file:/lake/orders"
+        assert names(found.upstream) == ["etl/load", "sftp/in"]
+        assert names(found.downstream) == ["etl/sum", "s3://out/sum"]
+    for name in ("file:/lake/raw_20260130.csv", "raw_20260131.csv", "raw.csv"):
+        found = asked(settings, name)
+        assert shown(found.node) == "file:/lake/raw.csv"
+        assert names(found.downstream) == ["etl/clean", "warehouse/orders_20260131"]
+    found = asked(settings, "etl/load")
+    assert names(found.downstream)[:2] == ["file:/lake/orders", "file:/lake/raw.csv"]
+    assert len(found.downstream.edges) == 6
+
+
+def test_when_the_rules_change_the_graph_is_made_again_with_them(settings: Settings) -> None:
+    keep(settings, NIGHTS)
+    assert flush(settings).problems == {}
+    one_rule = settings.with_values({"dataset_trimmers": "key-value"}, "tests")
+    assert flush(one_rule).problems == {}
+    assert names(asked(settings, "file:/lake/orders/dt=2026-01-30").downstream) == []
+    with pytest.raises(NotFoundError, match=NAMELESS):
+        asked(settings, "raw.csv")
+    part = "/lake/orders/dt=2026-01-31/part-00000.parquet"
+    assert shown(asked(settings, part).node) == f"file:{part}"
+    keep(settings, [event("etl/more", [file("/lake/orders/dt=2026-02-01")], minute=5)])
+    assert names(asked(settings, "file:/lake/orders").downstream) == ["etl/more"]
+    assert flush(settings.with_values({"dataset_trimmers": ""}, "tests")).problems == {}
+    assert names(asked(settings, "dt=2026-02-01").downstream) == ["etl/more"]
+
+
+def test_the_rules_of_a_home_hold_before_it_has_an_index(settings: Settings) -> None:
+    untrimmed = settings.with_values({"dataset_trimmers": ""}, "tests")
+    with (
+        Tracker(settings=untrimmed) as tracker,
+        tracker.file("a.csv", data_source="in", data_sinks={"lake": "s3://lake/raw/dt=1"}) as tracked,
+    ):
+        tracked.egress("lake")
+    assert shown(asked(settings, "dt=1").node) == "s3://lake/raw/dt=1"
+
+
+def test_columns_and_other_names_are_those_of_the_one_dataset(settings: Settings) -> None:
+    def derived(column: str, namespace: str, name: str, field: str) -> dict[str, Any]:
+        source = {"namespace": namespace, "name": name, "field": field}
+        return {"columnLineage": {"fields": {column: {"inputFields": [source]}}}}
+
+    table = {"symlinks": {"identifiers": [{"namespace": "hive://meta", "name": "lake.orders"}]}}
+    first = file("/lake/orders/dt=1", **derived("total", "file", "/in/raw_2026-01-30.csv", "amount"), **table)
+    second = file("/lake/report", **derived("sum", "hive://meta", "lake.orders", "total"))
+    third = dataset("s3://out", "share/", **derived("sum", "file", "/lake/report/", "sum"))
+    keep(
+        settings,
+        [event("etl/load", [], [first]), event("etl/sum", [], [second]), event("etl/share", [], [third])],
+    )
+    for name in ("file:/lake/orders", "file:/lake/orders/dt=1", "hive://meta/lake.orders"):
+        found = asked(settings, f"{name}.total")
+        assert names(found.upstream) == ["file:/in/raw.csv.amount"]
+        assert names(found.downstream) == ["file:/lake/report.sum", "s3://out/share/.sum"]
+
+
+@pytest.mark.parametrize("namespace", ["file", "file:", "file://", "file:///", "file://localhost"])
+def test_one_place_in_several_spellings_is_one_dataset(settings: Settings, namespace: str) -> None:
+    keep(
+        settings,
+        [
+            event("etl/load", [], [dataset(namespace, "/lake/orders/"), dataset("s3a://lake", "/raw")]),
+            event("etl/sum", [file("/lake/orders"), dataset("s3://lake", "raw/")], ["dashboard/sum"]),
+        ],
+    )
+    assert min(names(asked(settings, "dashboard/sum").upstream)) == "etl/load"
+    for name in (
+        "file:/lake/orders",
+        "file:///lake/orders/",
+        "file://localhost/lake/orders",
+        "/lake/orders/",
+    ):
+        assert names(asked(settings, name).downstream) == ["etl/sum", "dashboard/sum"]
+    for name in ("s3://lake/raw", "s3a://lake/raw/", "raw"):
+        assert names(asked(settings, name).upstream) == ["etl/load"]
+
+
+def test_spark_s_runs_and_tracked_files_meet_in_one_dataset(settings: Settings) -> None:
+    """The job of the real events reads what tracked files were written to, each named in another way."""
+    sinks = {
+        "orders": "/data/in/orders.csv",
+        "slash": "/data/in/orders.csv/",
+        "uri": "file:///data/in/customers.parquet",
+        "host": "file://localhost/data/in/customers.parquet/",
+    }
+    with Tracker(settings=settings) as tracker:
+        for sink, place in sinks.items():
+            with tracker.file(f"{sink}.csv", data_source=f"from-{sink}", data_sinks={sink: place}) as tracked:
+                tracked.egress(sink)
+    keep(settings, (EVENTS / "4.3.0-sql.jsonl").read_bytes().splitlines())
+    upstream = names(asked(settings, "file:/data/4.3.0-sql/revenue").upstream)
+    flows = {f"{settings.system_name}/from-{sink}" for sink in sinks}
+    assert flows < {*upstream}
+    for place in sinks.values():
+        downstream = names(asked(settings, place).downstream)
+        assert "file:/data/4.3.0-sql/revenue" in downstream
+
+
+def test_the_partitions_that_spark_s_listener_names_beside_the_dataset_find_it(settings: Settings) -> None:
+    keep(settings, (GRAPHS / "4.3.0-dated.jsonl").read_bytes().splitlines())
+    for name in ("orders/2026-01-30", "2026-01-31", "file:/data/lake/orders/2026-01-31"):
+        assert shown(asked(settings, name).node) == "file:/data/lake/orders"
+    assert shown(asked(settings, "01/30").node) == "file:/data/lake/ymd"
+
+
+def test_a_bucket_of_tracked_files_and_one_of_spark_is_one(settings: Settings) -> None:
+    """Spark's listener writes `s3://lake` for `s3a://lake`, and no slash after it."""
+    with Tracker(settings=settings) as tracker:
+        for sink, place in {"cloud": "s3a://lake/orders/", "dated": "s3://lake/orders/dt=2026-01-31"}.items():
+            with tracker.file(f"{sink}.csv", data_source=f"from-{sink}", data_sinks={sink: place}) as tracked:
+                tracked.egress(sink)
+    keep(settings, [event("spark/sum", [dataset("s3://lake", "orders")], [file("/data/sum")])])
+    assert len(names(asked(settings, "file:/data/sum").upstream)) >= 4
+    assert names(asked(settings, "s3a://lake/orders/").downstream) == ["spark/sum", "file:/data/sum"]
+
+
+def test_what_is_forgotten_has_no_real_names_either(settings: Settings) -> None:
+    keep(settings, NIGHTS)
+    assert flush(settings).problems == {}
+    assert shown(asked(settings, "dt=2026-01-30").node) == "file:/lake/orders"
+    forgetful = settings.with_values({"lineage_retain_days": 1}, "tests")
+    with closing(Journal(settings.home)) as journal, closing(Index(journal, forgetful, linger_s=0)) as index:
+        index.step()
+    for name in ("dt=2026-01-30", "file:/lake/orders", "etl/load"):
+        with pytest.raises(NotFoundError, match=NAMELESS):
+            asked(settings, name)
