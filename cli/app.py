@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "find": "Find files by where they came from, what was done to them, and where they ended.",
     "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
     "lineage": "Show what a dataset or a job depends on, what depends on it, and how it ran last.",
+    "infer": "Read a database's query log, and store what its statements read and write as jobs.",
+    "analyzers": "List the analyzers: what each reads from events, and how sure it is.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
     "duplicates": "List the files that have the same content as another file.",
     "close-stale": "End files and runs that have been open and silent for a long time.",

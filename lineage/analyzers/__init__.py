@@ -12,6 +12,8 @@ if TYPE_CHECKING:
         Finding as Finding,
         Found as Found,
         analyze_event as analyze_event,
+        as_job_event as as_job_event,
+        ask_about as ask_about,
         inferred as inferred,
         list_facets as list_facets,
         load_analyzers as load_analyzers,
@@ -21,8 +23,14 @@ if TYPE_CHECKING:
         DbtAnalyzer as DbtAnalyzer,
         GenericAnalyzer as GenericAnalyzer,
     )
+    from .query_logs import QueryLog as QueryLog
     from .sql import SqlAnalyzer as SqlAnalyzer
-    from .worker import EVENT_BYTES_MAX as EVENT_BYTES_MAX, Result as Result, Worker as Worker
+    from .worker import (
+        EVENT_BYTES_MAX as EVENT_BYTES_MAX,
+        Result as Result,
+        Worker as Worker,
+        analyze_all as analyze_all,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

@@ -20,6 +20,8 @@ log = logging.getLogger("waybill.runner")
 
 ANALYZERS_GROUP: Final = "waybill.analyzers"
 CONFIDENCE: Final = "confidence"
+WITHIN: Final = "within"
+"""In a question, beside why a job is inferred: the database and schema of the tables that its text names."""
 
 Found = dict[str, Any]
 """An OpenLineage event as JSON has it."""
@@ -71,6 +73,26 @@ def inferred(reason: str, confidence: float | None = None) -> Found:
     return {INFERRED_FACET: told if confidence is None else {**told, CONFIDENCE: confidence}}
 
 
+def ask_about(job: str, sql: str, dialect: str | None, namespace: str, within: str = "") -> Found:
+    """The event of a job of which only its SQL text is known.
+
+    Args:
+        job: its name.
+        sql: the text.
+        dialect: its dialect; None: none in particular.
+        namespace: that of the tables and of the job.
+        within: the database and schema of a table that the text names without them, with a dot between them.
+    """
+    facets = {"sql": {"query": sql, "dialect": dialect}, INFERRED_FACET: {"reason": "asked", WITHIN: within}}
+    return {"job": {"namespace": namespace, "name": job, "facets": facets}}
+
+
+def as_job_event(found: Found, time: str) -> Found:
+    """A job event that may be sent, of what was found; its time is ISO 8601."""
+    head = {"eventTime": time, "producer": PRODUCER, "schemaURL": _EVENT_URL}
+    return {**head, "inputs": [], "outputs": [], **found}
+
+
 def load_analyzers() -> tuple[list[Analyzer], dict[str, str]]:
     """Load every analyzer, the surest first; and by name, why others cannot be loaded."""
     loaded: list[Analyzer] = []
@@ -108,8 +130,9 @@ def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer])
             found = analyzer.analyze(event, catalog)
             if found is None:
                 continue
-            body = msgspec.json.encode({**found, "job": {**event["job"], **found.get("job", {})}})
             facets = found.get("job", {}).get("facets", {})
+            named = {key: event["job"][key] for key in ("namespace", "name")}
+            body = msgspec.json.encode({**found, "job": {**named, "facets": facets}})
             sure = facets.get(INFERRED_FACET, {}).get(CONFIDENCE, confidence)
             findings.append(Finding(analyzer.name, float(sure), body))
             event = _with_columns(event, found)
@@ -151,5 +174,6 @@ def _with_columns(event: Found, found: Found) -> Found:
     return {**event, "outputs": outputs}
 
 
+_EVENT_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
 _FACET_URL: Final = facet_schema_url("WaybillInferredJobFacet")
 _PROBLEM_CHARS_MAX: Final = 500

@@ -101,12 +101,14 @@ class Reading(NamedTuple):
     Attributes:
         inputs: the tables that it reads.
         outputs: those that it writes, with the columns that it writes.
+        sources: those that it reads for each table that it writes.
         query: the last query that writes nothing.
         notes: what could not be read, and what was taken for granted; one sentence each.
     """
 
     inputs: set[Name]
     outputs: dict[Name, Relation]
+    sources: dict[Name, set[Name]]
     query: Relation | None
     notes: list[str]
 
@@ -130,7 +132,7 @@ def read_sql(
     for number, statement in enumerate(sqlglot.parse(text, dialect=dialect), 1):
         if statement is not None:
             reader.read(normalize_identifiers(statement, dialect=dialect), number)
-    return Reading(reader.inputs, reader.outputs, reader.query, reader.notes)
+    return Reading(reader.inputs, reader.outputs, reader.sources, reader.query, reader.notes)
 
 
 class _Scope:
@@ -179,8 +181,10 @@ class _Reader:
         self._columns_of = columns_of
         self._made: dict[Name, tuple[str, ...]] = {}
         self._temporary: dict[str, Relation] = {}
+        self._behind: dict[str, set[Name]] = {}
         self.inputs: set[Name] = set()
         self.outputs: dict[Name, Relation] = {}
+        self.sources: dict[Name, set[Name]] = {}
         self.query: Relation | None = None
         self.notes: list[str] = []
 
@@ -322,6 +326,7 @@ class _Reader:
         name = _name(table)
         if is_temporary or (is_insert and len(name) == 1 and name[0] in self._temporary):
             before = self._temporary.get(name[-1]) if is_insert else None
+            self._behind[name[-1]] = self.inputs | (self._behind.get(name[-1], set()) if is_insert else set())
             self._temporary[name[-1]] = relation if before is None else _either(before, relation)
             return
         if relation.other is None and not is_insert:
@@ -330,6 +335,7 @@ class _Reader:
 
     def _write(self, name: Name, relation: Relation) -> None:
         self.inputs |= {o.table for _, origins in relation.columns for o in origins if o.is_direct}
+        self.sources.setdefault(name, set()).update(self.inputs)
         known = self.outputs.get(name)
         self.outputs[name] = _united(relation if known is None else _either(known, relation, by_name=True))
 
@@ -469,6 +475,8 @@ class _Reader:
             relation = self._table(name) if known is None else known
             if known is None:
                 self.inputs.add(name)
+            elif known is self._temporary.get(name[0]):
+                self.inputs |= self._behind.get(name[0], set())
         elif isinstance(source, exp.Subquery | exp.Values):
             relation = self._query(source, _Scope(scope.tables, scope.outer))
         elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waybill.facets import INFERRED_FACET, PRODUCER
 
-from .analyzer import Catalog, Found, columns_of, datasets_of, inferred
+from .analyzer import WITHIN, Catalog, Found, columns_of, datasets_of, inferred
 
 if TYPE_CHECKING:
     from .reading_sql import Name, Origin, Reading, Relation
@@ -19,6 +19,7 @@ _DISPUTED: Final = 0.5
 _COLUMN_LINEAGE_URL: Final = (
     "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
 )
+_LINEAGE_URL: Final = "https://openlineage.io/spec/facets/1-0-0/LineageFacet.json#/$defs/LineageDatasetFacet"
 _DIALECTS: Final = {
     "postgresql": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "sparksql": "spark",
     "hive": "hive", "awsathena": "athena", "gcp": "bigquery", "azurecosmos": None, "cockroachdb": "postgres",
@@ -45,19 +46,18 @@ class SqlAnalyzer:
         tables = _Tables(event, catalog)
         dialect = _dialect_of(facet.get("dialect"), event)
         reading = read_sql(text, dialect, tables.columns)
-        outputs = dict(reading.outputs)
+        outputs, sources = dict(reading.outputs), dict(reading.sources)
         targets = datasets_of(event, "outputs")
         if not outputs and reading.query is not None and len(targets) == 1:
-            outputs = {
-                tables.give(targets[0]): reading.query
-            }  # the query is what the job's one output is made of
+            target = tables.give(targets[0])  # the query is what the job's one output is made of
+            outputs, sources = {target: reading.query}, {target: reading.inputs}
         notes = [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
         disputed = _dispute(text, dialect, reading)
         sure = _DISPUTED if disputed else _ASSUMED if notes else _SURE
         told = {
             "inputs": [tables.named(name) for name in sorted(reading.inputs) if tables.find(name)],
             "outputs": [
-                {**tables.named(name), "facets": {"columnLineage": tables.lineage(name, relation)}}
+                {**tables.named(name), "facets": tables.facets(name, relation, sources[name])}
                 for name, relation in sorted(outputs.items())
                 if tables.find(name) and not _has_engine_lineage(targets, tables.named(name))
             ],
@@ -76,7 +76,9 @@ class _Tables:
         self._given: dict[Name, tuple[str, str]] = {}
         self._datasets = datasets_of(event, "inputs", "outputs")
         job = event["job"]
-        self._is_planned = INFERRED_FACET in (job.get("facets") or {}) or "://" in job["namespace"]
+        planned = (job.get("facets") or {}).get(INFERRED_FACET)
+        self._is_planned = planned is not None or "://" in job["namespace"]
+        self._within = [part for part in ((planned or {}).get(WITHIN) or "").split(".") if part]
         self._namespace = job["namespace"]
         self._names: dict[Name, set[tuple[str, str]]] = {}
         self._whole: dict[Name, set[tuple[str, str]]] = {}
@@ -115,7 +117,8 @@ class _Tables:
     def _like_others(self, name: Name) -> tuple[str, str] | None:
         """A dataset that the event does not name: in the same database as those that it names."""
         if not self._datasets:
-            return (self._namespace, ".".join(name)) if self._is_planned else None
+            missing = self._within[: max(0, len(self._within) + 1 - len(name))]
+            return (self._namespace, ".".join((*missing, *name))) if self._is_planned else None
         stores = {one["namespace"] for one in self._datasets}
         prefixes = {tuple(one["name"].split(".")[: -len(name)]) for one in self._datasets}
         if len(stores) > 1 or len(prefixes) > 1 or any("/" in one["name"] for one in self._datasets):
@@ -143,7 +146,15 @@ class _Tables:
         namespace, dataset = self.find(name) or ("", "")
         return {"namespace": namespace, "name": dataset}
 
-    def lineage(self, name: Name, relation: Relation) -> Found:
+    def facets(self, name: Name, relation: Relation, sources: Iterable[Name]) -> Found:
+        """What it is told of a table that is written: where it and its columns come from."""
+        facets: Found = {"columnLineage": self._lineage(name, relation)}
+        if all(self.find(source) for source in sources):
+            inputs = [{**self.named(source), "type": "DATASET"} for source in sorted(sources)]
+            facets["lineage"] = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "inputs": inputs}
+        return facets
+
+    def _lineage(self, name: Name, relation: Relation) -> Found:
         """The facet `columnLineage` of a table that is written."""
         spelled = {column.casefold(): column for column in self.columns(name) or ()}
         fields = {

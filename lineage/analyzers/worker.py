@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Final, Self, cast
 
 import msgspec
@@ -21,7 +22,7 @@ from .analyzer import Finding
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .analyzer import Catalog
+    from .analyzer import Catalog, Found
 
 TIME_S_MAX: Final = 5.0
 """So long may the analyzers take for one event."""
@@ -29,6 +30,10 @@ MEMORY_BYTES_MAX: Final = 2**30
 """So much memory may their process address, where the system can limit that."""
 EVENT_BYTES_MAX: Final = 2**20
 """No larger event is analyzed, the columns that are known with it."""
+
+
+_AHEAD: Final = 100
+"""So many events wait for the process at most."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -172,6 +177,17 @@ class Worker:
             return f"reading it takes longer than {self._time_s:g} s"
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"reading it ends the analyzers' process ({how})"
+
+
+def analyze_all(events: Iterable[tuple[str, Found, Catalog]]) -> Iterator[Result]:
+    """Have a worker read events, each with its key and the columns that are known; waits for each result."""
+    with Worker() as worker:
+        for key, event, catalog in events:
+            worker.submit(key, msgspec.json.encode(event), catalog)
+            if worker.pending >= _AHEAD:
+                yield worker.take()
+        while worker.pending:
+            yield worker.take()
 
 
 def write_message(stream: IO[bytes], body: bytes) -> None:

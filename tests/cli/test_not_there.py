@@ -23,6 +23,7 @@ WORDS: Final = {
     "dead-letters show": ("1",),
     "explain": ("019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11",),
     "export": (".",),
+    "infer": ("queries.log", "--namespace", "postgres://db:5432"),
     "keys add": ("spark", "--role", "emit"),
     "keys revoke": ("spark",),
     "poison drop": ("--all", "--yes"),
@@ -41,7 +42,7 @@ WORDS: Final = {
 """The arguments that a command needs."""
 
 MAKE_A_HOME: Final = {"demo", "init", "serve", "spark submit"}
-WITHOUT_A_HOME: Final = {"fingerprint", "schema", "dev up", "dev status", "dev down", "dev logs"}
+WITHOUT_A_HOME: Final = {"analyzers", "fingerprint", "schema", "dev up", "dev status", "dev down", "dev logs"}
 SHOW_WITHOUT_A_HOME: Final = {"doctor", "settings"}
 """They tell of the machine and the settings, for which nobody needs a home yet."""
 

@@ -90,11 +90,28 @@ def test_a_table_that_the_event_does_not_name_is_in_the_same_database() -> None:
     assert columns(found) == {"id": ["shop.public.customers.id"]}
 
 
+def test_each_output_of_a_text_has_its_own_inputs() -> None:
+    text = """
+        CREATE TEMP TABLE step AS SELECT id FROM orders; INSERT INTO a SELECT id FROM step;
+        INSERT INTO b SELECT count(*) AS n FROM customers; INSERT INTO b VALUES (1)
+    """
+    job = {"namespace": STORE, "name": "script", "facets": {"sql": {"query": text, "dialect": "postgres"}}}
+    found = SqlAnalyzer().analyze({"job": job}, {})
+    assert found is not None
+    inputs = {one["name"]: one["facets"]["lineage"]["inputs"] for one in found["outputs"]}
+    assert {name: [one["name"] for one in some] for name, some in inputs.items()} == {
+        "a": ["orders"],
+        "b": ["customers"],
+    }
+
+
 def test_a_view_of_a_program_is_no_dataset() -> None:
     files = [{"namespace": "file", "name": f"/data/{name}", "facets": {}} for name in ("in.csv", "out")]
     of_spark = event("SELECT id FROM orders", inputs=files[:1], outputs=files[1:])
     found = SqlAnalyzer().analyze(of_spark, {})
     assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
+    assert found is not None
+    assert "lineage" not in found["outputs"][0]["facets"], "there are inputs, yet nobody can name them"
     assert sure(found) == 0.7
     assert SqlAnalyzer().analyze(event("SELECT id FROM orders"), {}) is None
     assert SqlAnalyzer().analyze(event(), {}) is None

@@ -1,0 +1,173 @@
+"""`waybill infer`: jobs from the queries that a database has logged."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from waybill.transport import AdmissionError, Kind, NotFoundError, Settings
+
+from .. import console
+from ..arguments import JsonLines, word
+from ..home import as_agreed, existing_journal
+from ..options import with_settings
+
+if TYPE_CHECKING:
+    from waybill.lineage.analyzers import Catalog, Found, QueryLog
+
+_STDIN: Final = "-"
+_NAME_BYTES: Final = 6
+
+
+class Form(StrEnum):
+    """The form of a query log."""
+
+    POSTGRES = "POSTGRES"
+    JSONL = "JSONL"
+
+
+@with_settings("home")
+def infer(
+    settings: Settings,
+    *,
+    log: Annotated[str, typer.Argument(metavar="LOG", help="The query log; '-' is stdin.")],
+    namespace: Annotated[
+        str,
+        typer.Option(metavar="URI", help="The database, as events name it, such as postgres://db:5432."),
+    ],
+    schema: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public."),
+    ] = "",
+    form: Annotated[
+        Form | None, word("--format", of=Form, help="The log's form; by default, what it looks like.")
+    ] = None,
+    dialect: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The dialect, if the log does not say it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be stored.")] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Read a database's query log, and store what its statements read and write as jobs.
+
+    Reads PostgreSQL's log on stderr, its csvlog and its jsonlog, and JSON lines that have a query. Statements
+    that differ only in their values are one job, which is marked as inferred. What is stored has no values,
+    and the time of the log's last change. Exit code 1 if no statement could be read.
+
+    Examples:
+
+    \b
+      waybill infer postgresql.log --namespace postgres://db:5432 --schema shop.public
+      waybill infer queries.jsonl --namespace snowflake://acme --dialect snowflake --dry-run
+    """
+    from waybill.lineage.analyzers import QueryLog
+    from waybill.transport.admission import Redaction
+
+    with existing_journal(settings, needed=True, to_read=dry_run) as journal:
+        agreed = as_agreed(settings, journal)
+        read = QueryLog()
+        with _opened(log) as (stream, changed_s), console.progress("reading"):
+            read.read(stream, None if form is None else form.value.lower())
+        at = datetime.fromtimestamp(changed_s, UTC).isoformat(timespec="milliseconds")
+        events, problems = _analyze(read, namespace, schema, dialect, at)
+        redaction, bodies = Redaction(agreed.redact, agreed.bounds), list[bytes]()
+        for event in events:
+            try:
+                bodies.append(redaction.admit(msgspec.json.encode(event)))
+            except AdmissionError as error:
+                problems.append(str(error))
+        if journal is not None and not dry_run:
+            journal.append_many((Kind.OPENLINEAGE, body, agreed.system_name) for body in bodies)
+    for body in bodies:
+        event = msgspec.json.decode(body)
+        if as_json:
+            console.json(event)
+        else:
+            console.line(event["job"]["name"])
+            for key, mark in (("inputs", "<-"), ("outputs", "->")):
+                for one in event[key]:
+                    console.line(f"  {mark} {console.shown(one['name'])}")
+    _report(read, len(bodies), problems, is_dry=dry_run)
+    if problems and not bodies:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+@contextlib.contextmanager
+def _opened(log: str) -> Iterator[tuple[IO[str], float]]:
+    """A log as text, and when it was changed, in epoch seconds."""
+    if log == _STDIN:
+        with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as stream:
+            yield stream, time.time()
+        return
+    try:
+        with Path(log).open(encoding="utf-8", errors="replace", newline="") as stream:
+            yield stream, Path(log).stat().st_mtime
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {log}; give a query log") from None
+
+
+def _analyze(
+    read: QueryLog, namespace: str, schema: str, dialect: str | None, at: str
+) -> tuple[list[Found], list[str]]:
+    """The job events of the statements that write, and why others give none."""
+    from waybill.lineage.analyzers import analyze_all, as_job_event, ask_about
+
+    told: dict[str, Found] = {}
+    problems: list[str] = []
+    nothing: Catalog = {}
+    asked = (
+        (plain, ask_about("query", one.text, one.dialect or dialect, namespace, schema), nothing)
+        for plain, one in read.statements.items()
+    )
+    with console.progress("analyzing", total=len(read.statements)) as show:
+        for at_place, result in enumerate(analyze_all(asked), 1):
+            show(completed=at_place)
+            events = [msgspec.json.decode(one.event) for one in result.findings if one.event]
+            found = next((one for one in events if one.get("outputs")), None)
+            failed = result.problem or next((one.problem for one in result.findings if one.problem), None)
+            if found is not None:
+                told[result.key] = found
+            elif failed:
+                problems.append(failed)
+            else:
+                read.reading += 1
+    for plain, found in told.items():
+        digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES).hexdigest()
+        job = found["job"]
+        job["name"] = f"{found['outputs'][0]['name']}.{digest}"
+        inferred = job["facets"]["waybill_inferred"]
+        times = read.times_of(plain)
+        inferred["reason"] = f"run {times:,} times by the query log; {inferred['reason']}"
+        job["facets"]["sql"] = {
+            "_producer": inferred["_producer"],
+            "_schemaURL": "https://openlineage.io/spec/facets/1-1-0/SQLJobFacet.json#/$defs/SQLJobFacet",
+            "query": plain,
+            **({"dialect": known} if (known := read.statements[plain].dialect or dialect) else {}),
+        }
+    return [as_job_event(found, at) for found in told.values()], problems
+
+
+def _report(read: QueryLog, jobs: int, problems: list[str], *, is_dry: bool) -> None:
+    counts = (
+        (read.reading, "write nothing"),
+        (read.failed, "failed when they were run"),
+        (len(problems), "could not be read"),
+        (read.left_out, "are left out, as the log has too many different ones"),
+    )
+    done = "would be stored" if is_dry else "stored"
+    told = [f"{count:,} {what}" for count, what in counts if count]
+    console.note("; ".join([f"{jobs:,} jobs {done}", *(f"of the statements, {one}" for one in told)]))
+    if read.damaged:
+        console.note(f"{read.damaged:,} lines of the log are damaged or of another form, and are left out")
+    if problems:
+        console.note(f"the first that could not be read: {problems[0][:300]}")

@@ -1,0 +1,206 @@
+"""Query logs: the statements that a database says it has run.
+
+PostgreSQL's log on stderr, its csvlog and its jsonlog, and JSON lines that have a query are read. What cannot
+be read is counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from typing import IO
+
+LINE_CHARS_MAX: Final = 2**20
+"""A longer line is not read."""
+STATEMENTS_MAX: Final = 100_000
+"""So many different statements are kept of one log."""
+
+_LEVELS: Final = (
+    "DEBUG[1-5]|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC|DETAIL|HINT|QUERY|CONTEXT|STATEMENT|LOCATION"
+)
+_ENTRY: Final = re.compile(rf"^.{{0,400}}?\b({_LEVELS}):  ?(.*)$", re.DOTALL)
+_LOGGED: Final = re.compile(
+    r"^(?P<timed>duration: [\d.]+ ms  )?(?:statement|execute [^:\n]{0,200}): (?P<text>.*)$", re.DOTALL
+)
+_QUERY_KEYS: Final = ("query", "sql", "statement", "query_text", "sql_text")
+_CSV_BEGIN: Final = re.compile(r"\d{4}-\d\d-\d\d [\d:.]+ [\w+-]+,")
+_CSV_COLUMNS_MIN: Final = 20
+_CSV_LEVEL, _CSV_MESSAGE, _CSV_QUERY = 11, 13, 19
+_FAILED: Final = ("ERROR", "FATAL", "PANIC")
+
+# Each alternative takes what it has begun, closed or not: so the time is in proportion to the text.
+_VALUES: Final = re.compile(
+    r"""(?P<name>"(?:[^"]|"")*"?|`[^`]*`?)
+    | (?P<space>--[^\n]*|/\*(?:.*?\*/|.*)|\s+)
+    | (?P<string>[eEnNxXbB]?'(?:[^'\\]|''|\\.?)*'?|\$(?P<tag>\w*)\$(?:.*?\$(?P=tag)\$|.*))
+    | (?P<number>\$\d+|\b\d[\w.]*)""",
+    re.DOTALL | re.VERBOSE,
+)
+_LISTS: Final = (
+    (re.compile(r"\?(?: ?, ?\?)+"), "?"),
+    (re.compile(r"\(\s*\?\s*\)(?: ?, ?\(\s*\?\s*\))+"), "(?)"),
+)
+_WRITES: Final = re.compile(
+    r"\b(?:insert|update|delete|merge|create|replace|into|overwrite)\b", re.IGNORECASE
+)
+
+
+class Logged(NamedTuple):
+    """A statement of a log.
+
+    Attributes:
+        text: its first text, with its values.
+        times: how often it was run.
+        dialect: as the log says it; None: it does not.
+    """
+
+    text: str
+    times: int
+    dialect: str | None = None
+
+
+class QueryLog:
+    """Reads a query log.
+
+    Attributes:
+        statements: the statements that may write, by their text without values.
+        reading: how many statements write nothing.
+        failed: how many were run without success.
+        damaged: how many lines or entries could not be read.
+        left_out: how many statements are not kept, since there were too many different ones before.
+    """
+
+    def __init__(self) -> None:
+        self.statements: dict[str, Logged] = {}
+        self.reading = 0
+        self.failed = 0
+        self.damaged = 0
+        self.left_out = 0
+        self._attempts: Counter[str] = Counter()
+
+    def read(self, lines: IO[str], form: str | None) -> None:
+        """Read a log: `postgres`, `jsonl`, or what its first line looks like."""
+        whole = self._whole(lines)
+        first = next(whole, None)
+        if first is None:
+            return
+        whole = chain([first], whole)
+        if form == "jsonl" or first.lstrip().startswith("{"):
+            self._read_json(whole)
+        elif _CSV_BEGIN.match(first):
+            self._read_csv(whole)
+        else:
+            self._read_stderr(whole)
+        for text, times in self._attempts.items():  # of these, only failures tell how they ended
+            if times <= 0 and text in self.statements and not self.statements[text].times:
+                del self.statements[text]
+
+    def _whole(self, lines: IO[str]) -> Iterator[str]:
+        """The lines that are not empty; a part of one that is too long is none."""
+        is_cut = False
+        while line := lines.readline(LINE_CHARS_MAX):
+            was_cut, is_cut = is_cut, not line.endswith("\n") and len(line) == LINE_CHARS_MAX
+            if was_cut or is_cut:
+                self.damaged += not is_cut
+            elif line.strip():
+                yield line
+
+    def _read_json(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            try:
+                told = {key.lower(): value for key, value in _OBJECT.decode(line).items()}
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                self.damaged += 1
+                continue
+            if isinstance(message := told.get("message"), str) and "error_severity" in told:
+                self._take(str(told["error_severity"]), message, told.get("statement"))
+                continue
+            query = next((told[key] for key in _QUERY_KEYS if isinstance(told.get(key), str)), None)
+            if query is None:
+                self.damaged += 1
+                continue
+            dialect = told.get("dialect")
+            self._add(str(query), 1, dialect if isinstance(dialect, str) else None)
+
+    def _read_csv(self, lines: Iterable[str]) -> None:
+        csv.field_size_limit(LINE_CHARS_MAX)
+        rows = csv.reader(lines)
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error:
+                self.damaged += 1
+                continue
+            if len(row) < _CSV_COLUMNS_MIN:
+                self.damaged += 1
+            else:
+                self._take(row[_CSV_LEVEL], row[_CSV_MESSAGE], row[_CSV_QUERY])
+
+    def _read_stderr(self, lines: Iterable[str]) -> None:
+        level, parts = "", list[str]()
+        for line in chain(lines, [""]):
+            if line.startswith("\t") and parts:
+                parts.append(line[1:])
+                continue
+            if parts:
+                message = "".join(parts).rstrip("\n")
+                # The statement that failed is an entry of its own.
+                self._take(*(("ERROR", "", message) if level == "STATEMENT" else (level, message, None)))
+                parts = []
+            if (found := _ENTRY.match(line)) is not None:
+                level, parts = found[1], [found[2]]
+            elif line:
+                self.damaged += 1
+
+    def _take(self, level: str, message: str, statement: object) -> None:
+        """Take an entry of PostgreSQL's."""
+        if level in _FAILED and isinstance(statement, str) and statement:
+            self.failed += 1
+            self._attempts[without_values(statement)] -= 1
+        elif level == "LOG" and (found := _LOGGED.match(message)) is not None:
+            # A statement that is logged before it runs may fail; one with its duration has not.
+            if found["timed"] is None:
+                self._attempts[without_values(found["text"])] += 1
+            self._add(found["text"], int(found["timed"] is not None), "postgres")
+
+    def _add(self, text: str, times: int, dialect: str | None) -> None:
+        if not _WRITES.search(text):
+            self.reading += 1
+            return
+        plain = without_values(text)
+        known = self.statements.get(plain)
+        if known is not None:
+            self.statements[plain] = known._replace(times=known.times + times)
+        elif len(self.statements) < STATEMENTS_MAX:
+            self.statements[plain] = Logged(text, times, dialect)
+        else:
+            self.left_out += 1
+
+    def times_of(self, plain: str) -> int:
+        """How often a statement was run, as far as the log says so."""
+        return max(self.statements[plain].times, self._attempts[plain], 1)
+
+
+def without_values(text: str) -> str:
+    """A statement without its values and comments, so that those that differ in nothing else are one."""
+
+    def plain(found: re.Match[str]) -> str:
+        return found["name"] or (" " if found["space"] is not None else "?")
+
+    told = _VALUES.sub(plain, text).strip().rstrip("; ")
+    for pattern, one in _LISTS:
+        told = pattern.sub(one, told)
+    return re.sub(r" +", " ", told)
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, object])
