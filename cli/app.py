@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "find": "Find files by where they came from, what was done to them, and where they ended.",
     "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
     "lineage": "Show what a dataset or a job depends on, what depends on it, and how it ran last.",
+    "plan": "Show what SQL or a dbt project would read and write, before it ever runs.",
     "infer": "Read a database's query log, and store what its statements read and write as jobs.",
     "analyzers": "List the analyzers: what each reads from events, and how sure it is.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",

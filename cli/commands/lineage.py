@@ -67,7 +67,7 @@ def lineage(
     if as_json:
         console.json(as_plain(found))
         return
-    for line in _lines(found, name):
+    for line in lines_of(found, name):
         console.line(line)
 
 
@@ -79,7 +79,8 @@ def _edges(text: str, option: str) -> int | None:
     return int(text)
 
 
-def _lines(found: Dependencies, name: str) -> Iterator[str]:
+def lines_of(found: Dependencies, name: str) -> Iterator[str]:
+    """What is printed of a dataset or a job."""
     yield f"Lineage for: {console.shown(name)}"
     yield _RULE
     for title, reach, is_down in (

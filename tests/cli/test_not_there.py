@@ -42,7 +42,16 @@ WORDS: Final = {
 """The arguments that a command needs."""
 
 MAKE_A_HOME: Final = {"demo", "init", "serve", "spark submit"}
-WITHOUT_A_HOME: Final = {"analyzers", "fingerprint", "schema", "dev up", "dev status", "dev down", "dev logs"}
+WITHOUT_A_HOME: Final = {
+    "analyzers",
+    "fingerprint",
+    "plan",
+    "schema",
+    "dev up",
+    "dev status",
+    "dev down",
+    "dev logs",
+}
 SHOW_WITHOUT_A_HOME: Final = {"doctor", "settings"}
 """They tell of the machine and the settings, for which nobody needs a home yet."""
 

@@ -1,0 +1,144 @@
+"""`waybill plan`: what jobs would read and write that have not run yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from .. import console
+from ..arguments import JsonLines
+from .lineage import lines_of
+
+if TYPE_CHECKING:
+    from waybill.lineage.analyzers import Found
+
+
+def plan(
+    place: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.sql|DBT_PROJECT", help="An SQL file, or the folder of a dbt project."),
+    ],
+    *,
+    dialect: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The SQL's dialect: spark, postgres, snowflake, bigquery, tsql, …"),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="That of the tables, such as postgres://db:5432.", show_default="the dialect"
+        ),
+    ] = None,
+    schema: Annotated[
+        str, typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public.")
+    ] = "",
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Show where each column comes from, and what decides the rows.")
+    ] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Show what SQL or a dbt project would read and write, before it ever runs.
+
+    It needs no home and no database. Each dataset that would be written is shown with those that it would be
+    made of. Of a dbt project, the compiled models are read, and the columns from target/catalog.json, which
+    `dbt docs generate` writes. --json prints OpenLineage job events. Exit code 1 if a text could not be read.
+
+    Examples:
+
+    \b
+      waybill plan job.sql --dialect spark --columns
+      waybill plan . --namespace postgres://db:5432
+      waybill plan job.sql --dialect snowflake --json
+    """
+    from waybill.lineage.analyzers import analyze_all
+    from waybill.lineage.planning import read_plan
+
+    questions = read_plan(place, dialect=dialect, namespace=namespace, within=schema)
+    found: list[Found] = []
+    problems: list[str] = []
+    with console.progress("analyzing", total=len(questions)) as show:
+        for done, result in enumerate(analyze_all(questions), 1):
+            show(completed=done)
+            found += [msgspec.json.decode(one.event) for one in result.findings if one.event]
+            told = [result.problem, *(one.problem for one in result.findings)]
+            problems += [f"{result.key}: {problem}" for problem in told if problem]
+    if as_json:
+        _print_events(found)
+    else:
+        drawn = _draw(found, columns=columns)
+        for line in drawn[:-1]:  # the last one is empty
+            console.line(line)
+        if not drawn and not problems:
+            console.note("it writes nothing that can be told")
+    for one in found:
+        reason = one["job"]["facets"]["waybill_inferred"]["reason"]
+        for note in reason.split("; ")[1:]:
+            console.note(f"{one['job']['name']}: {note}")
+    for problem in problems:
+        console.error(problem)
+    if problems:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _print_events(found: list[Found]) -> None:
+    from datetime import UTC, datetime
+
+    from waybill.lineage.analyzers import as_job_event
+
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for event in found:
+        console.json(as_job_event(event, now))
+
+
+def _draw(found: list[Found], *, columns: bool) -> list[str]:
+    """The lines for each dataset that would be written, with an empty one after each."""
+    from waybill.lineage.graph import Dependencies, Edge, EdgeKind, Node, NodeKind, Reach, ReachedNode, shown
+
+    def node(named: Found) -> Node:
+        return Node(NodeKind.DATASET, named["namespace"], named["name"])
+
+    feeding: dict[Node, set[Edge]] = {}
+    lineages: dict[Node, Found] = {}
+    for event in found:
+        entries = (event["job"]["facets"].get("lineage") or {}).get("entries") or ()
+        told = [(one, one.get("facets") or {}) for one in event.get("outputs") or ()]
+        told += [(one, {"lineage": one}) for one in entries if one["type"] == "DATASET"]
+        for one, facets in told:
+            everything = event.get("inputs", []) if "columnLineage" in facets else []
+            sources = facets.get("lineage", {"inputs": everything})["inputs"]
+            edges = {Edge(node(source), EdgeKind.FEED, node(one)) for source in sources}
+            feeding.setdefault(node(one), set()).update(edges)
+            if "columnLineage" in facets:
+                lineages[node(one)] = facets["columnLineage"]
+    lines: list[str] = []
+    for target, edges in feeding.items():
+        reached = tuple(ReachedNode(1, edge.source) for edge in sorted(edges))
+        upstream = Reach(reached, tuple(sorted(edges)))
+        lines += lines_of(Dependencies(target, upstream, Reach((), ())), shown(target))
+        if columns:
+            lines += _columns(lineages.get(target) or {})
+        lines.append("")
+    return lines
+
+
+def _columns(lineage: Found) -> Iterator[str]:
+    from waybill.facets.event import dataset_text
+
+    def said(fields: list[Found]) -> list[str]:
+        return [
+            f"{dataset_text(one['namespace'], one['name'])}.{one['field']}"
+            f" ({', '.join(how['subtype'] for how in one['transformations'])})"
+            for one in fields
+        ]
+
+    fields = lineage.get("fields") or {}
+    named = [f"{name}: {', '.join(said(one['inputFields'])) or 'new'}" for name, one in fields.items()]
+    for title, some in (("Columns", named), ("Rows", said(lineage.get("dataset") or []))):
+        yield from ("", f"{title}:")
+        marks = [*["├─"] * (len(some) - 1), "└─"]
+        yield from (f"  {mark} {console.shown(one)}" for mark, one in zip(marks, some, strict=False))
+        yield from () if some else ("  none that can be told",)
