@@ -28,7 +28,6 @@ _MASKING: Final = (
 )  # fmt: skip
 _MASKING_NAMES: Final = frozenset({"hash", "xxhash64", "mask", "murmur_hash", "hashbytes"})
 _ROUNDS_MAX: Final = 100
-_STAR: Final = "*"
 
 Name = tuple[str, ...]
 """A table's name in its parts."""
@@ -87,10 +86,10 @@ class Relation(NamedTuple):
         )
 
     def renamed(self, names: Iterable[str]) -> Relation:
-        """With other names for its first columns; those that are not known are then."""
+        """With other names for its first columns; which these are is not known behind a star."""
         names = list(names)
-        if self.other and not self.columns:
-            return self._replace(columns=tuple((name, _NONE) for name in names), other=None)
+        if self.other and names:
+            return Relation((), self.rows, lambda _: _NONE)
         kept = [*names, *(name for name, _ in self.columns[len(names) :])]
         return self._replace(columns=tuple(zip(kept, (origins for _, origins in self.columns), strict=False)))
 
@@ -233,7 +232,7 @@ class _Reader:
         is_temporary = bool(create.find(exp.TemporaryProperty)) or table.name.startswith("#")
         if isinstance(create.expression, exp.Query):
             relation = self._query(create.expression, scope)
-            self._keep(table, relation.renamed(named) if named else relation, is_temporary=is_temporary)
+            self._keep(table, relation.renamed(named), is_temporary=is_temporary)
         elif isinstance(clone := create.args.get("clone"), exp.Clone):
             self._keep(table, self._source(clone.this, scope), is_temporary=is_temporary)
         elif named and not is_temporary:
@@ -272,10 +271,6 @@ class _Reader:
         rows = set[Origin]()
         for source in delete.args.get("using") or ():
             self._join(source, scope, rows)
-        for target in delete.args.get("tables") or ():
-            self._join(delete.this, scope, rows)
-            delete = delete.copy()
-            delete.set("this", target)
         name = self._target(delete.this, scope)
         rows |= self._deciding(delete.args.get("where"), scope, "FILTER")
         self._write(name, Relation((), frozenset(rows)))
@@ -309,8 +304,7 @@ class _Reader:
         if (name := scope.names.get(table.name)) is not None and len(table.parts) == 1:
             self.inputs.discard(name)  # it stands after FROM only to be joined
             return name
-        relation = self._table(_name(table))
-        scope.add(table.alias_or_name, relation)
+        scope.add(table.alias_or_name, self._table(_name(table)))
         return _name(table)
 
     def _set(self, update: exp.Update, scope: _Scope) -> list[tuple[str, Origins]]:
@@ -358,9 +352,11 @@ class _Reader:
                     if more[:2] == relation[:2]:
                         break
                     relation = more
+            elif isinstance(query, exp.DML) and (table := query.find(exp.Table)) is not None:
+                self._follow(query, 0)  # what it returns is of the table that it changes
+                relation = self._source(table, inner)
             else:
-                relation = self._query(query, inner) if isinstance(query, exp.Query) else Relation()
-                relation = relation.renamed(names) if names else relation
+                relation = self._query(query, inner).renamed(names)
             inner.tables[cte.alias] = relation
         return inner
 
@@ -496,7 +492,7 @@ class _Reader:
             if isinstance(pivot_alias, exp.TableAlias):
                 names = [one.name for one in pivot_alias.columns]
                 source.set("alias", pivot_alias)
-        return relation.renamed(names) if names else relation
+        return relation.renamed(names)
 
     def _table(self, name: Name) -> Relation:
         known = self._known(name)
@@ -582,9 +578,7 @@ class _Reader:
                 deciding = [self._deciding(one, scope, "WINDOW") for one in by]
                 return values.union(*deciding)
         subtype = AGGREGATION if isinstance(expression, exp.AggFunc) else TRANSFORMATION
-        if isinstance(
-            expression, exp.Distinct | exp.Tuple | exp.Where | exp.Having | exp.Qualify | exp.Order
-        ):
+        if isinstance(expression, exp.Distinct | exp.Tuple):
             subtype = IDENTITY
         masking = isinstance(expression, _MASKING) or (
             isinstance(expression, exp.Anonymous) and expression.name.lower() in _MASKING_NAMES
@@ -648,6 +642,6 @@ def _united(relation: Relation) -> Relation:
     """With each column once, and none without a name."""
     told: dict[str, Origins] = {}
     for name, origins in relation.columns:
-        if name and name != _STAR:
+        if name:
             told[name] = told.get(name, _NONE) | origins
     return relation._replace(columns=tuple(told.items()))
