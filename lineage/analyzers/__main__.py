@@ -6,6 +6,7 @@ It is given the seconds that one event may take; the system ends it after that.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -28,6 +29,7 @@ def main() -> None:
     signal.alarm(_START_S_MAX)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for anything that an analyzer prints
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the text
     analyzers, _ = load_analyzers()
     from . import reading_sql  # noqa: F401 - not in the time of the first event
 

@@ -125,12 +125,16 @@ def read_sql(
     Raises:
         sqlglot.errors.SqlglotError: a statement cannot be parsed.
         RecursionError: the text is nested too deeply.
-        ValueError: there is no such dialect.
+        ValueError: there is no such dialect, or a part of a statement is absent.
     """
     reader = _Reader(dialect, columns_of)
     for number, statement in enumerate(sqlglot.parse(text, dialect=dialect), 1):
-        if statement is not None:
+        if statement is None:
+            continue
+        try:
             reader.read(normalize_identifiers(statement, dialect=dialect), number)
+        except (AttributeError, TypeError) as error:  # the parser lets some parts be absent
+            raise ValueError(f"statement {number} has a form that cannot be read") from error
     return Reading(reader.inputs, reader.outputs, reader.sources, reader.query, reader.notes)
 
 

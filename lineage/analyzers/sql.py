@@ -46,6 +46,8 @@ class SqlAnalyzer:
         tables = _Tables(event, catalog)
         dialect = _dialect_of(facet.get("dialect"), event)
         reading = read_sql(text, dialect, tables.columns)
+        if reading.notes and not reading.inputs and not reading.outputs:
+            raise ValueError("; ".join(reading.notes))
         outputs, sources = dict(reading.outputs), dict(reading.sources)
         targets = datasets_of(event, "outputs")
         if not outputs and reading.query is not None and len(targets) == 1:

@@ -224,7 +224,7 @@ def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH"]
+    "sql", ["SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH", "EXEC run"]
 )
 def test_a_text_that_cannot_be_read_is_a_problem_of_that_analyzer_alone(sql: str) -> None:
     same: dict[str, Any] = {

@@ -225,7 +225,7 @@ def test_words_in_any_order_are_read_or_refused(
 ) -> None:
     try:
         reading = read_sql(shape.format(*parts), dialect, lambda _: {"a": "int"})
-    except SqlglotError:
+    except (SqlglotError, ValueError):
         return
     for relation in reading.outputs.values():
         names = [name for name, _ in relation.columns]
