@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _STDIN: Final = "-"
 _NAME_BYTES: Final = 6
+_PROBLEM_CHARS_MAX: Final = 300
 
 
 class Form(StrEnum):
@@ -147,7 +148,7 @@ def _analyze(
         job["name"] = f"{found['outputs'][0]['name']}.{digest}"
         inferred = job["facets"]["waybill_inferred"]
         times = read.times_of(plain)
-        inferred["reason"] = f"run {times:,} times by the query log; {inferred['reason']}"
+        inferred["reason"] = f"runs in a query log: {times:,}; {inferred['reason']}"
         job["facets"]["sql"] = {
             "_producer": inferred["_producer"],
             "_schemaURL": "https://openlineage.io/spec/facets/1-1-0/SQLJobFacet.json#/$defs/SQLJobFacet",
@@ -158,16 +159,14 @@ def _analyze(
 
 
 def _report(read: QueryLog, jobs: int, problems: list[str], *, is_dry: bool) -> None:
-    counts = (
-        (read.reading, "write nothing"),
-        (read.failed, "failed when they were run"),
-        (len(problems), "could not be read"),
-        (read.left_out, "are left out, as the log has too many different ones"),
-    )
-    done = "would be stored" if is_dry else "stored"
-    told = [f"{count:,} {what}" for count, what in counts if count]
-    console.note("; ".join([f"{jobs:,} jobs {done}", *(f"of the statements, {one}" for one in told)]))
-    if read.damaged:
-        console.note(f"{read.damaged:,} lines of the log are damaged or of another form, and are left out")
+    counts = {
+        "statements that write nothing": read.reading,
+        "that failed when they were run": read.failed,
+        "that could not be read": len(problems),
+        "that are left out, as the log has too many different ones": read.left_out,
+        "lines that are damaged or of another form": read.damaged,
+    }
+    told = [f"{what}: {count:,}" for what, count in counts.items() if count]
+    console.note("; ".join([f"jobs {'that would be ' * is_dry}stored: {jobs:,}", *told]))
     if problems:
-        console.note(f"the first that could not be read: {problems[0][:300]}")
+        console.note(f"the first that could not be read: {problems[0][:_PROBLEM_CHARS_MAX]}")

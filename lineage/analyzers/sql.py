@@ -50,8 +50,10 @@ class SqlAnalyzer:
             raise ValueError("; ".join(reading.notes))
         outputs, sources = dict(reading.outputs), dict(reading.sources)
         targets = datasets_of(event, "outputs")
-        if not outputs and reading.query is not None and len(targets) == 1:
-            target = tables.give(targets[0])  # the query is what the job's one output is made of
+        # The query is what the job's one output is made of; in Spark, a program may go on from there.
+        is_whole = _integration(event) != "SPARK"
+        if not outputs and reading.query is not None and len(targets) == 1 and is_whole:
+            target = tables.give(targets[0])
             outputs, sources = {target: reading.query}, {target: reading.inputs}
         notes = [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
         disputed = _dispute(text, dialect, reading)
@@ -181,12 +183,16 @@ class _Tables:
         ]
 
 
+def _integration(event: Found) -> str:
+    job_type = (event["job"].get("facets") or {}).get("jobType") or {}
+    return str(job_type.get("integration")).upper()
+
+
 def _dialect_of(said: object, event: Found) -> str | None:
     from sqlglot.dialects.dialect import Dialect
 
     stores = {one["namespace"].partition(":")[0] for one in datasets_of(event, "inputs", "outputs")}
-    job_type = (event["job"].get("facets") or {}).get("jobType") or {}
-    integration = "spark" if str(job_type.get("integration")).upper() == "SPARK" else None
+    integration = "spark" if _integration(event) == "SPARK" else None
     for name in (said, integration, *sorted(stores), event["job"]["namespace"].partition(":")[0]):
         known = str(name).lower() if name else ""
         if (dialect := _DIALECTS.get(known, known)) and Dialect.get(dialect) is not None:

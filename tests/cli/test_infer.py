@@ -103,14 +103,13 @@ def test_a_log_of_each_form_gives_the_same_jobs(
     assert list(output["facets"]["columnLineage"]["fields"]) == ["id", "note"]
     facets = insert["job"]["facets"]
     assert facets["sql"]["query"] == "INSERT INTO daily (id, note) SELECT id, ? FROM orders WHERE total > ?"
-    assert facets["waybill_inferred"]["reason"] == "run 2 times by the query log; read from its SQL text"
+    assert facets["waybill_inferred"]["reason"] == "runs in a query log: 2; read from its SQL text"
     assert insert["schemaURL"].endswith("/JobEvent")
     assert [one["name"] for one in update["outputs"]] == ["shop.public.daily"]
     assert "secret" not in json.dumps([insert, update])
-    assert "2 jobs stored" in done.stderr
-    assert "2 write nothing" in done.stderr
-    assert (write is lines_log) == ("1 failed when they were run" not in done.stderr)
-    assert f"{2 if write is lines_log else 1} lines of the log are damaged" in done.stderr
+    assert done.stderr.startswith("jobs stored: 2; statements that write nothing: 2; ")
+    assert (write is lines_log) == ("that failed when they were run: 1" not in done.stderr)
+    assert f"lines that are damaged or of another form: {2 if write is lines_log else 1}\n" in done.stderr
     called("infer", log, *GIVEN, "--home", made)
     assert len(stored(made)) == 2, "the same log gives the same entries"
 
@@ -120,7 +119,7 @@ def test_a_dry_run_stores_nothing_and_says_what_it_would(called: Run, made: Path
     log.write_text(stderr_log())
     done = called("infer", log, *GIVEN, "--home", made, "--dry-run")
     assert "  <- shop.public.orders\n  -> shop.public.daily\n" in done.stdout
-    assert "2 jobs would be stored" in done.stderr
+    assert "jobs that would be stored: 2" in done.stderr
     printed = called("infer", log, *GIVEN, "--home", made, "--dry-run", "--json").stdout.splitlines()
     assert [json.loads(line)["job"]["namespace"] for line in printed] == ["postgres://db:5432"] * 2
     assert stored(made) == []
@@ -136,11 +135,11 @@ def test_a_log_that_cannot_be_read_is_told(called: Run, made: Path, tmp_path: Pa
     log.write_text(json.dumps({"query": "INSERT INTO (((("}) + "\n" + "x" * 2_500_000 + "\n")
     done = called("infer", log, *GIVEN, "--home", made)
     assert done.returncode == 1
-    assert "1 could not be read" in done.stderr
+    assert "that could not be read: 1" in done.stderr
     assert "the first that could not be read: ParseError" in done.stderr
-    assert "1 lines of the log are damaged" in done.stderr
+    assert "lines that are damaged or of another form: 1" in done.stderr
     log.write_text("")
-    assert "0 jobs stored" in called("infer", log, *GIVEN, "--home", made).stderr
+    assert "jobs stored: 0" in called("infer", log, *GIVEN, "--home", made).stderr
 
 
 @pytest.mark.parametrize(

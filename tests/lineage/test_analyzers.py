@@ -113,6 +113,8 @@ def test_a_view_of_a_program_is_no_dataset() -> None:
     assert found is not None
     assert "lineage" not in found["outputs"][0]["facets"], "there are inputs, yet nobody can name them"
     assert sure(found) == 0.7
+    of_spark["job"]["facets"]["jobType"] = {"integration": "SPARK"}
+    assert SqlAnalyzer().analyze(of_spark, {}) is None, "the program may do more than its SQL says"
     assert SqlAnalyzer().analyze(event("SELECT id FROM orders"), {}) is None
     assert SqlAnalyzer().analyze(event(), {}) is None
 
