@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import from_table
 
+from .graph import FileEnd
 from .index import OpenFile
 
 _MADE_AT_ONCE: Final = 128
@@ -99,6 +100,14 @@ class FileTable(Mapping[str, JourneyFile]):
 
     def __contains__(self, did: object) -> bool:
         return did in self._places
+
+    def list_ends(self) -> list[FileEnd]:
+        """Where files left: for each system, data source and data sink, one of them."""
+        told = self._records.select(["system_name", "data_source", "data_sink", "did"])
+        told = told.filter(pc.is_valid(told["data_sink"]))
+        groups = told.group_by(told.column_names[:3], use_threads=False).aggregate([("did", "first")])
+        columns = (groups[name].to_pylist() for name in ("did_first", *told.column_names[:3]))
+        return [FileEnd(*row) for row in zip(*columns, strict=True)]
 
     def told_of_children(self, did: str, but: Collection[str]) -> tuple[int, Ends, int, int]:
         """The children of a file but some: how many, how their paths ended, and how many have not ended.

@@ -12,6 +12,7 @@ from waybill.transport.counting import counted
 from .drawing import outline, svg
 from .file_table import FileTable
 from .files import JourneyFiles
+from .graph import NOWHERE, Reach
 from .index import OpenFile
 
 
@@ -30,10 +31,12 @@ class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         did: the file that the journey is about.
         files: every file of the journey.
+        onward: the jobs and datasets to which the data of its files went on.
     """
 
     did: str
     files: tuple[ToldFile, ...]
+    onward: Reach = NOWHERE
 
 
 class Journey(JourneyFiles, frozen=True, kw_only=True):
@@ -43,7 +46,11 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
         did: the file that the journey is about.
         files: every file of the journey by its did. The dids of parents and children may lead out of it
             where the journey was cut.
+        onward: the jobs that wrote the datasets in which files ended, these datasets, the jobs that read
+            them, and so on: as far as events name them. As of an instant, what had happened by then.
     """
+
+    onward: Reach = NOWHERE
 
     @classmethod
     def of(cls, told: ToldJourney) -> Journey:
@@ -54,7 +61,7 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
         parents = ((parent, file.did) for file in told.files for parent in file.parents)
         open_files = [file.open for file in told.files if file.open is not None]
         dids = (file.did for file in told.files)
-        return cls(did=told.did, files=FileTable(records, dids, parents, open_files))
+        return cls(did=told.did, files=FileTable(records, dids, parents, open_files), onward=told.onward)
 
     def told(self) -> ToldJourney:
         """The journey as programs exchange it."""
@@ -62,7 +69,7 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
             ToldFile(did=one.did, parents=one.parents, records=one.records, open=one.open)
             for one in self.files.values()
         )
-        return ToldJourney(did=self.did, files=tuple(files))
+        return ToldJourney(did=self.did, files=tuple(files), onward=self.onward)
 
     def __repr__(self) -> str:
         return f"<Journey of {self.did}: {counted(len(self.files), 'file')}>"

@@ -9,6 +9,7 @@ from .asking import (
     shown as shown,
 )
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
+from .onward import FileEnd as FileEnd, find_onward as find_onward
 from .storing import (
     GRAPH_SCHEMA as GRAPH_SCHEMA,
     GraphTables as GraphTables,
@@ -19,6 +20,7 @@ from .walking import (
     COLUMNS as COLUMNS,
     FLOW as FLOW,
     GRAPH_VIEWS as GRAPH_VIEWS,
+    NOWHERE as NOWHERE,
     Reach as Reach,
     ReachedNode as ReachedNode,
     follow as follow,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 
 from waybill.facets import DATA_SINK, INFERRED_FACET, DatasetEvent, RunEvent
-from waybill.facets.event import read_facet
+from waybill.facets.event import SINKS_FACET, read_facet
 from waybill.facets.spark_writes import written
 
 from .elements import EVENT, EdgeKind, Node, NodeKind
@@ -352,10 +352,7 @@ class _Observing:
         if self._job is not None and part.kind is not None:
             ends = (dataset, self._job) if part.kind is EdgeKind.READ else (self._job, dataset)
             self._tell(ends[0], part.kind, ends[1], place=part.place)
-        for other in (self._read(_SYMLINKS, "symlinks") or _Symlinks()).identifiers:
-            # A sink is no name of a dataset: files that go there may be written to several.
-            if other.type != DATA_SINK and (same := _dataset(other)) != dataset:
-                self._tell(dataset, EdgeKind.SAME, same)
+        self._observe_names(dataset)
         for location in part.locations:
             if location != dataset.name:
                 self._tell(dataset, EdgeKind.HOLD, Node(NodeKind.RESOURCE, dataset.namespace, location))
@@ -368,6 +365,20 @@ class _Observing:
             for name, derived in columns.fields.items():
                 self._derive(dataset.with_column(name), derived.sources, COLUMN_LINEAGE)
             self._influence(dataset, columns.dataset or (), columns.fields, COLUMN_LINEAGE)
+
+    def _observe_names(self, dataset: Node) -> None:
+        names = [
+            name
+            for key in ("symlinks", SINKS_FACET)
+            for name in (self._read(_SYMLINKS, key) or _Symlinks()).identifiers
+        ]
+        for other in names:
+            if other.type == DATA_SINK:
+                # No name of the dataset: files that go there may be written to several.
+                sink = Node(NodeKind.RESOURCE, other.namespace, other.name)
+                self._tell(sink, EdgeKind.HOLD, dataset)
+            elif (same := _dataset(other)) != dataset:
+                self._tell(dataset, EdgeKind.SAME, same)
 
     def _observe_origin(self, dataset: Node) -> None:
         """Observe where a dataset is, its version, and the name that it had before."""

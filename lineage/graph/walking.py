@@ -67,6 +67,9 @@ class Reach(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
 
 
+NOWHERE: Final = Reach((), ())
+
+
 def follow(
     ask: Ask,
     start: Iterable[Node],

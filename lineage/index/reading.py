@@ -19,7 +19,7 @@ from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies, set_trimmers
+from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies, find_onward, set_trimmers
 from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from ..graph import Dependencies
+    from ..graph import Dependencies, FileEnd, Reach
     from .facts import Fact, OpenFile
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -251,6 +251,10 @@ class IndexReader:
     ) -> Dependencies:
         """What a dataset or a job depends on; see `waybill.lineage.graph.find_dependencies`."""
         return find_dependencies(self._ask, name, up=up, down=down, as_of_ms=as_of_ms)
+
+    def onward(self, ends: Iterable[FileEnd], as_of_ms: int | None) -> Reach:
+        """What lies beyond the ends of files; see `waybill.lineage.graph.find_onward`."""
+        return find_onward(self._ask, ends, as_of_ms)
 
     def repeated_contents(self) -> list[FileContent]:
         """The files of each content that several files have, by content; their names are in the records.

@@ -1,0 +1,77 @@
+"""Where data went on after its files ended: the datasets that they reached, who read these, and so on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .elements import Node, NodeKind
+from .walking import ALWAYS_US, FLOW, NOWHERE, Reach, as_json, follow, nodes_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .walking import Ask
+
+_JOBS: Final = "SELECT DISTINCT run, job FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
+_HELD: Final = """
+SELECT source, target FROM all_edge WHERE kind = 'hold' AND source IN (SELECT value FROM json_each(?))
+"""
+
+
+class FileEnd(NamedTuple):
+    """An end of a file: what its record says.
+
+    Attributes:
+        did: the file, or the run.
+        system_name: the system that processed it.
+        data_source: where it came in.
+        data_sink: where it left.
+    """
+
+    did: str
+    system_name: str
+    data_source: str
+    data_sink: str
+
+
+def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) -> Reach:
+    """Find what lies beyond the ends of files: the jobs that wrote there, the datasets, and all below.
+
+    Args:
+        ask: executes statements.
+        ends: the ends.
+        as_of_ms: leave out what was told first after this instant, in epoch milliseconds.
+    """
+    as_of_us = ALWAYS_US if as_of_ms is None else as_of_ms * 1_000
+    ends = list(ends)
+    runs: dict[str, set[int]] = {}
+    for run, job in ask(_JOBS, (as_json({end.did for end in ends}),)):
+        runs.setdefault(run, set()).add(job)
+    jobs = nodes_with(ask, {job for some in runs.values() for job in some})
+    sinks: dict[Node, set[Node]] = {}
+    for end in ends:
+        if end.did not in runs:
+            flow = Node(NodeKind.JOB, end.system_name, end.data_source)
+            sinks.setdefault(flow, set()).add(Node(NodeKind.DATASET, end.system_name, end.data_sink))
+    writers = {*jobs.values(), *sinks}
+    written = follow(ask, writers, down=True, depth=1, kinds=FLOW, as_of_us=as_of_us).edges
+    held = _list_held(ask, {sink for some in sinks.values() for sink in some})
+    reached = {
+        edge.target
+        for edge in written
+        if edge.source not in sinks or any(edge.target in held[sink] for sink in sinks[edge.source])
+    }
+    beyond = follow(ask, reached, down=True, depth=None, kinds=FLOW, as_of_us=as_of_us)
+    first = tuple(edge for edge in written if edge.target in reached)
+    return Reach(beyond.nodes, first + beyond.edges) if first else NOWHERE
+
+
+def _list_held(ask: Ask, sinks: set[Node]) -> dict[Node, set[Node]]:
+    """By sink, the datasets that files which leave through it may be written to; itself is one."""
+    holders = {Node(NodeKind.RESOURCE, sink.namespace, sink.name).number: sink for sink in sinks}
+    rows = ask(_HELD, (as_json(holders),))
+    nodes = nodes_with(ask, {target for _, target in rows})
+    held = {sink: {sink} for sink in sinks}
+    for source, target in rows:
+        held[holders[source]].add(nodes[target])
+    return held
