@@ -198,7 +198,8 @@ class _Walk:
     def _told(self, given: dict[int, Node]) -> Reach:
         rows = [row for _, row in self._edges.values()]
         numbers = {*self._distances, *(row.job for row in rows if row.job)}
-        nodes = nodes_with(self._ask, numbers) | given
+        known = self._names.columns
+        nodes = nodes_with(self._ask, numbers - known.keys()) | known | given
         told = sorted(
             (distance, kind, row.place, nodes[source], nodes[target], row)
             for (source, kind, target), (distance, row) in self._edges.items()
@@ -254,10 +255,14 @@ class Names:
     Args:
         ask: executes statements.
         of_columns: whether to know the columns of these datasets by all names, too.
+
+    Attributes:
+        columns: the columns that were looked up, and the datasets among them, by number.
     """
 
     def __init__(self, ask: Ask, *, of_columns: bool = False) -> None:
         self._ask = ask
+        self.columns: dict[int, Node] = {}
         self._of_columns = of_columns
         self._one: dict[int, int] = {}
         self._all: dict[int, set[int]] = {}
@@ -267,6 +272,7 @@ class Names:
         same: defaultdict[int, set[int]] = defaultdict(set)
         fresh = numbers - self._one.keys()
         columns = nodes_with(self._ask, fresh) if self._of_columns else {}
+        self.columns |= columns
         frontier = fresh | {node.dataset.number for node in columns.values()}
         known = set(frontier)
         while frontier:
