@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "plan": "Show what SQL or a dbt project would read and write, before it ever runs.",
     "infer": "Read a database's query log, and store what its statements read and write as jobs.",
     "analyzers": "List the analyzers: what each reads from events, and how sure it is.",
+    "impact": "Show what a change of a dataset, a column or a job reaches, and whom to ask about it.",
+    "origins": "Show where the values of a column come from, step by step.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
     "duplicates": "List the files that have the same content as another file.",
     "close-stale": "End files and runs that have been open and silent for a long time.",

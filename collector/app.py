@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
-from waybill.marquez.links import DUPLICATES_PATH, GRAPH_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.lineage.graph import QUESTIONS
+from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 
 from .endpoints import (
     BATCH_PATH,
@@ -68,7 +69,7 @@ def routes_of(
         f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
         OPEN_PATH: {"GET": Route(Role.READ, provenance.open_files)},
         DUPLICATES_PATH: {"GET": Route(Role.READ, provenance.duplicates)},
-        GRAPH_PATH: {"GET": Route(Role.READ, provenance.dependencies)},
+        **{one.path: {"GET": Route(Role.READ, partial(provenance.answer, one))} for one in QUESTIONS},
         "/health/live": {"GET": Route(None, health.live)},
         "/health/ready": {"GET": Route(None, health.ready)},
         "/metrics": {"GET": Route(Role.READ, health.metrics)},

@@ -13,7 +13,8 @@ from waybill.exporter.query import CONDITIONS, Condition, ConditionKind
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
-from waybill.marquez.links import DUPLICATES_PATH, GRAPH_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.lineage.graph import QUESTIONS, Question
+from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import RECEIPT_PATTERN, FileContent
@@ -92,18 +93,7 @@ def description() -> _Json:
                     _ASKING_REFUSED,
                 )
             },
-            GRAPH_PATH: {
-                "get": _asking(
-                    "Show what a dataset or a job depends on, and what depends on it",
-                    _ref("Dependencies"),
-                    [
-                        _parameter("name", {"type": "string", "minLength": 1}, required=True),
-                        *(_parameter(way, _EDGES) for way in ("up", "down")),
-                        _AS_OF,
-                    ],
-                    _ASKING_REFUSED,
-                )
-            },
+            **{one.path: {"get": _questioned(one)} for one in QUESTIONS},
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
@@ -139,7 +129,6 @@ def _answers() -> _Json:
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import OpenFile, ToldJourney
     from waybill.lineage.answers import ReceiptStatus
-    from waybill.lineage.graph import Dependencies
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
 
@@ -152,7 +141,7 @@ def _answers() -> _Json:
             ToldJourney,
             OpenFile,
             FileContent,
-            Dependencies,
+            *(one.answer for one in QUESTIONS),
             SentRecord,
             ProblemDetails,
         ),
@@ -210,6 +199,16 @@ def _listing(how: str, schema: _Json) -> _Json:
 def _counting(how: str, stats: str, by_kind: str) -> _Json:
     schema = {"anyOf": [_ref(stats), _array(by_kind)]}
     return {"get": _asking(f"Count records by kind{how}", schema, [*_FILTERS, _by()], _ASKING_REFUSED)}
+
+
+def _questioned(question: type[Question[Any]]) -> _Json:
+    _, schemas = msgspec.json.schema_components([question])
+    fields = schemas[question.__name__]
+    parameters = [
+        _parameter(name, schema, required=name in fields["required"])
+        for name, schema in fields["properties"].items()
+    ]
+    return _asking(question.summary, _ref(question.answer.__name__), parameters, _ASKING_REFUSED)
 
 
 def _summarized() -> _Json:
@@ -285,12 +284,6 @@ def _some(schema: _Json) -> _Json:
 
 
 _TEXT: Final = {"type": "string"}
-_EDGES: Final = {
-    "type": "string",
-    "pattern": "^([0-9]{1,15}|all)$",
-    "default": "1",
-    "description": "So many edges, or `all`.",
-}
 _FLAG: Final = {"type": "boolean"}
 _EPOCH_MS: Final = {"type": "integer", "minimum": 0}
 _VALUES: Final[dict[ConditionKind, _Json]] = {

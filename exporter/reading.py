@@ -49,6 +49,6 @@ def allow(asker: Asker, question: _Question) -> _Question:  # noqa: ARG001 - eve
     Args:
         asker: who asks.
         question: a `Query`; of `waybill sql`, the query's text; of `waybill explain`, the did; of a summary's
-            link, its number; of `waybill lineage`, the name; of `waybill duplicates`, that word.
+            link, its number; of the graph of datasets, the question; of `waybill duplicates`, that word.
     """
     return question

@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from .file_table import JourneyFile as JourneyFile
     from .graph import (
         Dependencies as Dependencies,
+        Impact as Impact,
+        ImpactedNode as ImpactedNode,
+        JobText as JobText,
         LastRun as LastRun,
         Node as Node,
+        Origins as Origins,
+        OriginStep as OriginStep,
         Reach as Reach,
         ReachedNode as ReachedNode,
     )

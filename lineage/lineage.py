@@ -23,6 +23,7 @@ from waybill.transport.config import obey
 from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
+from .graph import ALL, OfDependencies, OfImpact, OfOrigins
 from .index import FolderRelations, Published
 from .records import Records
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from .answers import Answers, ReceiptStatus
     from .file_table import JourneyFile
-    from .graph import Dependencies, ReachedNode
+    from .graph import Dependencies, Impact, Origins, ReachedNode
     from .index import OpenFile
     from .journey import Journey
 
@@ -229,8 +230,9 @@ class Lineage:
             NotFoundError: nothing has this name, or several have it; or the place has only records.
             JournalError: the journal or the index cannot be read.
         """
+        edges = (ALL if one is None else one for one in (up, down))
         with self._asked() as answers:
-            return answers.dependencies(name, up=up, down=down, as_of_ms=as_of_ms)
+            return answers.answer(OfDependencies(name, *edges, as_of_ms))
 
     def upstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
         """The datasets and jobs that a dataset or a job depends on, the nearest first.
@@ -242,6 +244,30 @@ class Lineage:
     def downstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
         """The datasets and jobs that depend on a dataset or a job; see `upstream`."""
         return self.dependencies(name, up=0, down=depth).downstream.nodes
+
+    def impact(self, name: str) -> Impact:
+        """What a change of a dataset, a column or a job reaches, as `waybill impact` shows it.
+
+        Args:
+            name: as `dependencies` takes it. Of a dataset, all its columns count.
+
+        Raises:
+            NotFoundError, JournalError: as `dependencies` raises.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfImpact(name))
+
+    def origins(self, column: str) -> Origins:
+        """Where the values of a column come from, step by step, as `waybill origins` shows it.
+
+        Args:
+            column: the dataset's name, as `dependencies` takes it, a dot, and the column's own.
+
+        Raises:
+            NotFoundError, JournalError: as `dependencies` raises.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfOrigins(column))
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records: its stored events, what they fold to, and the rows.

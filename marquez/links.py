@@ -21,7 +21,6 @@ SUMMARIES_PATH: Final = "/s/"
 RECORDS_PATH: Final = "/api/v1/records"
 OPEN_PATH: Final = f"{RECORDS_PATH}/open"
 DUPLICATES_PATH: Final = f"{RECORDS_PATH}/duplicates"
-GRAPH_PATH: Final = "/api/v1/lineage-graph"
 
 _LISTENS_AT: Final = "collector_url"
 """The home's note of the address at which its collector listens, or last did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from waybill.transport import Settings
 from .. import console
 from ..arguments import JsonObject
 from ..arrow import arrow_alone
-from ..home import open_answers
+from ..graph import NodeName, ask_graph
 from ..options import with_settings
 from ..records import as_plain, iso
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from waybill.lineage.graph import Dependencies, LastRun, Node, Reach
 
 _RULE: Final = "━" * 39
-_ALL: Final = "all"
 _DIGITS_MAX: Final = 9
 
 
@@ -31,13 +30,7 @@ _DIGITS_MAX: Final = 9
 def lineage(
     settings: Settings,
     *,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATASET[.COLUMN]|JOB",
-            help="Its name: with its namespace and a slash, without it, or its last part.",
-        ),
-    ],
+    name: NodeName,
     up: Annotated[str, typer.Option(metavar="EDGES", help="Follow so many edges upstream, or all.")] = "1",
     down: Annotated[
         str, typer.Option(metavar="EDGES", help="Follow so many edges downstream, or all.")
@@ -60,10 +53,9 @@ def lineage(
       waybill lineage orders --down 4 --json
       waybill lineage orders.total --up all
     """
-    with open_answers(settings, None) as (answers, _, _):
-        found = answers.dependencies(name, up=_edges(up, "--up"), down=_edges(down, "--down"))
-    for note in answers.notes:
-        console.note(note)
+    from waybill.lineage.graph import OfDependencies
+
+    found = ask_graph(settings, OfDependencies(name, _edges(up, "--up"), _edges(down, "--down")))
     if as_json:
         console.json(as_plain(found))
         return
@@ -71,9 +63,9 @@ def lineage(
         console.line(line)
 
 
-def _edges(text: str, option: str) -> int | None:
-    if text == _ALL:
-        return None
+def _edges(text: str, option: str) -> int | Literal["all"]:
+    if text == "all":
+        return "all"
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise typer.BadParameter(f"{text!r} is no number of edges; give one, or all", param_hint=option)
     return int(text)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from waybill.exporter.query import Dimension, Summarized
     from waybill.facets import ProvenanceRecord
     from waybill.lineage.answers import HomeAnswers
+    from waybill.lineage.graph import Question
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -210,15 +211,13 @@ class ProvenanceEndpoints:
 
         return await self._list(lambda answers: answers.open_files(params.query), request)
 
-    async def dependencies(self, request: Request) -> Answer:
-        """What a dataset or a job depends on, and what depends on it."""
-        from .query_params import graph_params_of
+    async def answer(self, kind: type[Question[Any]], request: Request) -> Answer:
+        """The answer to a question about the graph of datasets and jobs."""
+        from .query_params import question_of
 
-        name, up, down, as_of_ms = graph_params_of(request.scope.query_string)
+        question = question_of(request.scope.query_string, kind)
         try:
-            return await self._list(
-                lambda answers: answers.dependencies(name, up=up, down=down, as_of_ms=as_of_ms), request
-            )
+            return await self._list(lambda answers: answers.answer(question), request)
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such node") from None
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+import msgspec
 
 from waybill.exporter import Query
 from waybill.exporter.query import (
@@ -21,6 +23,11 @@ from waybill.exporter.query import (
 from waybill.transport.config import MARQUEZ
 
 from ..http import Problem
+
+if TYPE_CHECKING:
+    from waybill.lineage.graph import Question
+
+_Answer = TypeVar("_Answer")
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
@@ -134,18 +141,19 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
     )
 
 
-def graph_params_of(text: str) -> tuple[str, int | None, int | None, int | None]:
-    """Parse the query string of a question about a node: its name, how far up and down, and as of when.
-
-    Without a number, one edge each way; ``all`` follows every edge.
-    """
-    values = _single(_several(text, ("name", "up", "down", "as_of")))
-    if "name" not in values:
-        raise malformed("name", "is missing; give the name of a dataset or a job")
-    up, down = (
-        None if values.get(way) == "all" else _number({way: "1"} | values, way, 0) for way in ("up", "down")
-    )
-    return values["name"], up, down, _number(values, "as_of", 0)
+def question_of(text: str, kind: type[Question[_Answer]]) -> Question[_Answer]:
+    """Parse the query string of a question about the graph: its fields are the parameters."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    given: dict[str, Any] = {}
+    for name, value in _single(_several(text, tuple(fields))).items():
+        try:
+            given[name] = msgspec.convert(value, fields[name].type, strict=False)
+        except msgspec.ValidationError as error:
+            raise malformed(name, f"is {value[:40]!r}: {error}") from None
+    for name, field in fields.items():
+        if field.required and name not in given:
+            raise malformed(name, "is missing")
+    return kind(**given)
 
 
 def _accepted(accept: str, media: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from waybill.facets import ProvenanceRecord
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import FileContent, Receipt
 
-    from ..graph import Dependencies
+    from ..graph import Question
     from ..index import OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
+
+_Answer = TypeVar("_Answer")
 
 
 class Answers(Protocol):
@@ -71,13 +73,12 @@ class Answers(Protocol):
     ) -> Journey:
         """The journey of a file; see `waybill.lineage.Lineage.trace`."""
 
-    def dependencies(
-        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
-    ) -> Dependencies:
-        """What a dataset or a job depends on, and what depends on it; see `waybill.lineage.Lineage`.
+    def answer(self, question: Question[_Answer]) -> _Answer:
+        """Answer a question about the graph of datasets and jobs.
 
         Raises:
-            NotFoundError: nothing has this name, or several have it, or there are only files.
+            NotFoundError: nothing has the name that is asked about, or several have it, or there are only
+                files.
         """
 
     def explain(self, did: str) -> Explanation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from waybill.exporter.query import scan
 from waybill.facets import AnnotationRule, ProvenanceRecord
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from waybill.exporter.query import Access, Dimension
     from waybill.exporter.reading import Asker
 
-    from ..graph import Dependencies
+    from ..graph import Question
     from ..index import IndexReader, Published
+
+_Answer = TypeVar("_Answer")
 
 _ANY: Final = AnnotationRule(frozenset({ALL}))
 """Each home that files there has a rule of its own."""
@@ -46,16 +48,10 @@ class FileAnswers(IndexedAnswers):
         super().__init__(root, access, asker, journal=None, settings=settings, rule=_ANY)
         self._published = published
 
-    def dependencies(
-        self,
-        name: str,
-        *,
-        up: int | None,  # noqa: ARG002 - there is no graph
-        down: int | None,  # noqa: ARG002
-        as_of_ms: int | None = None,  # noqa: ARG002
-    ) -> Dependencies:
+    def answer(self, question: Question[_Answer]) -> _Answer:
         """Raise a `NotFoundError`: the graph is only in the home that filed the records."""
-        raise NotFoundError(f"{self._root} has only records; ask the home that filed them about {name!r}")
+        about = getattr(question, "name", "datasets and jobs")
+        raise NotFoundError(f"{self._root} has only records; ask the home that filed them about {about!r}")
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         return contextlib.nullcontext(self._published.open())

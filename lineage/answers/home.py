@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from waybill.exporter import reading
 from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-    from ..graph import Dependencies
+    from ..graph import Question
     from ..index import KeptIndex
+
+_Answer = TypeVar("_Answer")
 
 
 class HomeAnswers(IndexedAnswers):
@@ -56,15 +58,13 @@ class HomeAnswers(IndexedAnswers):
         self._tail = NO_TAIL
         self._kept = kept
 
-    def dependencies(
-        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
-    ) -> Dependencies:
-        """What a dataset or a job depends on, and what depends on it; see `Answers`."""
-        name = reading.allow(self._asker, name)
+    def answer(self, question: Question[_Answer]) -> _Answer:
+        """Answer a question about the graph of datasets and jobs; see `Answers`."""
+        question = reading.allow(self._asker, question)
         with self._open_graph() as index:
             if index.lack is not None:
                 self.notes[index.lack] = None
-            return index.dependencies(name, up=up, down=down, as_of_ms=as_of_ms)
+            return index.answer(question)
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -16,10 +16,9 @@ from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import Dimension, EntriesGoneError, Kind, Stats, Sum, heard_sums
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.backend import open_session, shown
-from waybill.marquez.links import DUPLICATES_PATH, GRAPH_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 from waybill.transport import FileContent, NotFoundError, WaybillError
 
-from ..graph import Dependencies
 from ..index import OpenFile
 from ..journey import Journey, ToldJourney
 from ..records import Records
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import Receipt
 
+    from ..graph import Question
     from .receipts import ReceiptStatus
 
 _PAGE_RECORDS: Final = 1_000
@@ -148,14 +148,12 @@ class CollectorClient:
         response = self._get(urljoin(self._url, f"trace/{quote(did, safe='')}"), params, about=did)
         return Journey.of(self._decoded(response, ToldJourney))
 
-    def dependencies(
-        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
-    ) -> Dependencies:
-        """What a dataset or a job depends on, and what depends on it."""
-        given = {"name": name, "up": "all" if up is None else up, "down": "all" if down is None else down}
-        given |= {} if as_of_ms is None else {"as_of": as_of_ms}
-        params = [(key, str(value)) for key, value in given.items()]
-        return self._decoded(self._get(urljoin(self._url, GRAPH_PATH[1:]), params, about=name), Dependencies)
+    def answer(self, question: Question[_T]) -> _T:
+        """Answer a question about the graph of datasets and jobs."""
+        given = msgspec.structs.asdict(question).items()
+        params = [(key, str(value)) for key, value in given if value is not None]
+        response = self._get(urljoin(self._url, question.path[1:]), params, about=question.path)
+        return cast("_T", self._decoded(response, question.answer))
 
     def explain(self, did: str) -> Explanation:
         """Raise a `CollectorReadError`: the stored events are only where the home is."""

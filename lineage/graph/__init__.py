@@ -6,10 +6,21 @@ from .asking import (
     find_dependencies as find_dependencies,
     find_node as find_node,
     last_run as last_run,
+    last_runs as last_runs,
     shown as shown,
 )
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
 from .onward import FileEnd as FileEnd, find_onward as find_onward
+from .impact import Impact as Impact, ImpactedNode as ImpactedNode
+from .origins import JobText as JobText, Origins as Origins, OriginStep as OriginStep
+from .questions import (
+    ALL as ALL,
+    QUESTIONS as QUESTIONS,
+    OfDependencies as OfDependencies,
+    OfImpact as OfImpact,
+    OfOrigins as OfOrigins,
+    Question as Question,
+)
 from .storing import (
     GRAPH_SCHEMA as GRAPH_SCHEMA,
     GraphTables as GraphTables,

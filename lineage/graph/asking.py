@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,6 +17,7 @@ from .batch import LastFile, last_part_of
 from .elements import Node, NodeKind
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
+from .properties import schema_columns
 from .storing import OF_FILES
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, as_json, follow, nodes_with
 
@@ -36,10 +40,20 @@ _HOLDING: Final = (
     "SELECT source FROM all_edge WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'hold'"
 )
 _RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
-_RUNS: Final = "SELECT run, state FROM all_job_run WHERE job = ? ORDER BY last_us DESC LIMIT ?"
+_RUNS: Final = "SELECT run, state, last_us FROM all_job_run WHERE job = ? ORDER BY last_us DESC LIMIT ?"
+_RUNS_OF_ALL: Final = """
+SELECT run, state, last_us, job FROM json_each(?1) JOIN all_job_run ON job = value
+WHERE last_us >= (
+    SELECT min(last_us)
+    FROM (SELECT last_us FROM all_job_run WHERE job = value ORDER BY last_us DESC LIMIT ?2) AS latest
+)
+ORDER BY job, last_us DESC
+"""
+_LATEST: Final = 4
+"""So many rows are read of a job: of two databases, of which the latest two may be one run."""
 
 
-class LastRun(msgspec.Struct, frozen=True, kw_only=True):
+class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The latest run of a job.
 
     Attributes:
@@ -161,8 +175,9 @@ def _find_columns(ask: Ask, text: str) -> list[Node]:
     dots = [at for at, character in enumerate(text) if character == "."]
     for at in dots[-_DOTS_MAX:]:
         datasets = [node for node in find_nodes(ask, text[:at]) if node.kind is NodeKind.DATASET]
-        columns = {dataset.with_column(text[at + 1 :]).number for dataset in datasets}
-        found.update(nodes_with(ask, columns).values())
+        columns = {dataset.with_column(text[at + 1 :]) for dataset in datasets}
+        found.update(nodes_with(ask, {column.number for column in columns}).values())
+        found.update(one for one in columns - found if one.column in schema_columns(ask, one.dataset))
     return sorted(found)
 
 
@@ -179,22 +194,46 @@ def last_run(ask: Ask, job: Node, as_of_us: int = ALWAYS_US) -> LastRun | None:
 
     Of the files of a flow only the last is known: if it began later, there is none.
     """
-    runs: dict[str, RunState] = {}
-    files: list[LastFile] = []
-    limit = 4 if as_of_us == ALWAYS_US else -1  # of two databases; the latest two may be one run
-    for run, state in ask(_RUNS, (job.number, limit)):
+    limit = _LATEST if as_of_us == ALWAYS_US else -1
+    return _latest(ask(_RUNS, (job.number, limit)), as_of_us)
+
+
+def last_runs(ask: Ask, jobs: Iterable[Node]) -> dict[Node, LastRun]:
+    """The latest run of each of some jobs, as `last_run` gives it; a job that has none is left out."""
+    numbers = {job.number: job for job in jobs}
+    rows = ask(_RUNS_OF_ALL, (as_json(numbers), _LATEST))
+    found = ((job, _latest(some, ALWAYS_US)) for job, some in groupby(rows, itemgetter(3)))
+    return {numbers[job]: run for job, run in found if run is not None}
+
+
+def _latest(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> LastRun | None:
+    """The latest run of rows of which the one that was told last comes first."""
+    of_runs: defaultdict[str, list[bytes]] = defaultdict(list)
+    last_us: dict[str, int] = {}
+    for run, state, at_us, *_ in rows:
+        of_runs[run].append(state)
+        last_us.setdefault(run, at_us)
+    latest: LastRun | None = None
+    for run, states in of_runs.items():
+        if latest is not None and last_us[run] // 1_000 < latest.started_ms:
+            break  # no run begins after what was told last of it
         if run == OF_FILES:
-            files.append(_FILE.decode(state))
+            told = _of_file(max(map(_FILE.decode, states)))
         else:
-            known = _STATE.decode(state)
-            runs[run] = merge_states(known, runs[run]) if run in runs else known
-    told = [_of_run(state, as_of_us) for state in runs.values()]
-    told += [
-        LastRun(run=did, state=state, started_ms=began_us // 1_000, ended_ms=ended_us // 1_000)
-        for ended_us, began_us, state, did in map(msgspec.structs.astuple, files)
-    ]
-    begun = (run for run in told if run.started_ms * 1_000 <= as_of_us)
-    return max(begun, key=lambda run: (run.started_ms, run.run), default=None)
+            told = _of_run(merge_states(*map(_STATE.decode, states)), as_of_us)
+        is_later = latest is None or (told.started_ms, told.run) > (latest.started_ms, latest.run)
+        if is_later and told.started_ms * 1_000 <= as_of_us:
+            latest = told
+    return latest
+
+
+def _of_file(file: LastFile) -> LastRun:
+    return LastRun(
+        run=file.did,
+        state=file.final_state,
+        started_ms=file.began_us // 1_000,
+        ended_ms=file.ended_us // 1_000,
+    )
 
 
 def _of_run(state: RunState, as_of_us: int) -> LastRun:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 import apsw
 import msgspec
@@ -19,7 +19,7 @@ from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_VIEWS, GraphTables, find_dependencies, find_onward, set_trimmers
+from ..graph import GRAPH_VIEWS, GraphTables, find_onward, set_trimmers
 from .closure import Closure
 from .facts import Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
     from ..graph import Dependencies, FileEnd, Reach
+    from ..graph import Question
     from .facts import Fact, OpenFile
+
+_Answer = TypeVar("_Answer")
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _ENTRIES_AT_ONCE: Final = 5_000
@@ -246,11 +249,9 @@ class IndexReader:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
         return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
 
-    def dependencies(
-        self, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
-    ) -> Dependencies:
-        """What a dataset or a job depends on; see `waybill.lineage.graph.find_dependencies`."""
-        return find_dependencies(self._ask, name, up=up, down=down, as_of_ms=as_of_ms)
+    def answer(self, question: Question[_Answer]) -> _Answer:
+        """Answer a question about the graph; raises what its method `find` does."""
+        return question.find(self._ask)
 
     def onward(self, ends: Iterable[FileEnd], as_of_ms: int | None) -> Reach:
         """What lies beyond the ends of files; see `waybill.lineage.graph.find_onward`."""

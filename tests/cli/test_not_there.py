@@ -35,6 +35,8 @@ WORDS: Final = {
     "rejects show": ("1",),
     "trace": ("orders.csv",),
     "lineage": ("orders",),
+    "impact": ("orders",),
+    "origins": ("orders.total",),
     "spark catch-up": (".",),
     "sql": ("SELECT 1",),
     "where": ("5f0c6a1b2d3e-4711",),

@@ -14,7 +14,7 @@ from waybill.collector.app import routes_of
 from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
-from waybill.marquez.links import GRAPH_PATH
+from waybill.lineage.graph import QUESTIONS
 from waybill.transport import Journal, WaybillError
 from waybill.transport.config import obey
 
@@ -31,6 +31,8 @@ COMMANDS = {
     "find --count": (),
     "trace": ("DID",),
     "lineage": ("lake",),
+    "impact": ("lake",),
+    "origins": ("lake.total",),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
     "duplicates": (),
@@ -42,6 +44,8 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.count": lambda kept: waybill.Lineage.open(kept.home).count(),
     "Lineage.duplicates": lambda kept: waybill.Lineage.open(kept.home).duplicates(),
     "Lineage.dependencies": lambda kept: waybill.Lineage.open(kept.home).dependencies("lake"),
+    "Lineage.impact": lambda kept: waybill.Lineage.open(kept.home).impact("lake"),
+    "Lineage.origins": lambda kept: waybill.Lineage.open(kept.home).origins("lake.total"),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
 NO_RECORDS = {"/metrics", "/where"}
@@ -105,7 +109,7 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
         for path, handler in doors.items():
             scope = SimpleNamespace(
                 path=path.replace("{number}", "1").replace("{did}", kept.first),
-                query_string="name=lake" if path == GRAPH_PATH else "",
+                query_string="name=lake" if path in {one.path for one in QUESTIONS} else "",
             )
             request = SimpleNamespace(scope=scope, key=KEY, header=lambda _: "")
             with pytest.raises(RefusedError):

@@ -83,6 +83,8 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/schemas/WaybillDeltaFileRunFacet-1-0-0", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/api/v1/lineage-graph", {"read", "admin"}),
+        ("GET", "/api/v1/impact", {"read", "admin"}),
+        ("GET", "/api/v1/origins", {"read", "admin"}),
         ("GET", "/where", {"read", "admin"}),
     ],
 )

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATH = "/api/v1/lineage-graph"
-RAW, REPORT = {"namespace": "lake", "name": "raw"}, {"namespace": "lake", "name": "report"}
+RAW: dict[str, object] = {"namespace": "lake", "name": "raw"}
+SUM = {"fields": {"sum": {"inputFields": [RAW | {"field": "amount"}]}}}
+REPORT: dict[str, object] = {"namespace": "lake", "name": "report", "facets": {"columnLineage": SUM}}
 
 
 @pytest.fixture
@@ -36,7 +38,10 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
     for name in ("lake/report", "raw", "load"):
         for up, down in ((1, 1), (None, 0), (0, None), (2, 3)):
             assert there.dependencies(name, up=up, down=down) == here.dependencies(name, up=up, down=down)
+        assert there.impact(name) == here.impact(name)
     assert there.dependencies("raw", as_of_ms=1).downstream.nodes == ()
+    assert there.origins("report.sum") == here.origins("report.sum")
+    assert [one.source.column for one in there.origins("report.sum").steps] == ["amount"]
     reply = served.get(f"{PATH}?name=lake/report&up=all")
     found = msgspec.json.decode(reply.body, type=Dependencies)
     assert found == here.dependencies("lake/report", up=None, down=1)
@@ -44,7 +49,9 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
 
 
 def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector) -> None:
-    assert served.get(f"{PATH}?name=nothing").status == 404
+    for path in ("lineage-graph", "impact", "origins"):
+        assert served.get(f"/api/v1/{path}?name=nothing").status == 404
+        assert "the parameter name is missing" in served.get(f"/api/v1/{path}").json["detail"]
     for query, says in (
         ("", "the parameter name is missing"),
         ("?name=raw&up=-1", "the parameter up is '-1'"),

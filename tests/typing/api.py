@@ -124,8 +124,11 @@ from waybill.facets import (
 from waybill.lineage import (
     CollectorReadError,
     Dependencies,
+    Impact,
+    ImpactedNode,
     Index,
     IndexReader,
+    JobText,
     Journey,
     JourneyFile,
     Kin,
@@ -134,6 +137,8 @@ from waybill.lineage import (
     MissingPackageError,
     Node,
     OpenFile,
+    Origins,
+    OriginStep,
     Reach,
     ReachedNode,
     Records,
@@ -594,6 +599,13 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     assert_type(found.node, Node)
     assert_type(lineage.upstream("lake/orders"), tuple[ReachedNode, ...])
     assert_type(lineage.downstream("lake/orders", 3), tuple[ReachedNode, ...])
+    impact = lineage.impact("lake/orders.total")
+    assert_type(impact, Impact)
+    assert_type(impact.nodes, tuple[ImpactedNode, ...])
+    origins = lineage.origins("lake/orders.total")
+    assert_type(origins, Origins)
+    assert_type(origins.steps, tuple[OriginStep, ...])
+    assert_type(origins.texts, tuple[JobText, ...])
     return found.last_run
 
 

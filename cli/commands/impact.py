@@ -1,0 +1,57 @@
+"""`waybill impact`: what a change of a dataset, a column or a job reaches."""
+
+from __future__ import annotations
+
+from waybill.transport import Settings
+
+from .. import console
+from ..arguments import Csv, JsonObject
+from ..arrow import arrow_alone
+from ..graph import NodeName, ask_graph
+from ..options import with_settings
+from ..records import as_plain, iso
+
+
+@with_settings("home", "root")
+@arrow_alone()
+def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, as_csv: Csv = False) -> None:
+    """Show what a change of a dataset, a column or a job reaches, and whom to ask about it.
+
+    Lists every dataset and job downstream, the nearest first: how many edges away it is, its owners (of the
+    facet ownership), its tier (of the tag with the key tier), how a job ran last, and which columns of a
+    dataset are reached. Of a dataset, all its columns count. Of a column, only what comes from it counts;
+    "maybe" marks a job that reads such a dataset and tells nothing of columns. Exit code 2 if nothing has the
+    name, or several have it.
+
+    Examples:
+
+    \b
+      waybill impact s3://lake/orders
+      waybill impact orders.total --csv
+      waybill impact orders --json | jq -r '.nodes[].owners[]?' | sort -u
+    """
+    from waybill.lineage.graph import OfImpact, shown
+
+    found = ask_graph(settings, OfImpact(name))
+    if as_json:
+        console.json(as_plain(found))
+        return
+    if not found.nodes:
+        console.note(f"nothing is known that comes from {console.shown(shown(found.node))}")
+    columns = ("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns")
+    rows = (
+        (
+            str(one.distance),
+            one.node.kind,
+            shown(one.node),
+            "yes" if one.is_certain else "maybe",
+            ", ".join(one.owners),
+            one.tier or "",
+            iso(one.last_run.started_ms) if one.last_run else "",
+            one.last_run.state if one.last_run else "",
+            ", ".join(one.columns),
+        )
+        for one in found.nodes
+    )
+    if found.nodes or as_csv:
+        console.table(columns, rows, as_csv=as_csv)

@@ -1,0 +1,67 @@
+"""`waybill origins`: where the values of a column come from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.transport import Settings
+
+from .. import console
+from ..arguments import JsonObject
+from ..arrow import arrow_alone
+from ..graph import ask_graph
+from ..options import with_settings
+from ..records import as_plain
+
+
+@with_settings("home", "root")
+@arrow_alone()
+def origins(
+    settings: Settings,
+    *,
+    column: Annotated[
+        str, typer.Argument(metavar="DATASET.COLUMN", help="The dataset's name, a dot, and the column's.")
+    ],
+    as_json: JsonObject = False,
+) -> None:
+    """Show where the values of a column come from, step by step.
+
+    The steps go back to the columns that come from nothing that is known. Each has the job that does it, and
+    how: direct, the values come from there; indirect, only the choice or the order of the rows does, as in a
+    filter or a join; masked, the values are hidden on the way. The SQL of the jobs follows, where their
+    events have it. Exit code 2 if no column has the name, or several have it.
+
+    Examples:
+
+    \b
+      waybill origins s3://lake/orders.total
+      waybill origins orders.total --json | jq -r '.ends[] | .name + "." + .column'
+    """
+    from waybill.lineage.graph import OfOrigins, shown
+
+    found = ask_graph(settings, OfOrigins(column))
+    if as_json:
+        console.json(as_plain(found))
+        return
+    if not found.steps:
+        console.note(f"nothing is known of where {console.shown(shown(found.column))} comes from")
+        return
+    rows = (
+        (
+            shown(step.target),
+            shown(step.source),
+            step.how + (", masked" if step.is_masked else ""),
+            ", ".join(step.transformations),
+            "" if step.job is None else shown(step.job),
+            "end" if step.source in found.ends else "",
+        )
+        for step in found.steps
+    )
+    console.table(("column", "comes from", "how", "transformations", "job", ""), rows)
+    for one in found.texts:
+        console.line()
+        console.line((f"SQL of {console.shown(shown(one.job))}", "bold"))
+        for line in one.sql.splitlines():
+            console.line(f"  {console.shown(line)}")

@@ -1,0 +1,97 @@
+"""What the facets of datasets and jobs say of them now: owners, tier, columns, SQL."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .walking import Ask, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .elements import Node
+
+_PROPERTIES: Final = """
+SELECT node, key, value, last_us, digest FROM all_property
+WHERE node IN (SELECT value FROM json_each(?)) AND key IN (SELECT value FROM json_each(?))
+"""
+_TIER: Final = "tier"
+
+
+class _Owner(msgspec.Struct):
+    name: str
+
+
+class _Tag(msgspec.Struct):
+    key: str
+    value: str = ""
+    field: str | None = None
+
+
+class _Field(msgspec.Struct):
+    name: str
+    fields: tuple[_Field, ...] | None = None
+
+
+class _Facet(msgspec.Struct):
+    """The members that are read of any facet."""
+
+    owners: tuple[_Owner, ...] = ()
+    tags: tuple[_Tag, ...] = ()
+    fields: tuple[_Field, ...] = ()
+    query: str = ""
+    description: str = ""
+
+
+def properties_of(ask: Ask, numbers: Iterable[int], *keys: str) -> dict[tuple[int, str], str]:
+    """By node and key, the facet that was told last, as JSON."""
+    rows = sorted(ask(_PROPERTIES, (as_json(numbers), as_json(keys))), key=itemgetter(3, 4))
+    return {(node, key): value for node, key, value, *_ in rows}
+
+
+def owners_in(facet: str) -> tuple[str, ...]:
+    """The owners that the facet `ownership` names."""
+    return tuple(owner.name for owner in _read(facet).owners)
+
+
+def tier_in(facet: str) -> str | None:
+    """The value of the tag `tier` in the facet `tags`; None: there is none."""
+    return next((tag.value for tag in _read(facet).tags if tag.key == _TIER and not tag.field), None)
+
+
+def columns_in(facet: str) -> tuple[str, ...]:
+    """The columns that the facet `schema` names; one in another is joined to it by a dot."""
+    return tuple(_names(_read(facet).fields, ""))
+
+
+def sql_in(facet: str) -> str:
+    """The text in the facet `sql`; empty: there is none."""
+    return _read(facet).query
+
+
+def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:
+    """The columns that the schema of a dataset names."""
+    return tuple(
+        name
+        for facet in properties_of(ask, [dataset.number], "schema").values()
+        for name in columns_in(facet)
+    )
+
+
+def _names(fields: Iterable[_Field], above: str) -> Iterator[str]:
+    for field in fields:
+        yield f"{above}{field.name}"
+        yield from _names(field.fields or (), f"{above}{field.name}.")
+
+
+def _read(facet: str) -> _Facet:
+    try:
+        return _FACET.decode(facet)
+    except (msgspec.MsgspecError, RecursionError):
+        return _Facet()
+
+
+_FACET: Final = msgspec.json.Decoder(_Facet)

@@ -1,0 +1,95 @@
+"""The questions that the graph answers, each asked in one way: of an index, over HTTP, and in Python.
+
+A question is a struct whose fields are its parameters, and which finds the answer by itself. What carries it,
+from a command or a request to the index, knows no single one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from .asking import Dependencies, find_dependencies
+from .impact import Impact, find_impact
+from .origins import Origins, find_origins
+
+if TYPE_CHECKING:
+    from .walking import Ask
+
+AnswerT = TypeVar("AnswerT")
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+ALL: Final = "all"
+Edges = Annotated[int, msgspec.Meta(ge=0, description="So many edges, or `all`.")] | Literal["all"]
+
+
+class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
+    """A question about the graph.
+
+    Attributes:
+        path: where a collector answers it, below its address.
+        summary: what it shows, in a few words.
+        answer: the type of its answer.
+    """
+
+    path: ClassVar[str]
+    summary: ClassVar[str]
+    answer: ClassVar[Any]
+
+    def find(self, ask: Ask) -> AnswerT:
+        """Find the answer.
+
+        Raises:
+            NotFoundError: nothing has the name that is asked about, or several have it.
+        """
+        raise NotImplementedError
+
+
+class OfDependencies(Question[Dependencies], frozen=True):
+    """What a dataset, column or job depends on, and what depends on it; see `Lineage.dependencies`."""
+
+    path = "/api/v1/lineage-graph"
+    summary = "Show what a dataset or a job depends on, and what depends on it"
+    answer = Dependencies
+
+    name: Name
+    up: Edges = 1
+    down: Edges = 1
+    as_of: Annotated[int, msgspec.Meta(ge=0, description="As known then; epoch milliseconds.")] | None = None
+
+    def find(self, ask: Ask) -> Dependencies:
+        """Find the answer."""
+        up, down = (None if edges == ALL else edges for edges in (self.up, self.down))
+        return find_dependencies(ask, self.name, up=up, down=down, as_of_ms=self.as_of)
+
+
+class OfImpact(Question[Impact], frozen=True):
+    """What a change of a dataset, a column or a job reaches; see `Lineage.impact`."""
+
+    path = "/api/v1/impact"
+    summary = "Show what a change of a dataset, a column or a job reaches"
+    answer = Impact
+
+    name: Name
+
+    def find(self, ask: Ask) -> Impact:
+        """Find the answer."""
+        return find_impact(ask, self.name)
+
+
+class OfOrigins(Question[Origins], frozen=True):
+    """Where the values of a column come from; see `Lineage.origins`."""
+
+    path = "/api/v1/origins"
+    summary = "Show where the values of a column come from, step by step"
+    answer = Origins
+
+    name: Name
+
+    def find(self, ask: Ask) -> Origins:
+        """Find the answer."""
+        return find_origins(ask, self.name)
+
+
+QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (OfDependencies, OfImpact, OfOrigins)

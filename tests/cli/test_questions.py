@@ -1,0 +1,84 @@
+"""`waybill impact` and `waybill origins`: what they print."""
+
+from __future__ import annotations
+
+import csv
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from events import members
+
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+
+@pytest.fixture
+def told(home: Path) -> Path:
+    """A home with a job that reads a dataset, and writes a column of another one from it."""
+    source = {
+        "namespace": "lake",
+        "name": "raw",
+        "field": "amount",
+        "transformations": [{"type": "DIRECT", "subtype": "AGGREGATION", "masking": True}],
+    }
+    facets = {
+        "columnLineage": {"fields": {"total": {"inputFields": [source]}}},
+        "schema": {"fields": [{"name": "total"}, {"name": "day"}]},
+        "ownership": {"owners": [{"name": "=cmd()"}]},
+        "tags": {"tags": [{"key": "tier", "value": "gold"}]},
+    }
+    job = {
+        "namespace": "etl",
+        "name": "sum",
+        "facets": {"sql": {"query": "SELECT sum(amount) AS total\nFROM raw\x1b[31m"}},
+    }
+    event = members(
+        "r",
+        job=job,
+        inputs=["lake/raw"],
+        outputs=[{"namespace": "lake", "name": "orders", "facets": facets}],
+    )
+    with closing(Journal(home)) as journal:
+        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    return home
+
+
+def test_impact_is_a_table_csv_or_json(called: Run, told: Path) -> None:
+    done = called("impact", "raw.amount", "--home", told)
+    assert done.returncode == 0, done.stderr
+    heading, job, dataset = (line.split("\t") for line in done.stdout.splitlines())
+    assert heading[:4] == ["distance", "kind", "name", "reached"]
+    assert job == ["1", "job", "etl/sum", "yes", "", "", "2026-01-31T12:00:00.000Z", "COMPLETE", ""]
+    assert dataset == ["2", "dataset", "lake/orders", "yes", "=cmd()", "gold", "", "", "total"]
+    lines = called("impact", "raw", "--home", told, "--csv").stdout.splitlines()
+    assert list(csv.DictReader(lines))[1]["columns"] == "total"
+    found = json.loads(called("impact", "raw", "--home", told, "--json").stdout)
+    assert [one["distance"] for one in found["nodes"]] == [1, 2]
+    assert found["nodes"][0]["last_run"]["started"] == "2026-01-31T12:00:00.000Z"
+    nothing = called("impact", "orders", "--home", told)
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "nothing is known that comes from lake/orders" in nothing.stderr
+
+
+def test_origins_are_steps_with_the_job_s_sql(called: Run, told: Path) -> None:
+    done = called("origins", "orders.total", "--home", told)
+    assert done.returncode == 0, done.stderr
+    table, _, texts = done.stdout.partition("\n\n")
+    assert table.splitlines()[1].split("\t") == [
+        *("lake/orders.total", "lake/raw.amount", "direct, masked", "DIRECT/AGGREGATION", "etl/sum", "end")
+    ]
+    assert texts.splitlines()[:2] == ["SQL of etl/sum", "  SELECT sum(amount) AS total"]
+    assert "\x1b" not in texts
+    found = json.loads(called("origins", "orders.total", "--home", told, "--json").stdout)
+    assert (found["steps"][0]["is_masked"], found["ends"][0]["column"]) == (True, "amount")
+    unknown = called("origins", "orders.day", "--home", told)
+    assert (unknown.returncode, unknown.stdout) == (0, "")
+    assert "nothing is known of where lake/orders.day comes from" in unknown.stderr
+    wrong = called("origins", "orders", "--home", told)
+    assert (wrong.returncode, "lake/orders is a dataset, no column" in wrong.stderr) == (2, True)

@@ -1,0 +1,265 @@
+"""What a change reaches and where a column comes from, against a naive model of the same events."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from events import members
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+
+from waybill.lineage import Lineage
+from waybill.lineage.graph import shown
+from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from waybill.lineage import Impact, ImpactedNode
+
+Sources = list[tuple[str, str, str]]
+"""Of a column: dataset, column and type of each that it comes from."""
+
+
+def dataset(name: str, columns: Mapping[str, Sources] | None = None, **facets: object) -> dict[str, Any]:
+    if columns is not None:
+        fields = {
+            column: {
+                "inputFields": [
+                    {"namespace": "lake", "name": of, "field": field, "transformations": [{"type": kind}]}
+                    for of, field, kind in sources
+                ]
+            }
+            for column, sources in columns.items()
+        }
+        facets["columnLineage"] = {"fields": fields}
+    return {"namespace": "lake", "name": name, "facets": facets}
+
+
+def ran(
+    job: str, reads: Sequence[object] = (), writes: Sequence[object] = (), **facets: object
+) -> dict[str, Any]:
+    namespace, _, name = job.partition("/")
+    named = {"namespace": namespace, "name": name, "facets": facets}
+    return members(f"run of {job}", job=named, inputs=list(reads), outputs=list(writes))  # type: ignore[arg-type]
+
+
+def keep(home: Path, told: Iterable[Mapping[str, object]]) -> Lineage:
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
+    return Lineage.open(home)
+
+
+def by_name(impact: Impact) -> dict[str, ImpactedNode]:
+    return {shown(one.node): one for one in impact.nodes}
+
+
+TEAM = {"owners": [{"name": "team:sales", "type": "MAINTAINER"}, {"name": "ada"}]}
+GOLD = {
+    "tags": [{"key": "tier", "value": "gold", "source": "tests"}, {"key": "tier", "value": "x", "field": "a"}]
+}
+TOLD = [
+    ran("etl/load", ["lake/raw"], [dataset("orders", {"total": [("raw", "amount", "DIRECT")]})]),
+    ran(
+        "etl/sum",
+        ["lake/orders"],
+        [
+            dataset(
+                "report",
+                {"sum": [("orders", "total", "DIRECT")], "state": [("orders", "state", "DIRECT")]},
+                ownership=TEAM,
+                tags=GOLD,
+            )
+        ],
+        sql={"query": "SELECT sum(total), state FROM orders"},
+        ownership={"owners": [{"name": "bob"}]},
+    ),
+    ran("etl/mail", ["lake/report"], ["smtp/mails"]),
+]
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+def test_a_change_reaches_everything_downstream_with_whom_to_ask(
+    settings: Settings, *, is_filed: bool
+) -> None:
+    lineage = keep(settings.home, TOLD)
+    if is_filed:
+        assert flush(settings).problems == {}
+    found = by_name(lineage.impact("lake/raw"))
+    assert {name: (one.distance, one.columns) for name, one in found.items()} == {
+        "etl/load": (1, ()),
+        "lake/orders": (2, ("total",)),
+        "etl/sum": (3, ()),
+        "lake/report": (4, ("sum",)),
+        "etl/mail": (5, ()),
+        "smtp/mails": (6, ()),
+    }
+    report, job = found["lake/report"], found["etl/sum"]
+    assert (report.owners, report.tier, job.owners, job.tier) == (
+        ("ada", "team:sales"),
+        "gold",
+        ("bob",),
+        None,
+    )
+    assert job.last_run is not None
+    assert (job.last_run.run, job.last_run.state, report.last_run) == ("run of etl/sum", "COMPLETE", None)
+    assert all(one.is_certain for one in found.values())
+    assert [one.distance for one in lineage.impact("etl/sum").nodes] == [1, 2, 3]
+    assert by_name(lineage.impact("etl/sum"))["lake/report"].columns == ("state", "sum")
+
+
+def test_a_change_of_a_column_reaches_what_comes_from_it_and_perhaps_jobs_that_tell_no_columns(
+    home: Path,
+) -> None:
+    found = by_name(keep(home, TOLD).impact("orders.total"))
+    assert {name: (one.distance, one.columns, one.is_certain) for name, one in found.items()} == {
+        "etl/sum": (1, (), True),
+        "lake/report": (2, ("sum",), True),
+        "etl/mail": (3, (), False),
+    }
+
+
+def test_what_is_told_last_of_owners_and_the_latest_run_count(settings: Settings) -> None:
+    home = settings.home
+    written = [dataset("out", ownership={"owners": [{"name": name}]}) for name in ("ada", "bob")]
+    first = ran("etl/daily", ["lake/in"], [written[0]]) | {"eventTime": "2026-01-01T00:00:00Z"}
+    keep(home, [first])
+    assert flush(settings).problems == {}
+    later = ran("etl/daily", ["lake/in"], [written[1]]) | {"eventTime": "2026-01-02T00:00:00Z"}
+    found = by_name(keep(home, [later | {"eventType": "FAIL", "run": {"runId": "later"}}]).impact("lake/in"))
+    run = found["etl/daily"].last_run
+    assert run is not None
+    assert (found["lake/out"].owners, run.run, run.state) == (("bob",), "later", "ERROR")
+
+
+def test_a_dataset_with_two_names_is_reached_with_the_columns_and_owners_of_both(home: Path) -> None:
+    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
+    named = dataset("orders", {"total": [("raw", "amount", "DIRECT")]}, symlinks=link, ownership=TEAM)
+    other = {"namespace": "hive", "name": "orders", "facets": {"ownership": {"owners": [{"name": "eve"}]}}}
+    lineage = keep(home, [ran("etl/load", ["lake/raw"], [named]), ran("etl/show", [other])])
+    found = [one for one in lineage.impact("lake/raw").nodes if one.node.name == "orders"]
+    assert [(one.columns, one.owners) for one in found] == [(("total",), ("ada", "eve", "team:sales"))]
+
+
+def test_a_column_s_origins_are_the_steps_back_to_the_ends(home: Path) -> None:
+    masked = dataset("mails", {"who": []})
+    masked["facets"]["columnLineage"]["fields"]["who"]["inputFields"] = [
+        {
+            "namespace": "lake",
+            "name": "report",
+            "field": "sum",
+            "transformations": [{"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}],
+        },
+        {"namespace": "lake", "name": "report", "field": "state", "transformations": [{"type": "INDIRECT"}]},
+    ]
+    found = keep(home, [*TOLD, ran("etl/mask", ["lake/report"], [masked])]).origins("mails.who")
+    assert [
+        (shown(step.source), shown(step.target), step.how, step.is_masked, step.job and step.job.name)
+        for step in found.steps
+    ] == [
+        ("lake/report.sum", "lake/mails.who", "direct", True, "mask"),
+        ("lake/report.state", "lake/mails.who", "indirect", False, "mask"),
+        ("lake/orders.state", "lake/report.state", "direct", False, "sum"),
+        ("lake/orders.total", "lake/report.sum", "direct", False, "sum"),
+        ("lake/raw.amount", "lake/orders.total", "direct", False, "load"),
+    ]
+    assert {shown(end) for end in found.ends} == {"lake/orders.state", "lake/raw.amount"}
+    assert [(text.job.name, text.sql) for text in found.texts] == [
+        ("sum", "SELECT sum(total), state FROM orders")
+    ]
+
+
+def test_of_a_column_that_only_a_schema_names_nothing_is_known(home: Path) -> None:
+    schema = {"fields": [{"name": "id"}, {"name": "who", "fields": [{"name": "mail.home"}]}]}
+    lineage = keep(home, [ran("etl/load", [dataset("people", schema=schema)])])
+    for column in ("id", "who", "who.mail.home"):
+        found = lineage.origins(f"lake/people.{column}")
+        assert (found.column.column, found.steps, found.ends) == (column, (), ())
+        assert [(shown(one.node), one.is_certain) for one in lineage.impact(f"people.{column}").nodes] == [
+            ("etl/load", False)
+        ]
+    for name in ("people.name", "lake/people.mail.home"):
+        with pytest.raises(NotFoundError, match="no dataset, column or job has the name"):
+            lineage.origins(name)
+    with pytest.raises(NotFoundError, match="lake/people is a dataset, no column"):
+        lineage.origins("people")
+
+
+def test_a_circle_of_columns_ends_nowhere_and_reaches_its_own_dataset(home: Path) -> None:
+    there = dataset("b", {"y": [("a", "x", "DIRECT")]})
+    back = dataset("a", {"x": [("b", "y", "DIRECT")], "z": [("a", "z", "DIRECT"), ("a", "x", "DIRECT")]})
+    lineage = keep(home, [ran("etl/there", ["lake/a"], [there]), ran("etl/back", ["lake/b"], [back])])
+    assert lineage.origins("a.x").ends == ()
+    assert len(lineage.origins("a.x").steps) == 2
+    found = {name: (one.distance, one.columns) for name, one in by_name(lineage.impact("a.x")).items()}
+    assert found == {
+        "etl/back": (1, ()),
+        "etl/there": (1, ()),
+        "lake/a": (2, ("z",)),
+        "lake/b": (2, ("y",)),
+    }
+
+
+Column = tuple[int, int]
+COLUMNS = st.tuples(st.integers(0, 3), st.integers(0, 2))
+WRITTEN = st.dictionaries(st.integers(0, 2), st.frozensets(COLUMNS, max_size=2), min_size=1, max_size=2)
+WRITES = st.lists(st.tuples(st.integers(0, 3), WRITTEN), min_size=1, max_size=5)
+
+
+@hypothesis_settings(max_examples=25)
+@given(WRITES, st.integers(0, 5))
+def test_columns_are_reached_and_come_from_as_in_the_model_wherever_the_events_are(
+    tmp_path_factory: pytest.TempPathFactory,
+    writes: list[tuple[int, dict[int, frozenset[Column]]]],
+    filed: int,
+) -> None:
+    home = tmp_path_factory.mktemp("questions") / "home"
+    settings = Settings.load(
+        {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
+    )
+    told, edges = [], set()
+    for number, (target, columns) in enumerate(writes):
+        sources = {
+            f"c{column}": [(f"d{of}", f"c{field}", "DIRECT") for of, field in sorted(some)]
+            for column, some in columns.items()
+        }
+        reads = sorted({f"lake/d{of}" for some in columns.values() for of, _ in some})
+        told.append(ran(f"etl/j{number}", reads, [dataset(f"d{target}", sources)]))
+        edges |= {(source, (target, column)) for column, some in columns.items() for source in some}
+    keep(home, told[:filed])
+    if filed:
+        assert flush(settings).problems == {}
+    lineage = keep(home, told[filed:])
+    for source in {end for edge in edges for end in edge}:
+        reached = reach(source, edges)
+        found: defaultdict[int, set[int]] = defaultdict(set)
+        for of, column in reached - {source}:
+            found[of].add(column)
+        name = f"lake/d{source[0]}.c{source[1]}"
+        impacted = [one for one in lineage.impact(name).nodes if one.columns]
+        assert {
+            int(one.node.name[1:]): {int(column[1:]) for column in one.columns} for one in impacted
+        } == found
+        sources_of = reach(source, {(far, near) for near, far in edges})
+        origins = lineage.origins(name)
+        assert {shown(step.source) for step in origins.steps} == {
+            f"lake/d{of}.c{at}" for of, at in sources_of
+        }
+        targets = {target for _, target in edges}
+        assert {shown(end) for end in origins.ends} == {
+            f"lake/d{of}.c{at}" for of, at in sources_of if (of, at) not in targets
+        }
+
+
+def reach(start: Column, edges: set[tuple[Column, Column]]) -> set[Column]:
+    """All that follows from a column, edge by edge."""
+    reached: set[Column] = set()
+    frontier = {start}
+    while frontier:
+        frontier = {far for near, far in edges if near in frontier} - reached
+        reached |= frontier
+    return reached
