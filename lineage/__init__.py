@@ -9,13 +9,16 @@ if TYPE_CHECKING:
     from .file_table import JourneyFile as JourneyFile
     from .graph import (
         Dependencies as Dependencies,
+        Duplicate as Duplicate,
         Impact as Impact,
         ImpactedNode as ImpactedNode,
         JobText as JobText,
         LastRun as LastRun,
+        ListedDataset as ListedDataset,
         Node as Node,
         Origins as Origins,
         OriginStep as OriginStep,
+        Producer as Producer,
         Reach as Reach,
         ReachedNode as ReachedNode,
     )

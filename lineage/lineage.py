@@ -23,7 +23,7 @@ from waybill.transport.config import obey
 from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
-from .graph import ALL, OfDependencies, OfImpact, OfOrigins
+from .graph import ALL, OfDependencies, OfDuplicates, OfImpact, OfOrigins, OfStale, OfUnused
 from .index import FolderRelations, Published
 from .records import Records
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .answers import Answers, ReceiptStatus
     from .file_table import JourneyFile
-    from .graph import Dependencies, Impact, Origins, ReachedNode
+    from .graph import Dependencies, Duplicate, Impact, ListedDataset, Origins, ReachedNode
     from .index import OpenFile
     from .journey import Journey
 
@@ -230,9 +230,9 @@ class Lineage:
             NotFoundError: nothing has this name, or several have it; or the place has only records.
             JournalError: the journal or the index cannot be read.
         """
-        edges = (ALL if one is None else one for one in (up, down))
+        question = OfDependencies(name, ALL if up is None else up, ALL if down is None else down, as_of_ms)
         with self._asked() as answers:
-            return answers.answer(OfDependencies(name, *edges, as_of_ms))
+            return answers.answer(question)
 
     def upstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
         """The datasets and jobs that a dataset or a job depends on, the nearest first.
@@ -268,6 +268,28 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.answer(OfOrigins(column))
+
+    def unused_datasets(self, *, written: bool = False) -> tuple[ListedDataset, ...]:
+        """The datasets that no job reads or writes or, if `written`, those that are written and never read.
+
+        A dataset that was dropped last is in no list. Raises a `JournalError` if the journal or the index
+        cannot be read, and a `NotFoundError` if the place has only records.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfUnused(written)).datasets
+
+    def stale_datasets(self, before_ms: int) -> tuple[ListedDataset, ...]:
+        """The datasets that jobs wrote, and none since an instant; raises what `unused_datasets` does."""
+        with self._asked() as answers:
+            return answers.answer(OfStale(before_ms)).datasets
+
+    def duplicate_producers(self) -> tuple[Duplicate, ...]:
+        """The jobs that write one dataset, and those that do the same from the same inputs.
+
+        The most costly come first. Raises what `unused_datasets` does.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfDuplicates()).duplicates
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records: its stored events, what they fold to, and the rows.

@@ -12,13 +12,23 @@ from .asking import (
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
 from .onward import FileEnd as FileEnd, find_onward as find_onward
 from .impact import Impact as Impact, ImpactedNode as ImpactedNode
+from .listing import (
+    DatasetList as DatasetList,
+    Duplicate as Duplicate,
+    DuplicateList as DuplicateList,
+    ListedDataset as ListedDataset,
+    Producer as Producer,
+)
 from .origins import JobText as JobText, Origins as Origins, OriginStep as OriginStep
 from .questions import (
     ALL as ALL,
     QUESTIONS as QUESTIONS,
     OfDependencies as OfDependencies,
+    OfDuplicates as OfDuplicates,
     OfImpact as OfImpact,
     OfOrigins as OfOrigins,
+    OfStale as OfStale,
+    OfUnused as OfUnused,
     Question as Question,
 )
 from .storing import (

@@ -22,7 +22,7 @@ from .storing import OF_FILES
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, as_json, follow, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _NAMED_MAX: Final = 5
 _NAME_SHOWN_CHARS_MAX: Final = 200
@@ -48,6 +48,9 @@ WHERE last_us >= (
     FROM (SELECT last_us FROM all_job_run WHERE job = value ORDER BY last_us DESC LIMIT ?2) AS latest
 )
 ORDER BY job, last_us DESC
+"""
+_ALL_RUNS: Final = """
+SELECT run, state, last_us, job FROM all_job_run WHERE job IN (SELECT value FROM json_each(?)) ORDER BY job
 """
 _LATEST: Final = 4
 """So many rows are read of a job: of two databases, of which the latest two may be one run."""
@@ -206,25 +209,39 @@ def last_runs(ask: Ask, jobs: Iterable[Node]) -> dict[Node, LastRun]:
     return {numbers[job]: run for job, run in found if run is not None}
 
 
+def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
+    """By job, given by number, all its runs that have ended; of files, only the last is known."""
+    rows = ask(_ALL_RUNS, (as_json(jobs),))
+    return {
+        job: [run for _, run in _runs(some, ALWAYS_US) if run.ended_ms is not None]
+        for job, some in groupby(rows, itemgetter(3))
+    }
+
+
 def _latest(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> LastRun | None:
     """The latest run of rows of which the one that was told last comes first."""
-    of_runs: defaultdict[str, list[bytes]] = defaultdict(list)
-    last_us: dict[str, int] = {}
-    for run, state, at_us, *_ in rows:
-        of_runs[run].append(state)
-        last_us.setdefault(run, at_us)
     latest: LastRun | None = None
-    for run, states in of_runs.items():
-        if latest is not None and last_us[run] // 1_000 < latest.started_ms:
+    for last_us, told in _runs(rows, as_of_us):
+        if latest is not None and last_us // 1_000 < latest.started_ms:
             break  # no run begins after what was told last of it
-        if run == OF_FILES:
-            told = _of_file(max(map(_FILE.decode, states)))
-        else:
-            told = _of_run(merge_states(*map(_STATE.decode, states)), as_of_us)
         is_later = latest is None or (told.started_ms, told.run) > (latest.started_ms, latest.run)
         if is_later and told.started_ms * 1_000 <= as_of_us:
             latest = told
     return latest
+
+
+def _runs(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> Iterator[tuple[int, LastRun]]:
+    """The run of rows, each once, with when it was told of in its first row."""
+    states: defaultdict[str, list[bytes]] = defaultdict(list)
+    told_us: dict[str, int] = {}
+    for run, state, last_us, *_ in rows:
+        states[run].append(state)
+        told_us.setdefault(run, last_us)
+    for run, some in states.items():
+        if run == OF_FILES:
+            yield told_us[run], _of_file(max(map(_FILE.decode, some)))
+        else:
+            yield told_us[run], _of_run(merge_states(*map(_STATE.decode, some)), as_of_us)
 
 
 def _of_file(file: LastFile) -> LastRun:

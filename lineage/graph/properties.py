@@ -43,7 +43,7 @@ class _Facet(msgspec.Struct):
     tags: tuple[_Tag, ...] = ()
     fields: tuple[_Field, ...] = ()
     query: str = ""
-    description: str = ""
+    change: str = msgspec.field(default="", name="lifecycleStateChange")
 
 
 def properties_of(ask: Ask, numbers: Iterable[int], *keys: str) -> dict[tuple[int, str], str]:
@@ -70,6 +70,11 @@ def columns_in(facet: str) -> tuple[str, ...]:
 def sql_in(facet: str) -> str:
     """The text in the facet `sql`; empty: there is none."""
     return _read(facet).query
+
+
+def is_drop(facet: str) -> bool:
+    """Whether the facet `lifecycleStateChange` says that the dataset was dropped."""
+    return _read(facet).change.upper() == "DROP"
 
 
 def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:

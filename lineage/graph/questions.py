@@ -12,6 +12,7 @@ import msgspec
 
 from .asking import Dependencies, find_dependencies
 from .impact import Impact, find_impact
+from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ AnswerT = TypeVar("AnswerT")
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 ALL: Final = "all"
+EpochMs = Annotated[int, msgspec.Meta(ge=0, description="Epoch milliseconds.")]
 Edges = Annotated[int, msgspec.Meta(ge=0, description="So many edges, or `all`.")] | Literal["all"]
 
 
@@ -56,7 +58,7 @@ class OfDependencies(Question[Dependencies], frozen=True):
     name: Name
     up: Edges = 1
     down: Edges = 1
-    as_of: Annotated[int, msgspec.Meta(ge=0, description="As known then; epoch milliseconds.")] | None = None
+    as_of: EpochMs | None = None
 
     def find(self, ask: Ask) -> Dependencies:
         """Find the answer."""
@@ -92,4 +94,46 @@ class OfOrigins(Question[Origins], frozen=True):
         return find_origins(ask, self.name)
 
 
-QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (OfDependencies, OfImpact, OfOrigins)
+class OfUnused(Question[DatasetList], frozen=True):
+    """The datasets that nobody uses; see `Lineage.unused_datasets`."""
+
+    path = "/api/v1/datasets/unused"
+    summary = "List the datasets that no job reads or writes or, with `written`, those that no job reads"
+    answer = DatasetList
+
+    written: bool = False
+
+    def find(self, ask: Ask) -> DatasetList:
+        """Find the answer."""
+        return list_unused(ask, written=self.written)
+
+
+class OfStale(Question[DatasetList], frozen=True):
+    """The datasets that nobody has written for long; see `Lineage.stale_datasets`."""
+
+    path = "/api/v1/datasets/stale"
+    summary = "List the datasets that jobs wrote, and none since an instant"
+    answer = DatasetList
+
+    before: EpochMs
+
+    def find(self, ask: Ask) -> DatasetList:
+        """Find the answer."""
+        return list_stale(ask, self.before)
+
+
+class OfDuplicates(Question[DuplicateList], frozen=True):
+    """The jobs that do the same; see `Lineage.duplicate_producers`."""
+
+    path = "/api/v1/datasets/duplicate-producers"
+    summary = "List the jobs that write one dataset, or do the same from the same inputs"
+    answer = DuplicateList
+
+    def find(self, ask: Ask) -> DuplicateList:
+        """Find the answer."""
+        return list_duplicates(ask)
+
+
+QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
+    *(OfDependencies, OfImpact, OfOrigins, OfUnused, OfStale, OfDuplicates),
+)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WORDS: Final = {
     "close-stale": ("--older-than", "1d", "--as", "ERROR"),
     "compact": (),
+    "datasets": ("--orphan",),
     "dead-letters drop": ("--all", "--yes"),
     "dead-letters retry": ("--all",),
     "dead-letters show": ("1",),

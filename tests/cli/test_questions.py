@@ -82,3 +82,23 @@ def test_origins_are_steps_with_the_job_s_sql(called: Run, told: Path) -> None:
     assert "nothing is known of where lake/orders.day comes from" in unknown.stderr
     wrong = called("origins", "orders", "--home", told)
     assert (wrong.returncode, "lake/orders is a dataset, no column" in wrong.stderr) == (2, True)
+
+
+def test_lists_of_datasets_are_tables_csv_or_json(called: Run, told: Path) -> None:
+    done = called("datasets", "--unread", "--home", told)
+    assert done.stdout.splitlines() == ["dataset\tlast written", "lake/orders\t2026-01-31T12:00:00.000Z"]
+    stale = called("datasets", "--stale", "2026-02-01", "--home", told, "--json")
+    assert json.loads(stale.stdout)["datasets"][0]["node"]["name"] == "orders"
+    doubled = called("datasets", "--duplicate-producers", "--home", told)
+    assert (doubled.returncode, doubled.stdout, "there is none" in doubled.stderr) == (0, "", True)
+    with closing(Journal(told)) as journal:
+        again = members("s", "START", "2026-01-31T11:30:00Z", job="etl/again")
+        ended = members("s", job="etl/again", outputs=["lake/orders"])
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "") for one in (again, ended))
+    lines = called("datasets", "--duplicate-producers", "--home", told, "--csv").stdout.splitlines()
+    assert list(csv.reader(lines))[1:] == [
+        ["output", "lake/orders", "etl/again", "1", "0.50"],
+        ["output", "lake/orders", "etl/sum", "1", "0.00"],
+    ]
+    for words in ((), ("--orphan", "--unread"), ("--stale", "never")):
+        assert called("datasets", *words, "--home", told).returncode == 2

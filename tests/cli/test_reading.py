@@ -7,6 +7,7 @@ import contextlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 import waybill
@@ -33,6 +34,9 @@ COMMANDS = {
     "lineage": ("lake",),
     "impact": ("lake",),
     "origins": ("lake.total",),
+    "datasets --orphan": (),
+    "datasets --stale 1d": (),
+    "datasets --duplicate-producers": (),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
     "duplicates": (),
@@ -46,6 +50,9 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.dependencies": lambda kept: waybill.Lineage.open(kept.home).dependencies("lake"),
     "Lineage.impact": lambda kept: waybill.Lineage.open(kept.home).impact("lake"),
     "Lineage.origins": lambda kept: waybill.Lineage.open(kept.home).origins("lake.total"),
+    "Lineage.unused_datasets": lambda kept: waybill.Lineage.open(kept.home).unused_datasets(),
+    "Lineage.stale_datasets": lambda kept: waybill.Lineage.open(kept.home).stale_datasets(1),
+    "Lineage.duplicate_producers": lambda kept: waybill.Lineage.open(kept.home).duplicate_producers(),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
 NO_RECORDS = {"/metrics", "/where"}
@@ -106,10 +113,14 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
             if route.role is Role.READ and path not in NO_RECORDS
         }
         assert {"/provenance/query", "/provenance/stats", "/trace/{did}"} < doors.keys()
+        asked_of = {
+            one.path: "&".join(f"{field.name}=1" for field in msgspec.structs.fields(one) if field.required)
+            for one in QUESTIONS
+        }
         for path, handler in doors.items():
             scope = SimpleNamespace(
                 path=path.replace("{number}", "1").replace("{did}", kept.first),
-                query_string="name=lake" if path in {one.path for one in QUESTIONS} else "",
+                query_string=asked_of.get(path, ""),
             )
             request = SimpleNamespace(scope=scope, key=KEY, header=lambda _: "")
             with pytest.raises(RefusedError):

@@ -40,6 +40,10 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
             assert there.dependencies(name, up=up, down=down) == here.dependencies(name, up=up, down=down)
         assert there.impact(name) == here.impact(name)
     assert there.dependencies("raw", as_of_ms=1).downstream.nodes == ()
+    for written in (False, True):
+        assert there.unused_datasets(written=written) == here.unused_datasets(written=written)
+    assert there.stale_datasets(2**41) == here.stale_datasets(2**41) != ()
+    assert there.duplicate_producers() == here.duplicate_producers() == ()
     assert there.origins("report.sum") == here.origins("report.sum")
     assert [one.source.column for one in there.origins("report.sum").steps] == ["amount"]
     reply = served.get(f"{PATH}?name=lake/report&up=all")

@@ -124,6 +124,7 @@ from waybill.facets import (
 from waybill.lineage import (
     CollectorReadError,
     Dependencies,
+    Duplicate,
     Impact,
     ImpactedNode,
     Index,
@@ -134,11 +135,13 @@ from waybill.lineage import (
     Kin,
     LastRun,
     Lineage,
+    ListedDataset,
     MissingPackageError,
     Node,
     OpenFile,
     Origins,
     OriginStep,
+    Producer,
     Reach,
     ReachedNode,
     Records,
@@ -606,6 +609,11 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     assert_type(origins, Origins)
     assert_type(origins.steps, tuple[OriginStep, ...])
     assert_type(origins.texts, tuple[JobText, ...])
+    assert_type(lineage.unused_datasets(written=True), tuple[ListedDataset, ...])
+    assert_type(lineage.stale_datasets(1), tuple[ListedDataset, ...])
+    doubled = lineage.duplicate_producers()
+    assert_type(doubled, tuple[Duplicate, ...])
+    assert_type(doubled[0].producers, tuple[Producer, ...])
     return found.last_run
 
 

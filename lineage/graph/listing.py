@@ -1,0 +1,239 @@
+"""Datasets that nobody uses, or that nobody writes any more, and jobs that do the same."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from .asking import ended_runs
+from .elements import Node
+from .properties import is_drop, properties_of, sql_in
+from .walking import Ask, Names, as_json, nodes_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+HOUR_MS: Final = 3_600_000
+
+_DATASETS: Final = "SELECT number FROM all_node WHERE kind = 'dataset'"
+_USES: Final = "SELECT {}, max(last_hour) FROM all_edge WHERE kind = ? GROUP BY 1"
+_USED_COLUMN: Final = """
+SELECT namespace, name, '{0}' FROM all_node
+WHERE kind = 'column' AND name IN (SELECT value FROM json_each(?1))
+AND EXISTS (SELECT 1 FROM all_edge WHERE {0} = number AND kind IN ('derive', 'influence'))
+"""
+_USED_COLUMNS: Final = f"{_USED_COLUMN.format('source')} UNION {_USED_COLUMN.format('target')}"
+_EDGES: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = ?"
+_STARTS: Final = """
+SELECT source, target FROM all_edge WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'start'
+"""
+_READS: Final = """
+SELECT DISTINCT source, target FROM all_edge
+WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'read'
+"""
+_WITH_SQL: Final = "SELECT DISTINCT node FROM all_property WHERE key = 'sql'"
+_TOKEN: Final = re.compile(
+    r"""\s+ | --[^\n]* | /\*.*?(?:\*/|\Z)
+    | (?P<literal> '(?:[^']|'')*(?:'|\Z) | \d+(?:\.\d+)? )
+    | (?P<name> "[^"]*(?:"|\Z) | `[^`]*(?:`|\Z) )
+    | (?P<word> \w+ | . )""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+class ListedDataset(msgspec.Struct, frozen=True):
+    """A dataset of a list.
+
+    Attributes:
+        node: the dataset.
+        written_ms: the start of the hour in which a job wrote it last; None: no job did.
+    """
+
+    node: Node
+    written_ms: int | None
+
+
+class DatasetList(msgspec.Struct, frozen=True):
+    """Datasets, by their names; one that was dropped last is left out."""
+
+    datasets: tuple[ListedDataset, ...]
+
+
+class Producer(msgspec.Struct, frozen=True):
+    """A job that does what another one does, too.
+
+    Attributes:
+        job: the job.
+        runs: how many of its runs have ended, as far as they are known.
+        run_ms: how long these took together. Of a job whose runs are files, only the last is known.
+    """
+
+    job: Node
+    runs: int
+    run_ms: int
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """Jobs that do the same.
+
+    Attributes:
+        why: ``output``: they write one dataset; ``sql``: they have the same inputs and, but for literals,
+            white space and comments, the same SQL.
+        dataset: the dataset that they write.
+        producers: the jobs, the longest-running first.
+    """
+
+    why: Literal["output", "sql"]
+    dataset: Node | None
+    producers: tuple[Producer, ...]
+
+    @property
+    def run_ms(self) -> int:
+        """How long all their runs took together."""
+        return sum(producer.run_ms for producer in self.producers)
+
+
+class DuplicateList(msgspec.Struct, frozen=True):
+    """Jobs that do the same, the most costly first."""
+
+    duplicates: tuple[Duplicate, ...]
+
+
+def list_unused(ask: Ask, *, written: bool) -> DatasetList:
+    """The datasets that no job reads or writes or, if `written`, those that are written and never read.
+
+    A column that comes from another one, or goes into one, is a use of its dataset, too.
+    """
+    read, wrote = _uses(ask, "source", "read"), _uses(ask, "target", "write")
+    every = {number for (number,) in ask(_DATASETS, ())}
+    listing = _Listing(ask, (wrote.keys() if written else every) - read.keys())
+    unused = {
+        one
+        for one in listing.ones
+        if listing.last_hour(one, read) is None and (listing.last_hour(one, wrote) is not None) == written
+    }
+    named = nodes_with(ask, listing.names.of(unused))
+    rows = ask(_USED_COLUMNS, (as_json({node.name for node in named.values()}),))
+    ends = ("source",) if written else ("source", "target")
+    of_columns = {(namespace, name) for namespace, name, end in rows if end in ends}
+    used = {number for number, node in named.items() if (node.namespace, node.name) in of_columns}
+    return listing.told(unused - {listing.names.one(number) for number in used}, wrote)
+
+
+def list_stale(ask: Ask, before_ms: int) -> DatasetList:
+    """The datasets that a job wrote, and none since an instant, in epoch milliseconds; to the hour."""
+    wrote = _uses(ask, "target", "write")
+    listing = _Listing(ask, {number for number, hour in wrote.items() if (hour + 1) * HOUR_MS <= before_ms})
+    last = {one: listing.last_hour(one, wrote) for one in listing.ones}
+    return listing.told(
+        {one for one, hour in last.items() if ((hour or 0) + 1) * HOUR_MS <= before_ms}, wrote
+    )
+
+
+def list_duplicates(ask: Ask) -> DuplicateList:
+    """The jobs that write one dataset, and those that do the same from the same inputs.
+
+    A job that starts another one of them does nothing twice.
+    """
+    writers: defaultdict[int, set[int]] = defaultdict(set)
+    for job, dataset in ask(_EDGES, ("write",)):
+        writers[dataset].add(job)
+    same = {number for row in ask(_EDGES, ("same",)) for number in row}
+    several = {dataset for dataset, jobs in writers.items() if len(jobs) > 1 or dataset in same}
+    listing = _Listing(ask, several)
+    outputs = {
+        one: {job for number in listing.names.of([one]) for job in writers.get(number, ())}
+        for one in listing.ones - listing.dropped(listing.ones)
+    }
+    groups: list[tuple[int, set[int]]] = [*outputs.items(), *((0, jobs) for jobs in _same_work(ask))]
+    starts = ask(_STARTS, (as_json({job for _, jobs in groups for job in jobs}),))
+    outer: defaultdict[int, set[int]] = defaultdict(set)
+    for job, started in starts:
+        outer[started].add(job)
+    alone = [(one, jobs - {job for inner in jobs for job in outer[inner]}) for one, jobs in groups]
+    found = [(one, jobs) for one, jobs in alone if len(jobs) > 1]
+    runs = ended_runs(ask, {job for _, jobs in found for job in jobs})
+    named = nodes_with(ask, {*(one for one, _ in found), *(job for _, jobs in found for job in jobs)})
+    told = []
+    for one, jobs in found:
+        costs = [(job, [(run.ended_ms or 0) - run.started_ms for run in runs.get(job, ())]) for job in jobs]
+        producers = [Producer(named[job], len(took), sum(took)) for job, took in costs]
+        producers.sort(key=lambda producer: (-producer.run_ms, producer.job))
+        told.append(Duplicate("output" if one else "sql", named.get(one), tuple(producers)))
+    return DuplicateList(
+        tuple(sorted(told, key=lambda some: (-some.run_ms, some.producers[0].job, some.why)))
+    )
+
+
+class _Listing:
+    """Datasets of which several names are one.
+
+    Attributes:
+        names: their names.
+        ones: those that stand for all.
+    """
+
+    def __init__(self, ask: Ask, numbers: set[int]) -> None:
+        self._ask = ask
+        self.names = Names(ask)
+        self.ones = self.names.settle(numbers)
+
+    def last_hour(self, one: int, uses: Mapping[int, int]) -> int | None:
+        """The last hour in which a dataset was used by any of its names; None: it never was."""
+        return max((uses[number] for number in self.names.of([one]) if number in uses), default=None)
+
+    def dropped(self, ones: Iterable[int]) -> set[int]:
+        """Those of some datasets that were dropped last."""
+        facets = properties_of(self._ask, self.names.of(ones), "lifecycleStateChange")
+        return {self.names.one(number) for (number, _), facet in facets.items() if is_drop(facet)}
+
+    def told(self, ones: set[int], wrote: Mapping[int, int]) -> DatasetList:
+        """Some of the datasets as a list."""
+        nodes = nodes_with(self._ask, ones - self.dropped(ones))
+        hours = {number: self.last_hour(number, wrote) for number in nodes}
+        found = (
+            ListedDataset(node, None if (hour := hours[number]) is None else hour * HOUR_MS)
+            for number, node in nodes.items()
+        )
+        return DatasetList(tuple(sorted(found, key=lambda one: one.node)))
+
+
+def _uses(ask: Ask, end: str, kind: str) -> dict[int, int]:
+    """By dataset at an end of edges of a kind, the last hour in which one was told."""
+    return dict(ask(_USES.format(end), (kind,)))
+
+
+def _same_work(ask: Ask) -> Iterable[set[int]]:
+    """The sets of jobs that have the same inputs and, normalized, the same SQL."""
+    facets = properties_of(ask, [job for (job,) in ask(_WITH_SQL, ())], "sql")
+    jobs: defaultdict[str, set[int]] = defaultdict(set)
+    for (job, _), facet in facets.items():
+        jobs[normalized(sql_in(facet))].add(job)
+    alike = {job: text for text, some in jobs.items() if text and len(some) > 1 for job in some}
+    rows = ask(_READS, (as_json(alike),))
+    names = Names(ask)
+    names.settle({dataset for dataset, _ in rows})
+    inputs: defaultdict[int, set[int]] = defaultdict(set)
+    for dataset, job in rows:
+        inputs[job].add(names.one(dataset))
+    groups: defaultdict[tuple[str, frozenset[int]], set[int]] = defaultdict(set)
+    for job, read in inputs.items():
+        groups[alike[job], frozenset(read)].add(job)
+    return (some for some in groups.values() if len(some) > 1)
+
+
+def normalized(sql: str) -> str:
+    """A text without comments and white space, with words in lower case, and with `?` for each literal."""
+    tokens: list[str] = []
+    for found in _TOKEN.finditer(sql):
+        if (literal := found["literal"]) is not None:
+            # What a backslash does in a string depends on the dialect, and so where the string ends.
+            tokens.append(literal if "\\" in literal else "?")
+        elif found["name"] is not None:
+            tokens.append(found["name"])
+        elif found["word"] is not None and found["word"] != ";":
+            tokens.append(found["word"].lower())
+    return " ".join(tokens)
