@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .graph import (
         Dependencies as Dependencies,
         Duplicate as Duplicate,
+        FoundNode as FoundNode,
         Impact as Impact,
         ImpactedNode as ImpactedNode,
         JobText as JobText,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Producer as Producer,
         Reach as Reach,
         ReachedNode as ReachedNode,
+        SearchResult as SearchResult,
     )
     from .index import (
         Index as Index,

@@ -23,7 +23,7 @@ from waybill.transport.config import obey
 from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
-from .graph import ALL, OfDependencies, OfDuplicates, OfImpact, OfOrigins, OfStale, OfUnused
+from .graph import ALL, OfDependencies, OfDuplicates, OfImpact, OfOrigins, OfSearch, OfStale, OfUnused
 from .index import FolderRelations, Published
 from .records import Records
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .answers import Answers, ReceiptStatus
     from .file_table import JourneyFile
-    from .graph import Dependencies, Duplicate, Impact, ListedDataset, Origins, ReachedNode
+    from .graph import Dependencies, Duplicate, Impact, ListedDataset, Origins, ReachedNode, SearchResult
     from .index import OpenFile
     from .journey import Journey
 
@@ -268,6 +268,21 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.answer(OfOrigins(column))
+
+    def search(self, text: str, limit: int = 20) -> SearchResult:
+        """The datasets and jobs that have all words of a text, as `waybill search` shows them.
+
+        Args:
+            text: words; each is the beginning of one in a name, a column, a tag, an owner or a description.
+            limit: the best so many, at most 1,000.
+
+        Raises:
+            InvalidQueryError: the text has more than 1,000 characters.
+            NotFoundError: the place has only records.
+            JournalError: the journal or the index cannot be read.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfSearch(text, limit))
 
     def unused_datasets(self, *, written: bool = False) -> tuple[ListedDataset, ...]:
         """The datasets that no job reads or writes or, if `written`, those that are written and never read.

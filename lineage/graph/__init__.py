@@ -9,6 +9,7 @@ from .asking import (
     last_runs as last_runs,
     shown as shown,
 )
+from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
 from .onward import FileEnd as FileEnd, find_onward as find_onward
 from .impact import Impact as Impact, ImpactedNode as ImpactedNode
@@ -27,10 +28,12 @@ from .questions import (
     OfDuplicates as OfDuplicates,
     OfImpact as OfImpact,
     OfOrigins as OfOrigins,
+    OfSearch as OfSearch,
     OfStale as OfStale,
     OfUnused as OfUnused,
     Question as Question,
 )
+from .searching import FoundNode as FoundNode, SearchResult as SearchResult
 from .storing import (
     GRAPH_SCHEMA as GRAPH_SCHEMA,
     GraphTables as GraphTables,

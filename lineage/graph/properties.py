@@ -43,6 +43,7 @@ class _Facet(msgspec.Struct):
     tags: tuple[_Tag, ...] = ()
     fields: tuple[_Field, ...] = ()
     query: str = ""
+    description: str = ""
     change: str = msgspec.field(default="", name="lifecycleStateChange")
 
 
@@ -60,6 +61,16 @@ def owners_in(facet: str) -> tuple[str, ...]:
 def tier_in(facet: str) -> str | None:
     """The value of the tag `tier` in the facet `tags`; None: there is none."""
     return next((tag.value for tag in _read(facet).tags if tag.key == _TIER and not tag.field), None)
+
+
+def tags_in(facet: str) -> tuple[str, ...]:
+    """The tags in the facet `tags`, ``key:value``, of the node and not of a column."""
+    return tuple(f"{tag.key}:{tag.value}".rstrip(":") for tag in _read(facet).tags if not tag.field)
+
+
+def description_in(facet: str) -> str:
+    """The text in the facet `documentation`; empty: there is none."""
+    return _read(facet).description
 
 
 def columns_in(facet: str) -> tuple[str, ...]:

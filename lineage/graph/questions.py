@@ -14,6 +14,7 @@ from .asking import Dependencies, find_dependencies
 from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
+from .searching import SearchResult, search
 
 if TYPE_CHECKING:
     from .walking import Ask
@@ -22,6 +23,8 @@ AnswerT = TypeVar("AnswerT")
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 ALL: Final = "all"
+FOUND_DEFAULT: Final = 20
+"""So many nodes are found, unless more are asked for."""
 EpochMs = Annotated[int, msgspec.Meta(ge=0, description="Epoch milliseconds.")]
 Edges = Annotated[int, msgspec.Meta(ge=0, description="So many edges, or `all`.")] | Literal["all"]
 
@@ -134,6 +137,21 @@ class OfDuplicates(Question[DuplicateList], frozen=True):
         return list_duplicates(ask)
 
 
+class OfSearch(Question[SearchResult], frozen=True):
+    """The datasets and jobs that have some words; see `Lineage.search`."""
+
+    path = "/api/v1/search"
+    summary = "Find datasets and jobs by words of their names, columns, tags, owners and descriptions"
+    answer = SearchResult
+
+    text: Name
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = FOUND_DEFAULT
+
+    def find(self, ask: Ask) -> SearchResult:
+        """Find the answer."""
+        return search(ask, self.text, self.limit)
+
+
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
-    *(OfDependencies, OfImpact, OfOrigins, OfUnused, OfStale, OfDuplicates),
+    *(OfDependencies, OfImpact, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch),
 )

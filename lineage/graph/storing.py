@@ -15,6 +15,7 @@ from waybill.facets import RunState, merge_states
 
 from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
 from .batch import Batch, Known, LastFile
+from .documents import Documents
 from .elements import HOUR_US
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ class GraphTables:
         self._connection = connection
         self._schemas = ("main.", f"{below}.") if below else ("main.",)
         self._rules = trimmers_in(connection, below or "main")
+        self._is_tail = bool(below)
+        self._documents = Documents(connection)
         self._analyzed = analyzed
         self._analyses = Analyses(connection)
         self._known: dict[int, Known] = {}
@@ -196,8 +199,11 @@ class GraphTables:
 
     def forget(self, before_ms: int) -> None:
         """Forget what nothing has told of since the hour of an instant, in epoch milliseconds."""
+        hour = before_ms * 1_000 // HOUR_US
+        worded = self._documents.list_old(hour)
         for statement in _FORGET:
-            self._connection.execute(statement, (before_ms * 1_000 // HOUR_US,))
+            self._connection.execute(statement, (hour,))
+        self._documents.put(worded)
         self._known.clear()
 
     def clear(self) -> None:
@@ -208,11 +214,15 @@ class GraphTables:
 
     def _put(self, batch: Batch) -> None:
         put = self._connection.executemany
-        put(_PUT_NODE, batch.node_rows())
+        nodes, properties = batch.node_rows(), batch.property_rows()
+        told = {(node, key, digest) for node, key, digest, *_ in properties} | batch.seen_properties.keys()
+        worded = set() if self._is_tail else self._documents.list_changed(nodes, told)
+        put(_PUT_NODE, nodes)
         put(_PUT_EDGE, batch.edge_rows())
         put(_PUT_BELIEF, batch.belief_rows())
-        put(_PUT_PROPERTY, batch.property_rows())
+        put(_PUT_PROPERTY, properties)
         put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
+        self._documents.put(worded)
 
     def _put_run(self, run: str, job: int, state: RunState) -> None:
         known = [_STATE.decode(row) for row in self._load(run, job)]

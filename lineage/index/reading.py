@@ -7,6 +7,7 @@ moment at which it was opened, or renewed.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -83,6 +84,7 @@ WHERE kind = 'fingerprint' AND value IN (
 )
 GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
+_KIND: Final = re.compile(r"^(CREATE (?:(?:VIRTUAL )?TABLE|INDEX) )", re.MULTILINE)
 _FORGET_TAIL: Final = """
 DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
 DELETE FROM main.open_run; DELETE FROM main.ended_run;
@@ -350,7 +352,7 @@ def _attach(connection: apsw.Connection, path: Path | None, rules: tuple[str, ..
             connection.execute("DETACH disk")
             opened.close()
     connection.execute("ATTACH ':memory:' AS disk")
-    connection.execute(SCHEMA.replace("CREATE TABLE ", "CREATE TABLE disk.").replace("INDEX ", "INDEX disk."))
+    connection.execute(_KIND.sub(r"\1disk.", SCHEMA))
     set_trimmers(connection, rules, "disk")
     return None
 

@@ -15,7 +15,7 @@ from waybill.facets import EventType
 from waybill.transport.journal import BegunTransforms
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_SCHEMA
+from ..graph import GRAPH_SCHEMA, SEARCH_SCHEMA
 from .facts import Fact
 
 if TYPE_CHECKING:
@@ -33,12 +33,11 @@ INDEX_NAME: Final = "index.db"
 
 DAY_MS: Final = 86_400_000
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The number of the format of the tables; an index of another format is made again."""
 
 SCHEMA: Final = f"""
-{GRAPH_SCHEMA}
-CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;
+{GRAPH_SCHEMA}{SEARCH_SCHEMA}CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;
 CREATE TABLE value (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE fact (
     did TEXT NOT NULL,

@@ -38,6 +38,7 @@ WORDS: Final = {
     "lineage": ("orders",),
     "impact": ("orders",),
     "origins": ("orders.total",),
+    "search": ("orders",),
     "spark catch-up": (".",),
     "sql": ("SELECT 1",),
     "where": ("5f0c6a1b2d3e-4711",),

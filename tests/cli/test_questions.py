@@ -102,3 +102,18 @@ def test_lists_of_datasets_are_tables_csv_or_json(called: Run, told: Path) -> No
     ]
     for words in ((), ("--orphan", "--unread"), ("--stale", "never")):
         assert called("datasets", *words, "--home", told).returncode == 2
+
+
+def test_search_shows_what_matches_and_how_much_more_there_is(called: Run, told: Path) -> None:
+    done = called("search", "gold", "tot", "--home", told)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split("\t") == [
+        *("dataset", "lake/orders", "total", "tier:gold", "=cmd()", "")
+    ]
+    found = json.loads(called("search", "lake", "--limit", "1", "--home", told, "--json").stdout)
+    assert (len(found["nodes"]), found["matches"]) == (1, 2)
+    more = called("search", "lake", "--limit", "1", "--home", told)
+    assert "these are 1 of 2; more with --limit" in more.stderr
+    nothing = called("search", "nothing", "--home", told)
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "nothing has all these words" in nothing.stderr

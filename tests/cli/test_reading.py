@@ -37,6 +37,7 @@ COMMANDS = {
     "datasets --orphan": (),
     "datasets --stale 1d": (),
     "datasets --duplicate-producers": (),
+    "search": ("lake",),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
     "duplicates": (),
@@ -53,6 +54,7 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.unused_datasets": lambda kept: waybill.Lineage.open(kept.home).unused_datasets(),
     "Lineage.stale_datasets": lambda kept: waybill.Lineage.open(kept.home).stale_datasets(1),
     "Lineage.duplicate_producers": lambda kept: waybill.Lineage.open(kept.home).duplicate_producers(),
+    "Lineage.search": lambda kept: waybill.Lineage.open(kept.home).search("lake"),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
 NO_RECORDS = {"/metrics", "/where"}

@@ -42,6 +42,8 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
     assert there.dependencies("raw", as_of_ms=1).downstream.nodes == ()
     for written in (False, True):
         assert there.unused_datasets(written=written) == here.unused_datasets(written=written)
+    assert there.search("lake rep") == here.search("lake rep")
+    assert [one.node.name for one in there.search("lake rep").nodes] == ["report"]
     assert there.stale_datasets(2**41) == here.stale_datasets(2**41) != ()
     assert there.duplicate_producers() == here.duplicate_producers() == ()
     assert there.origins("report.sum") == here.origins("report.sum")
@@ -66,6 +68,8 @@ def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector
     ):
         reply = served.get(PATH + query)
         assert (reply.status, says in reply.json["detail"]) == (400, True), reply.body
+    long = served.get(f"/api/v1/search?text={'a' * 1_001}")
+    assert (long.status, "more than 1,000 characters" in long.json["detail"]) == (400, True)
     with pytest.raises(NotFoundError, match="no dataset, column or job has the name 'nothing'"):
         Lineage.open(served.url).dependencies("nothing")
     with pytest.raises(CollectorReadError):

@@ -125,6 +125,7 @@ from waybill.lineage import (
     CollectorReadError,
     Dependencies,
     Duplicate,
+    FoundNode,
     Impact,
     ImpactedNode,
     Index,
@@ -145,6 +146,7 @@ from waybill.lineage import (
     Reach,
     ReachedNode,
     Records,
+    SearchResult,
     ToldFile,
     ToldJourney,
     find,
@@ -614,6 +616,9 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     doubled = lineage.duplicate_producers()
     assert_type(doubled, tuple[Duplicate, ...])
     assert_type(doubled[0].producers, tuple[Producer, ...])
+    words = lineage.search("daily orders", 3)
+    assert_type(words, SearchResult)
+    assert_type(words.nodes, tuple[FoundNode, ...])
     return found.last_run
 
 

@@ -1,0 +1,67 @@
+"""`waybill search`: datasets and jobs by words."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.transport import Settings
+
+from .. import console
+from ..arguments import Csv, JsonObject
+from ..arrow import arrow_alone
+from ..graph import ask_graph
+from ..options import with_settings
+from ..records import as_plain
+
+
+@with_settings("home", "root")
+@arrow_alone()
+def search(
+    settings: Settings,
+    *,
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT", help="Words; each may be only the beginning of one.")
+    ],
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Show at most so many.")] = 20,
+    as_json: JsonObject = False,
+    as_csv: Csv = False,
+) -> None:
+    """Find datasets and jobs by words of their names, columns, tags, owners and descriptions.
+
+    All words have to be there, each as the beginning of one: `ord dai` finds s3://lake/daily/orders. What is
+    between letters and digits separates words; accents and upper case do not matter. The best match comes
+    first.
+
+    Examples:
+
+    \b
+      waybill search daily orders
+      waybill search team:sales gold --json | jq -r '.nodes[].node.name'
+    """
+    from waybill.lineage.graph import OfSearch, shown
+
+    found = ask_graph(settings, OfSearch(" ".join(text), limit))
+    if as_json:
+        console.json(as_plain(found))
+    elif found.nodes or as_csv:
+        rows = (
+            (
+                one.node.kind,
+                shown(one.node),
+                ", ".join(one.columns),
+                ", ".join(one.tags),
+                ", ".join(one.owners),
+                one.description,
+            )
+            for one in found.nodes
+        )
+        columns = ("kind", "name", "columns", "tags", "owners", "description")
+        console.table(columns, rows, as_csv=as_csv)
+    if not found.nodes:
+        console.note("nothing has all these words")
+    elif not found.is_all:
+        console.note(f"more than {found.matches:,} have these words, too many to rank; give more words")
+    elif found.matches > len(found.nodes):
+        console.note(f"these are {len(found.nodes):,} of {found.matches:,}; more with --limit")
