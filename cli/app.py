@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "impact": "Show what a change of a dataset, a column or a job reaches, and whom to ask about it.",
     "origins": "Show where the values of a column come from, step by step.",
     "datasets": "List datasets that nobody uses, or nobody writes any more, or jobs that do the same.",
+    "diff": "Show in which two runs differ: job, owners, SQL, inputs, outputs, and columns of datasets.",
+    "alias": "Declare that two names are one dataset.",
     "search": "Find datasets and jobs by words of their names, columns, tags, owners and descriptions.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
     "duplicates": "List the files that have the same content as another file.",

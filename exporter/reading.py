@@ -48,7 +48,8 @@ def allow(asker: Asker, question: _Question) -> _Question:  # noqa: ARG001 - eve
 
     Args:
         asker: who asks.
-        question: a `Query`; of `waybill sql`, the query's text; of `waybill explain`, the did; of a summary's
-            link, its number; of the graph of datasets, the question; of `waybill duplicates`, that word.
+        question: a `Query`; of `waybill sql`, the query's text; of `waybill explain`, the did; of `waybill
+            diff`, both runs; of a summary's link, its number; of the graph of datasets, the question; of
+            `waybill duplicates`, that word.
     """
     return question

@@ -6,6 +6,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .answers import CollectorReadError as CollectorReadError
+    from .comparing import RunDiff as RunDiff, RunDifference as RunDifference
     from .file_table import JourneyFile as JourneyFile
     from .graph import (
         Dependencies as Dependencies,

@@ -23,7 +23,17 @@ from waybill.transport.config import obey
 from waybill.transport.journal import Receipt
 
 from .answers import FileAnswers, HomeAnswers
-from .graph import ALL, OfDependencies, OfDuplicates, OfImpact, OfOrigins, OfSearch, OfStale, OfUnused
+from .graph import (
+    ALL,
+    OfDependencies,
+    OfDuplicates,
+    OfImpact,
+    OfNames,
+    OfOrigins,
+    OfSearch,
+    OfStale,
+    OfUnused,
+)
 from .index import FolderRelations, Published
 from .records import Records
 
@@ -35,8 +45,18 @@ if TYPE_CHECKING:
     from waybill.transport.journal import FileContent
 
     from .answers import Answers, ReceiptStatus
+    from .comparing import RunDiff
     from .file_table import JourneyFile
-    from .graph import Dependencies, Duplicate, Impact, ListedDataset, Origins, ReachedNode, SearchResult
+    from .graph import (
+        Dependencies,
+        Duplicate,
+        Impact,
+        ListedDataset,
+        Node,
+        Origins,
+        ReachedNode,
+        SearchResult,
+    )
     from .index import OpenFile
     from .journey import Journey
 
@@ -269,6 +289,11 @@ class Lineage:
         with self._asked() as answers:
             return answers.answer(OfOrigins(column))
 
+    def names(self, name: str) -> tuple[Node, ...]:
+        """All names of a dataset, as the facet `symlinks` has told them; raises what `dependencies` does."""
+        with self._asked() as answers:
+            return answers.answer(OfNames(name)).names
+
     def search(self, text: str, limit: int = 20) -> SearchResult:
         """The datasets and jobs that have all words of a text, as `waybill search` shows them.
 
@@ -316,6 +341,20 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.explain(did)
+
+    def diff(self, first: str, second: str) -> RunDiff:
+        """In which two runs differ: job, owners, SQL, inputs, outputs and columns, as `waybill diff` does.
+
+        Args:
+            first: the id of a run.
+            second: that of another one.
+
+        Raises:
+            NotFoundError: no event of a run is stored.
+            CollectorReadError, SourceError, OSError: as `explain` raises.
+        """
+        with self._asked() as answers:
+            return answers.diff(first, second)
 
     def locate(self, receipt: str) -> ReceiptStatus | None:
         """Where an entry is that a collector acknowledged; None if its home never had it.

@@ -24,7 +24,7 @@ def search(
     text: Annotated[
         list[str], typer.Argument(metavar="TEXT", help="Words; each may be only the beginning of one.")
     ],
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, max=1_000, help="Show at most so many.")] = 20,
     as_json: JsonObject = False,
     as_csv: Csv = False,
 ) -> None:

@@ -8,5 +8,7 @@ from .explanation import (
     RowSeen as RowSeen,
     StepSeen as StepSeen,
     explain as explain,
+    mentioning as mentioning,
+    run_event as run_event,
 )
 from .verification import CheckedFile as CheckedFile, Finding as Finding, check as check

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import FileContent, Receipt
 
+    from ..comparing import RunDiff
     from ..graph import Question
     from ..index import OpenFile
     from ..journey import Journey
@@ -87,6 +88,14 @@ class Answers(Protocol):
         Raises:
             SourceError, OSError: as `waybill.exporter.explain` raises.
             CollectorReadError: a collector is asked, which does not give its stored events away.
+        """
+
+    def diff(self, first: str, second: str) -> RunDiff:
+        """In which two runs differ, by their stored events.
+
+        Raises:
+            NotFoundError: no event of a run is stored.
+            SourceError, OSError, CollectorReadError: as `explain` raises.
         """
 
     def locate(self, receipt: Receipt) -> ReceiptStatus | None:

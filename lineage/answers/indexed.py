@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
     from waybill.exporter.query import Access, Dimension, Kind, Stats
     from waybill.exporter.reading import Asker
+    from waybill.exporter.sources import Source
     from waybill.exporter.verification import Explanation
     from waybill.facets import AnnotationRule
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport import Journal, Settings
     from waybill.transport.journal import FileContent, Receipt
 
+    from ..comparing import RunDiff
     from ..index import IndexReader, OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
@@ -168,16 +170,27 @@ class IndexedAnswers(ABC):
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records; see `Answers`."""
         from waybill.exporter import Wanted, explain
-        from waybill.exporter.names import EVENTS
         from waybill.exporter.rebuilding import rule_for
-        from waybill.exporter.sources import EventsSource, JournalSource
 
         did = reading.allow(self._asker, did)
+        wanted = Wanted(system_name=self._settings.system_name, rule=rule_for(self._settings, self._root))
+        return explain(did, self._stored(), self._root, wanted)
+
+    def diff(self, first: str, second: str) -> RunDiff:
+        """In which two runs differ; see `Answers`."""
+        from ..comparing import compare_runs
+
+        first, second = reading.allow(self._asker, (first, second))
+        return compare_runs(first, second, self._stored())
+
+    def _stored(self) -> list[Source]:
+        """Where the events are stored: the archive, and the journal if there is one."""
+        from waybill.exporter.names import EVENTS
+        from waybill.exporter.sources import EventsSource, JournalSource
+
         self._check()
         archive = [EventsSource(self._root)] if (self._root / EVENTS).is_dir() else []
-        journal = [JournalSource(self._journal.home)] if self._journal else []
-        wanted = Wanted(system_name=self._settings.system_name, rule=rule_for(self._settings, self._root))
-        return explain(did, [*archive, *journal], self._root, wanted)
+        return [*archive, *([JournalSource(self._journal.home)] if self._journal else [])]
 
     def locate(self, receipt: Receipt) -> ReceiptStatus | None:
         """Where an acknowledged entry is; see `Answers`."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.journal import Receipt
 
+    from ..comparing import RunDiff
     from ..graph import Question
     from .receipts import ReceiptStatus
 
@@ -158,6 +159,11 @@ class CollectorClient:
     def explain(self, did: str) -> Explanation:
         """Raise a `CollectorReadError`: the stored events are only where the home is."""
         what = f"does not explain files over HTTP; run `waybill explain {did}` on its host"
+        raise CollectorReadError(self._shown, what)
+
+    def diff(self, first: str, second: str) -> RunDiff:
+        """Raise a `CollectorReadError`: the stored events are only where the home is."""
+        what = f"does not compare runs over HTTP; run `waybill diff {first} {second}` on its host"
         raise CollectorReadError(self._shown, what)
 
     def locate(self, receipt: Receipt) -> ReceiptStatus | None:

@@ -3,6 +3,7 @@
 from .asking import (
     Dependencies as Dependencies,
     LastRun as LastRun,
+    NameList as NameList,
     find_dependencies as find_dependencies,
     find_node as find_node,
     last_run as last_run,
@@ -11,7 +12,6 @@ from .asking import (
 )
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
-from .onward import FileEnd as FileEnd, find_onward as find_onward
 from .impact import Impact as Impact, ImpactedNode as ImpactedNode
 from .listing import (
     DatasetList as DatasetList,
@@ -20,6 +20,7 @@ from .listing import (
     ListedDataset as ListedDataset,
     Producer as Producer,
 )
+from .onward import FileEnd as FileEnd, find_onward as find_onward
 from .origins import JobText as JobText, Origins as Origins, OriginStep as OriginStep
 from .questions import (
     ALL as ALL,
@@ -27,6 +28,7 @@ from .questions import (
     OfDependencies as OfDependencies,
     OfDuplicates as OfDuplicates,
     OfImpact as OfImpact,
+    OfNames as OfNames,
     OfOrigins as OfOrigins,
     OfSearch as OfSearch,
     OfStale as OfStale,

@@ -90,6 +90,18 @@ class Dependencies(msgspec.Struct, frozen=True):
     last_job: Node | None = None
 
 
+class NameList(msgspec.Struct, frozen=True):
+    """The names of a dataset.
+
+    Attributes:
+        node: the dataset, as it was asked about.
+        names: all its names, as the facet `symlinks` has told them.
+    """
+
+    node: Node
+    names: tuple[Node, ...]
+
+
 def find_nodes(ask: Ask, text: str) -> list[Node]:
     """The datasets and jobs with a name: with its namespace, without it, or only its last part.
 
@@ -141,6 +153,20 @@ def find_node(ask: Ask, name: str) -> Node:
         several = ", ".join(shown(node) for node in named[:_NAMED_MAX])
         raise NotFoundError(f"{len(named)} nodes have the name {name!r}; give one of {several}")
     return named[0]
+
+
+def find_names(ask: Ask, name: str) -> NameList:
+    """All names of a dataset.
+
+    Raises:
+        NotFoundError: no dataset has this name, or several have it.
+    """
+    node = find_node(ask, name)
+    if node.kind is not NodeKind.DATASET:
+        raise NotFoundError(f"{shown(node)} is a {node.kind}; give the name of a dataset")
+    names = Names(ask)
+    named = nodes_with(ask, names.of(names.settle({node.number})))
+    return NameList(node, tuple(sorted(named.values())))
 
 
 def find_dependencies(

@@ -33,6 +33,7 @@ class _Tag(msgspec.Struct):
 
 class _Field(msgspec.Struct):
     name: str
+    type: str | None = None
     fields: tuple[_Field, ...] | None = None
 
 
@@ -75,7 +76,12 @@ def description_in(facet: str) -> str:
 
 def columns_in(facet: str) -> tuple[str, ...]:
     """The columns that the facet `schema` names; one in another is joined to it by a dot."""
-    return tuple(_names(_read(facet).fields, ""))
+    return tuple(types_in(facet))
+
+
+def types_in(facet: str) -> dict[str, str]:
+    """By column that the facet `schema` names, its type; empty: it has none."""
+    return dict(_typed(_read(facet).fields, ""))
 
 
 def sql_in(facet: str) -> str:
@@ -97,10 +103,10 @@ def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:
     )
 
 
-def _names(fields: Iterable[_Field], above: str) -> Iterator[str]:
+def _typed(fields: Iterable[_Field], above: str) -> Iterator[tuple[str, str]]:
     for field in fields:
-        yield f"{above}{field.name}"
-        yield from _names(field.fields or (), f"{above}{field.name}.")
+        yield f"{above}{field.name}", field.type or ""
+        yield from _typed(field.fields or (), f"{above}{field.name}.")
 
 
 def _read(facet: str) -> _Facet:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Lite
 
 import msgspec
 
-from .asking import Dependencies, find_dependencies
+from .asking import Dependencies, NameList, find_dependencies, find_names
 from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
@@ -83,6 +83,20 @@ class OfImpact(Question[Impact], frozen=True):
         return find_impact(ask, self.name)
 
 
+class OfNames(Question[NameList], frozen=True):
+    """The names of a dataset; see `Lineage.names`."""
+
+    path = "/api/v1/names"
+    summary = "List the names of a dataset"
+    answer = NameList
+
+    name: Name
+
+    def find(self, ask: Ask) -> NameList:
+        """Find the answer."""
+        return find_names(ask, self.name)
+
+
 class OfOrigins(Question[Origins], frozen=True):
     """Where the values of a column come from; see `Lineage.origins`."""
 
@@ -153,5 +167,5 @@ class OfSearch(Question[SearchResult], frozen=True):
 
 
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
-    *(OfDependencies, OfImpact, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch),
+    *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch),
 )

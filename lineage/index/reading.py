@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from ..graph import Dependencies, FileEnd, Reach
-    from ..graph import Question
+    from ..graph import FileEnd, Question, Reach
     from .facts import Fact, OpenFile
 
 _Answer = TypeVar("_Answer")

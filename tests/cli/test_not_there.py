@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from conftest import Kept, Run
 
 WORDS: Final = {
+    "alias": ("old", "new"),
     "close-stale": ("--older-than", "1d", "--as", "ERROR"),
     "compact": (),
     "datasets": ("--orphan",),
     "dead-letters drop": ("--all", "--yes"),
     "dead-letters retry": ("--all",),
     "dead-letters show": ("1",),
+    "diff": ("a", "b"),
     "explain": ("019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11",),
     "export": (".",),
     "infer": ("queries.log", "--namespace", "postgres://db:5432"),

@@ -117,3 +117,46 @@ def test_search_shows_what_matches_and_how_much_more_there_is(called: Run, told:
     nothing = called("search", "nothing", "--home", told)
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "nothing has all these words" in nothing.stderr
+
+
+def test_diff_shows_a_table_and_the_lines_of_the_sql(called: Run, told: Path) -> None:
+    job = {"namespace": "etl", "name": "sum", "facets": {"sql": {"query": "SELECT max(x)\nFROM raw\x1b[31m"}}}
+    with closing(Journal(told)) as journal:
+        journal.append(Kind.OPENLINEAGE, json.dumps(members("s", job=job, inputs=["lake/raw"])).encode())
+    done = called("diff", "r", "s", "--home", told)
+    assert done.returncode == 0, done.stderr
+    table, _, sql = done.stdout.partition("SQL of etl/sum\n")
+    assert table.splitlines()[1:] == ["output\tlake/orders\tlake/orders\t"]
+    assert sql.splitlines()[3:5] == ["  -SELECT sum(amount) AS total", "  +SELECT max(x)"]
+    assert "\x1b" not in sql
+    found = json.loads(called("diff", "r", "s", "--home", told, "--json").stdout)
+    assert [one["what"] for one in found["differences"]] == ["sql", "output"]
+    assert "do not differ" in called("diff", "r", "r", "--home", told).stderr
+    gone = called("diff", "r", "gone", "--home", told)
+    assert (gone.returncode, "no event of the run gone is stored" in gone.stderr) == (2, True)
+
+
+def test_alias_makes_two_names_one_for_good(called: Run, told: Path) -> None:
+    with closing(Journal(told)) as journal:
+        event = members("s", job="etl/mail", inputs=["hive/sales.orders"])
+        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    words = ("alias", "hive/sales.orders", "lake/orders", "--home", told)
+    both = ["hive/sales.orders", "lake/orders"]
+    dry = called(*words, "--dry-run")
+    assert (dry.returncode, dry.stdout.splitlines()) == (0, both)
+    assert "these would be one dataset; once it is declared, it cannot be undone" in dry.stderr
+    assert "etl/mail" not in called("lineage", "lake/orders", "--home", told).stdout
+    done = called(*words)
+    assert (done.returncode, done.stdout.splitlines()) == (0, both)
+    assert "these are one dataset now, which cannot be undone" in done.stderr
+    assert "etl/mail" in called("lineage", "lake/orders", "--home", told).stdout
+    assert "etl/sum" in called("lineage", "sales.orders", "--home", told).stdout
+    again = called(*words, "--json")
+    assert ([one["name"] for one in json.loads(again.stdout)["names"]]) == ["sales.orders", "orders"]
+    assert "one dataset already" in again.stderr
+    for wrong, says in (
+        (("orders", "nothing"), "has the name 'nothing'"),
+        (("orders", "etl/sum"), "is a job"),
+    ):
+        refused = called("alias", *wrong, "--home", told)
+        assert (refused.returncode, says in refused.stderr) == (2, True), refused.stderr

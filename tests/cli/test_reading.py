@@ -38,6 +38,8 @@ COMMANDS = {
     "datasets --stale 1d": (),
     "datasets --duplicate-producers": (),
     "search": ("lake",),
+    "alias": ("lake", "pond"),
+    "diff": ("DID", "DID"),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
     "duplicates": (),
@@ -54,6 +56,8 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.unused_datasets": lambda kept: waybill.Lineage.open(kept.home).unused_datasets(),
     "Lineage.stale_datasets": lambda kept: waybill.Lineage.open(kept.home).stale_datasets(1),
     "Lineage.duplicate_producers": lambda kept: waybill.Lineage.open(kept.home).duplicate_producers(),
+    "Lineage.names": lambda kept: waybill.Lineage.open(kept.home).names("lake"),
+    "Lineage.diff": lambda kept: waybill.Lineage.open(kept.home).diff(kept.first, kept.first),
     "Lineage.search": lambda kept: waybill.Lineage.open(kept.home).search("lake"),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }

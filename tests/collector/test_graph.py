@@ -42,6 +42,9 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
     assert there.dependencies("raw", as_of_ms=1).downstream.nodes == ()
     for written in (False, True):
         assert there.unused_datasets(written=written) == here.unused_datasets(written=written)
+    assert there.names("lake/raw") == here.names("raw")
+    with pytest.raises(CollectorReadError, match="does not compare runs over HTTP; run `waybill diff a b`"):
+        there.diff("a", "b")
     assert there.search("lake rep") == here.search("lake rep")
     assert [one.node.name for one in there.search("lake rep").nodes] == ["report"]
     assert there.stale_datasets(2**41) == here.stale_datasets(2**41) != ()

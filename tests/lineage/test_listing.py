@@ -31,7 +31,7 @@ def ran(
     hour: int = 0,
     *,
     sql: str = "",
-    facets: object = None,
+    facets: Mapping[str, object] | None = None,
     **others: Any,  # noqa: ANN401 - any JSON value
 ) -> dict[str, Any]:
     namespace, _, name = job.partition("/")
@@ -188,8 +188,13 @@ def test_lists_are_the_model_s_wherever_the_events_are(
         {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
     )
     told = [only_named(f"d{number}") for number in range(5)] + [
-        ran(f"etl/j{job}", hour, **{"inputs" if kind == "read" else "outputs": [f"lake/d{dataset}"]})
-        for kind, job, dataset, hour in uses
+        ran(
+            f"etl/j{job}",
+            hour,
+            inputs=[of] if kind == "read" else [],
+            outputs=[of] if kind == "write" else [],
+        )
+        for kind, job, of, hour in ((kind, job, f"lake/d{one}", hour) for kind, job, one, hour in uses)
     ]
     keep(home, told[:filed])
     if filed:

@@ -146,6 +146,8 @@ from waybill.lineage import (
     Reach,
     ReachedNode,
     Records,
+    RunDiff,
+    RunDifference,
     SearchResult,
     ToldFile,
     ToldJourney,
@@ -616,6 +618,10 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     doubled = lineage.duplicate_producers()
     assert_type(doubled, tuple[Duplicate, ...])
     assert_type(doubled[0].producers, tuple[Producer, ...])
+    assert_type(lineage.names("orders"), tuple[Node, ...])
+    differing = lineage.diff("first", "second")
+    assert_type(differing, RunDiff)
+    assert_type(differing.differences, tuple[RunDifference, ...])
     words = lineage.search("daily orders", 3)
     assert_type(words, SearchResult)
     assert_type(words.nodes, tuple[FoundNode, ...])

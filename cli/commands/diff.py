@@ -1,0 +1,57 @@
+"""`waybill diff`: in which two runs differ."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from waybill.transport import Settings
+
+from .. import console
+from ..arguments import JsonObject
+from ..home import open_answers
+from ..options import with_settings
+from ..records import as_plain
+
+
+@with_settings("home", "root", "system_name")
+def diff(
+    settings: Settings,
+    *,
+    first: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
+    second: Annotated[str, typer.Argument(metavar="RUN", help="The id of another run.")],
+    as_json: JsonObject = False,
+) -> None:
+    """Show in which two runs differ: job, owners, SQL, inputs, outputs, and columns of datasets.
+
+    Reads all stored events of both runs, in the archive and in the journal; of several events of a run, what
+    the last one says counts. Columns and owners of a dataset are compared if both runs have it and say them.
+    Exit code 2 if no event of a run is stored.
+
+    Examples:
+
+    \b
+      waybill diff 01a1fd6a-9e75-7d78-870f-b23ff47e11e6 01a1fd6a-9e75-7d78-870f-b23ff47e11e7
+    """
+    with open_answers(settings, None) as (answers, _, _):
+        found = answers.diff(first, second)
+    if as_json:
+        console.json(as_plain(found))
+        return
+    rows = [
+        (one.what, one.of, one.first or "", one.second or "")
+        for one in found.differences
+        if one.what != "sql"
+    ]
+    if rows:
+        console.table(("what", "of", "first", "second"), rows)
+    for one in found.differences:
+        if one.what == "sql":
+            console.line((f"SQL of {console.shown(one.of)}", "bold"))
+            texts = ((one.first or "").splitlines(), (one.second or "").splitlines())
+            for line in difflib.unified_diff(*texts, found.first, found.second, lineterm=""):
+                console.line(f"  {console.shown(line)}")
+    if not found.differences:
+        console.note("the two runs do not differ in this")
