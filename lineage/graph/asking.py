@@ -110,11 +110,10 @@ def find_nodes(ask: Ask, text: str) -> list[Node]:
     if exact := _wholes(ask, {node.number for node in _spellings(text)}):
         return exact
     text = text.rstrip("/") or text
-    found = ask(_NAMED, (text,))
-    if not found:
-        pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        found = ask(_ENDING, (last_part_of(text), pattern))
-    return _wholes(ask, [number for (number,) in found])
+    if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
+        return named
+    pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return _wholes(ask, [number for (number,) in ask(_ENDING, (last_part_of(text), pattern))])
 
 
 def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:

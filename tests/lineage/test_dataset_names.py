@@ -195,6 +195,16 @@ def test_the_partitions_that_spark_s_listener_names_beside_the_dataset_find_it(s
     assert shown(asked(settings, "01/30").node) == "file:/data/lake/ymd"
 
 
+def test_a_sink_hides_no_dataset_with_the_same_last_part(settings: Settings) -> None:
+    with (
+        Tracker(settings=settings) as tracker,
+        tracker.file("a.csv", data_source="in", data_sinks={"lake": "s3://raw/files"}) as tracked,
+    ):
+        tracked.egress("lake")
+    keep(settings, [event("spark/sum", [file("/data/lake")], [file("/data/sum")])])
+    assert shown(asked(settings, "lake").node) == "file:/data/lake"
+
+
 def test_a_bucket_of_tracked_files_and_one_of_spark_is_one(settings: Settings) -> None:
     """Spark's listener writes `s3://lake` for `s3a://lake`, and no slash after it."""
     with Tracker(settings=settings) as tracker:
