@@ -234,7 +234,13 @@ class Lineage:
             return answers.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
 
     def dependencies(
-        self, name: str, *, up: int | None = 1, down: int | None = 1, as_of_ms: int | None = None
+        self,
+        name: str,
+        *,
+        up: int | None = 1,
+        down: int | None = 1,
+        as_of_ms: int | None = None,
+        columns: bool = False,
     ) -> Dependencies:
         """What a dataset, column or job depends on, and what depends on it, as `waybill lineage` shows it.
 
@@ -245,12 +251,15 @@ class Lineage:
                 or from a job to a dataset that it writes.
             down: how many downstream.
             as_of_ms: leave out what was told first after this instant, in epoch milliseconds.
+            columns: whether to add the columns of the datasets, and what they come from in one step.
 
         Raises:
             NotFoundError: nothing has this name, or several have it; or the place has only records.
             JournalError: the journal or the index cannot be read.
         """
-        question = OfDependencies(name, ALL if up is None else up, ALL if down is None else down, as_of_ms)
+        question = OfDependencies(
+            name, ALL if up is None else up, ALL if down is None else down, as_of_ms, columns
+        )
         with self._asked() as answers:
             return answers.answer(question)
 
@@ -330,6 +339,24 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.answer(OfDuplicates()).duplicates
+
+    def graph(
+        self, name: str, *, up: int | None = None, down: int | None = None, columns: bool = False
+    ) -> Any:  # noqa: ANN401 - networkx has no types
+        """What a dataset, column or job depends on, and what depends on it, as a `networkx.MultiDiGraph`.
+
+        Its nodes are `Node`s, with their `distance` from the one asked about and, if known, the `state` of
+        their last run. The key of an edge is its kind. Follows all edges, or at most `up` and `down` of them,
+        and adds those of columns if asked.
+
+        Raises:
+            MissingPackageError: networkx is not installed.
+            NotFoundError: see `dependencies`.
+        """
+        from .drawing import network_of
+        from .graph import Graph
+
+        return network_of(Graph.of(self.dependencies(name, up=up, down=down, columns=columns)))
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records: its stored events, what they fold to, and the rows.

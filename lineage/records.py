@@ -49,7 +49,7 @@ class Records(list[ProvenanceRecord]):
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        _load("to_pandas", "pandas")
+        load_package("to_pandas", "pandas")
         return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def to_polars(self) -> Any:  # noqa: ANN401 - polars is not a dependency, so neither are its types
@@ -58,10 +58,11 @@ class Records(list[ProvenanceRecord]):
         Raises:
             MissingPackageError: polars is not installed.
         """
-        return _load("to_polars", "polars").from_arrow(self.to_arrow())
+        return load_package("to_polars", "polars").from_arrow(self.to_arrow())
 
 
-def _load(what: str, package: str) -> Any:  # noqa: ANN401 - a module without types here
+def load_package(what: str, package: str) -> Any:  # noqa: ANN401 - a module without types here
+    """A package that is no dependency; raises a `MissingPackageError` for the method `what`."""
     try:
         return import_module(package)
     except ModuleNotFoundError:

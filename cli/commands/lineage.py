@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -10,16 +11,17 @@ import typer
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import FORMS, JsonObject, moment
 from ..arrow import arrow_alone
 from ..graph import NodeName, ask_graph
 from ..options import with_settings
+from ..pictures import STDOUT, AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
 from ..records import as_plain, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from waybill.lineage.graph import Dependencies, LastRun, Node, Reach
+    from waybill.lineage.graph import Dependencies, Graph, LastRun, Node
 
 _RULE: Final = "━" * 39
 _DIGITS_MAX: Final = 9
@@ -35,6 +37,24 @@ def lineage(
     down: Annotated[
         str, typer.Option(metavar="EDGES", help="Follow so many edges downstream, or all.")
     ] = "1",
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help=f"Leave out what events told first after this time: {FORMS}."),
+    ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Show the columns of each dataset, and what they come from.")
+    ] = False,
+    unfold: Annotated[
+        bool, typer.Option("--unfold", help="Show each node of a wide fan, not their number.")
+    ] = False,
+    as_mermaid: AsMermaid = False,
+    as_dot: AsDot = False,
+    svg_file: SvgFile = None,
+    graphml_file: GraphmlFile = None,
+    as_openlineage: Annotated[
+        bool,
+        typer.Option("--openlineage", help="Print OpenLineage events that tell the same, one on each line."),
+    ] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Show what a dataset or a job depends on, what depends on it, and how it ran last.
@@ -45,22 +65,52 @@ def lineage(
     once. A column is shown between the columns that its values, or the choice of its rows, come from, and
     those that come from it. Exit code 2 if nothing has the name, or several have it.
 
+    If a node has thirteen neighbours of one type or more, or the one asked for fifty-one, those of one
+    namespace are one line or box, which counts them and what only they lead to: ask for one of them, or
+    --unfold. A picture of a large graph also has one box for a long chain, and never more than some hundreds
+    of boxes. --json, --graphml and --openlineage have everything.
+
     Examples:
 
     \b
       waybill lineage daily_orders
       waybill lineage s3://lake/orders --up all --down all
-      waybill lineage orders --down 4 --json
+      waybill lineage orders --down 4 --as-of '2 days ago' --json
       waybill lineage orders.total --up all
+      waybill lineage orders --up 2 --columns
+      waybill lineage orders --up all --down all --svg orders.svg
+      waybill lineage orders --down all --graphml orders.graphml
     """
-    from waybill.lineage.graph import OfDependencies
+    from waybill.lineage import drawing
+    from waybill.lineage.graph import Graph, OfDependencies
 
-    found = ask_graph(settings, OfDependencies(name, _edges(up, "--up"), _edges(down, "--down")))
+    forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
+    refuse_several(forms | {"--openlineage": as_openlineage, "--json": as_json})
+    as_of_ms = None if as_of is None else moment(as_of, UTC, "--as-of")
+    found = ask_graph(
+        settings, OfDependencies(name, _edges(up, "--up"), _edges(down, "--down"), as_of_ms, columns)
+    )
     if as_json:
         console.json(as_plain(found))
         return
-    for line in lines_of(found, name):
-        console.line(line)
+    folded_from = None if unfold else drawing.FOLDED_FROM
+    graph = Graph.of(found)
+    if graphml_file is not None:
+        write(graphml_file, drawing.graphml_of(graph))
+    elif as_openlineage:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        write(STDOUT, "\n".join(drawing.openlineage_of(graph, now)))
+    elif as_mermaid or as_dot or svg_file is not None:
+        drawn = drawing.boxes_of(graph, folded_from=folded_from)
+        if svg_file is not None:
+            write(svg_file, drawing.write_svg(*drawn))
+        else:
+            write(
+                STDOUT, drawing.write_mermaid(*drawn) if as_mermaid else drawing.write_dot("lineage", *drawn)
+            )
+    else:
+        for line in lines_of(found, name, folded_from):
+            console.line(line)
 
 
 def _edges(text: str, option: str) -> int | Literal["all"]:
@@ -71,42 +121,70 @@ def _edges(text: str, option: str) -> int | Literal["all"]:
     return int(text)
 
 
-def lines_of(found: Dependencies, name: str) -> Iterator[str]:
-    """What is printed of a dataset or a job."""
+def lines_of(found: Dependencies, name: str, folded_from: int | None = None) -> Iterator[str]:
+    """What is printed of a dataset or a job; for `folded_from` see `waybill.lineage.drawing.fold`."""
+    from waybill.lineage.drawing import columns_said
+    from waybill.lineage.graph import Graph
+
     yield f"Lineage for: {console.shown(name)}"
     yield _RULE
-    for title, reach, is_down in (
-        ("Upstream", found.upstream, False),
-        ("Downstream", found.downstream, True),
-    ):
+    below = {some.dataset: columns_said(some) for some in found.columns}
+    if found.node in below:
+        yield ""
+        yield "Columns:"
+        yield from (f"  {console.shown(row)}" for row in below[found.node])
+    for title, reach in (("Upstream", found.upstream), ("Downstream", found.downstream)):
         yield ""
         yield f"{title}:"
-        yield from _tree(reach, found.node, is_down=is_down) if reach.nodes else ("  none",)
+        graph = Graph.between(found.node, (reach,))
+        tree = _tree(graph, folded_from, below, is_down=reach is found.downstream)
+        yield from tree if reach.nodes else ("  none",)
     yield ""
     yield "Last Run:"
     yield from _of_run(found.last_run, None if found.last_job == found.node else found.last_job)
 
 
-def _tree(reach: Reach, origin: Node, *, is_down: bool) -> Iterator[str]:
-    """The nodes as a tree; one that has been shown is not opened again."""
+def _tree(
+    graph: Graph, folded_from: int | None, rows: Mapping[Node, list[str]], *, is_down: bool
+) -> Iterator[str]:
+    """What was reached in one direction as a tree; what has been shown is not opened again.
+
+    Args:
+        graph: what was reached.
+        folded_from: see `waybill.lineage.drawing.fold`.
+        rows: by dataset, the lines of text below it.
+        is_down: whether it was reached with the flow of data.
+    """
+    from waybill.lineage.drawing import fold, said_of_group
     from waybill.lineage.graph import shown
 
-    nearer: defaultdict[Node, list[Node]] = defaultdict(list)
-    for edge in reach.edges:
-        near, far = (edge.source, edge.target) if is_down else (edge.target, edge.source)
-        nearer[near].append(far)
-    opened = {origin}
-    stack = [(one, "  ", at == len(nearer[origin]) - 1) for at, one in enumerate(nearer[origin])]
-    stack.reverse()
+    folded = fold(graph, folded_from=folded_from, for_list=True)
+    beyond: defaultdict[int, dict[int, None]] = defaultdict(dict)
+    for source, _, target in folded.links:
+        near, far = (source, target) if is_down else (target, source)
+        if folded.groups[near].node is not None:  # what folded nodes lead to is counted, or beside another
+            beyond[near][far] = None
+    seen = {0}
+
+    def below(place: int) -> list[tuple[int, bool]]:
+        """What a node leads to, the folded ones last, and whether it is the last."""
+        found = sorted(beyond[place], key=lambda one: folded.groups[one].node is None)
+        return [(one, one == found[-1]) for one in found]
+
+    stack = [(one, "  ", is_last) for one, is_last in reversed(below(0))]
     while stack:
-        node, indent, is_last = stack.pop()
-        is_repeat = node in opened
-        beyond = [] if is_repeat else nearer[node]
-        opened.add(node)
-        told = "  see above" if is_repeat and nearer[node] else ""
-        yield f"{indent}{'└─' if is_last else '├─'} {console.shown(shown(node))}{told}"
-        below = f"{indent}{'   ' if is_last else '│  '}"
-        stack += [(one, below, at == len(beyond) - 1) for at, one in reversed([*enumerate(beyond)])]
+        place, indent, is_last = stack.pop()
+        group = folded.groups[place]
+        is_repeat = place in seen
+        seen.add(place)
+        told = "  see above" if is_repeat and (beyond[place] or group.node is None) else ""
+        words = said_of_group(group) if group.node is None else shown(group.node)
+        yield f"{indent}{'└─' if is_last else '├─'} {console.shown(words)}{told}"
+        under = f"{indent}{'   ' if is_last else '│  '}"
+        if not is_repeat:
+            for row in () if group.node is None else rows.get(group.node, ()):
+                yield f"{under}{'│  ' if beyond[place] else '   '}{console.shown(row)}"
+            stack += [(one, under, ended) for one, ended in reversed(below(place))]
 
 
 def _of_run(run: LastRun | None, job: Node | None) -> Iterator[str]:

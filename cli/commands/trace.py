@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +12,13 @@ import typer
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
-from waybill.transport.files import Files, publish
 
 from .. import console, records
 from ..arguments import FORMS, JsonObject, Zone, is_did, moment
 from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
+from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -55,15 +54,10 @@ def trace(
     ] = False,
     annotations: Annotated[bool, typer.Option("--annotations", help="Show the annotations.")] = False,
     tz: Zone = "UTC",
-    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
-    as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph in Graphviz's language.")] = False,
-    svg_file: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write a drawing for a browser.")
-    ] = None,
-    graphml_file: Annotated[
-        Path | None,
-        typer.Option("--graphml", metavar="FILE", help="Write GraphML, with every file and record."),
-    ] = None,
+    as_mermaid: AsMermaid = False,
+    as_dot: AsDot = False,
+    svg_file: SvgFile = None,
+    graphml_file: GraphmlFile = None,
     as_json: JsonObject = False,
 ) -> None:
     """Show the journey of a file: where it came from, what was done to it, and what became of it.
@@ -89,7 +83,7 @@ def trace(
     from waybill.lineage import drawing
 
     forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
-    _refuse_several(forms | {"--json": as_json})
+    refuse_several(forms | {"--json": as_json})
     zone = records.zone_of(tz)
     as_of_ms = None if as_of is None else moment(as_of, zone, "--as-of")
     if exported is not None and as_of is not None:
@@ -107,7 +101,7 @@ def trace(
         console.json(records.as_plain(journey.told()))
         return
     if graphml_file is not None:
-        _write(graphml_file, drawing.graphml(journey))
+        write(graphml_file, drawing.graphml(journey))
         return
     lines = drawing.outline(journey, folded_from=None if unfold else drawing.FOLDED_FROM)
     pictures: dict[Callable[..., str], bool] = {drawing.mermaid: as_mermaid, drawing.dot: as_dot}
@@ -116,7 +110,7 @@ def trace(
             console.body(draw(lines, about=journey.did).rstrip("\n").encode())
             return
     if svg_file is not None:
-        _write(svg_file, drawing.svg(lines, about=journey.did))
+        write(svg_file, drawing.svg(lines, about=journey.did))
         return
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
 
@@ -147,17 +141,6 @@ def _journey_of(answers: HomeAnswers | FileAnswers, file: str, follow: Callable[
             f"`waybill find --filename {file!r}` shows the dids of all"
         )
     return follow(dids[0])
-
-
-def _refuse_several(forms: Mapping[str, object]) -> None:
-    asked = [option for option, value in forms.items() if value]
-    if len(asked) > 1:
-        raise typer.BadParameter(f"give only one of {', '.join(asked)}", param_hint=asked[-1])
-
-
-def _write(path: Path, text: str) -> None:
-    publish(Files(), path.absolute(), text.encode(errors="backslashreplace"))
-    console.note(f"wrote {path}")
 
 
 def show_journey(

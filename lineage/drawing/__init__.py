@@ -1,7 +1,16 @@
-"""Pictures of a journey: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
+"""Pictures of a journey and of the graph: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
 
+from .dependencies import (
+    boxes_of as boxes_of,
+    columns_said as columns_said,
+    graphml_of as graphml_of,
+    network_of as network_of,
+)
+from .folding import Folded as Folded, Group as Group, fold as fold, said_of_group as said_of_group
 from .graphs import dot as dot, graphml as graphml, mermaid as mermaid
+from .layers import write_svg as write_svg
 from .lines import FOLDED_FROM as FOLDED_FROM, End as End, Fold as Fold, Line as Line, outline as outline
+from .openlineage import openlineage_of as openlineage_of
 from .picture import svg as svg
 from .wording import (
     duration_of as duration_of,
@@ -9,4 +18,11 @@ from .wording import (
     said_of as said_of,
     state_of as state_of,
     words_of as words_of,
+)
+from .writing import (
+    Arrow as Arrow,
+    Box as Box,
+    Look as Look,
+    write_dot as write_dot,
+    write_mermaid as write_mermaid,
 )

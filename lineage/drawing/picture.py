@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 from xml.sax.saxutils import escape
 
-from .graphs import COLOURS, xml_text
 from .lines import Fold, Line
 from .wording import state_of, words_of
+from .writing import COLOURS, xml_text
 
 _ROW: Final = 22
 _INDENT: Final = 24

@@ -1,5 +1,6 @@
 """The graph of datasets, jobs and columns: what depends on what."""
 
+from .around import Graph as Graph
 from .asking import (
     Dependencies as Dependencies,
     LastRun as LastRun,

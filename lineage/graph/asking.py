@@ -14,6 +14,7 @@ from waybill.facets.event import dataset_text
 from waybill.transport.errors import NotFoundError
 
 from .batch import LastFile, last_part_of
+from .columns import DatasetColumns, find_columns
 from .elements import Node, NodeKind
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
@@ -81,6 +82,7 @@ class Dependencies(msgspec.Struct, frozen=True):
         downstream: where its data goes.
         last_run: the latest run of the job; of a dataset, of the jobs that write it; None: there is none.
         last_job: the job of that run.
+        columns: those of the datasets, and what they come from, if that was asked.
     """
 
     node: Node
@@ -88,6 +90,7 @@ class Dependencies(msgspec.Struct, frozen=True):
     downstream: Reach
     last_run: LastRun | None = None
     last_job: Node | None = None
+    columns: tuple[DatasetColumns, ...] = ()
 
 
 class NameList(msgspec.Struct, frozen=True):
@@ -169,7 +172,13 @@ def find_names(ask: Ask, name: str) -> NameList:
 
 
 def find_dependencies(
-    ask: Ask, name: str, *, up: int | None, down: int | None, as_of_ms: int | None = None
+    ask: Ask,
+    name: str,
+    *,
+    up: int | None,
+    down: int | None,
+    as_of_ms: int | None = None,
+    with_columns: bool = False,
 ) -> Dependencies:
     """What a dataset, column or job depends on, and what depends on it.
 
@@ -179,6 +188,7 @@ def find_dependencies(
         up: how many edges upstream at most; None: all.
         down: how many downstream.
         as_of_ms: leave out what was told first after this instant, in epoch milliseconds.
+        with_columns: whether to add the columns of the datasets, and what they come from.
 
     Raises:
         NotFoundError: nothing has this name, or several have it.
@@ -193,8 +203,10 @@ def find_dependencies(
         writers = follow(ask, [node], down=False, depth=1, kinds=FLOW, as_of_us=as_of_us)
         jobs = [one.node for one in writers.nodes]
     runs = [(run, job) for job in jobs if (run := last_run(ask, job, as_of_us)) is not None]
-    latest = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
-    return Dependencies(node, upstream, downstream, *latest)
+    run, job = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
+    datasets = dict.fromkeys([node, *(one.node for one in (*upstream.nodes, *downstream.nodes))])
+    columns = find_columns(ask, datasets, as_of_us) if with_columns else ()
+    return Dependencies(node, upstream, downstream, run, job, columns)
 
 
 def _find_columns(ask: Ask, text: str) -> list[Node]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from .asking import LastRun, find_node, last_runs
+from .columns import columns_of
 from .elements import Node, NodeKind
 from .properties import owners_in, properties_of, tier_in
 from .walking import COLUMNS, FLOW, Ask, Names, as_json, follow, nodes_with
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from .elements import Edge
 
-_COLUMNS_OF: Final = "SELECT DISTINCT part FROM all_node WHERE name = ? AND namespace = ? AND kind = 'column'"
 _SILENT: Final = """
 SELECT DISTINCT source, target FROM all_edge
 WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'read'
@@ -100,7 +100,9 @@ class _Impact:
         reached = follow(self._ask, [node], down=True, depth=None, kinds=FLOW).nodes
         self._distances = {one.node: one.distance for one in reached}
         is_job = node.kind is NodeKind.JOB
-        begun = self._columns_of([one.node for one in reached if one.distance == 1] if is_job else [node])
+        begun = columns_of(
+            self._ask, self._names, [one.node for one in reached if one.distance == 1] if is_job else [node]
+        )
         edges = follow(self._ask, begun, down=True, depth=None, kinds=COLUMNS).edges
         self._take_columns([*(edge.target for edge in edges), *(begun if is_job else ())])
 
@@ -138,19 +140,6 @@ class _Impact:
         self._names.settle(set(columns.values()))
         for column, number in columns.items():
             self._columns[self._names.one(number)].add(column.column)
-
-    def _columns_of(self, datasets: Iterable[Node]) -> list[Node]:
-        """The columns of datasets under each of their names, and these themselves."""
-        one = self._names.settle({dataset.number for dataset in datasets})
-        named = nodes_with(self._ask, self._names.of(one)).values()
-        return [
-            *named,
-            *(
-                dataset.with_column(column)
-                for dataset in named
-                for (column,) in self._ask(_COLUMNS_OF, (dataset.name, dataset.namespace))
-            ),
-        ]
 
     def _reach_silent(self, datasets: Mapping[Node, int]) -> None:
         """Reach the jobs that read datasets and tell nothing of columns."""

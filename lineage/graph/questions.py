@@ -62,11 +62,14 @@ class OfDependencies(Question[Dependencies], frozen=True):
     up: Edges = 1
     down: Edges = 1
     as_of: EpochMs | None = None
+    columns: bool = False
 
     def find(self, ask: Ask) -> Dependencies:
         """Find the answer."""
         up, down = (None if edges == ALL else edges for edges in (self.up, self.down))
-        return find_dependencies(ask, self.name, up=up, down=down, as_of_ms=self.as_of)
+        return find_dependencies(
+            ask, self.name, up=up, down=down, as_of_ms=self.as_of, with_columns=self.columns
+        )
 
 
 class OfImpact(Question[Impact], frozen=True):

@@ -114,3 +114,104 @@ def test_what_cannot_be_asked_is_exit_code_2(
     done = called("lineage", *words, "--home", told)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+def test_pictures_are_printed_or_written(called: Run, told: Path, tmp_path: Path) -> None:
+    words = ("lineage", "user-metrics", "--home", told, "--up", "all", "--down", "all")
+    drawn = called(*words, "--mermaid").stdout
+    assert drawn.startswith("flowchart LR\n")
+    assert '(["<div>analytics/my-package<br>last run: COMPLETE</div>"])' in drawn
+    assert drawn.count("-->") == 5
+    assert called(*words, "--dot").stdout.startswith("digraph lineage {\n")
+    for option, counts in (("--graphml", {"<node": 6, "<edge": 5}), ("--svg", {"<g>": 6, 'fill="none"': 5})):
+        printed = called(*words, option, "-").stdout
+        done = called(*words, option, tmp_path / "graph")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert (tmp_path / "graph").read_text(encoding="utf-8") == printed
+        assert {mark: printed.count(mark) for mark in counts} == counts
+
+
+def test_two_forms_at_once_are_refused(called: Run, told: Path) -> None:
+    done = called("lineage", "mail", "--home", told, "--dot", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give only one of --dot, --json" in done.stderr
+
+
+def test_a_wide_fan_is_one_line_that_says_what_it_holds(called: Run, home: Path) -> None:
+    wide = [{"namespace": "s3://lake", "name": f"t{at}"} for at in range(38)]
+    told = [
+        members("a", "COMPLETE", "2025-01-22T10:00:00Z", job="etl/split", outputs=wide, inputs=["sftp/in"]),
+        members("b", "COMPLETE", "2025-01-22T10:00:00Z", job="etl/report", inputs=wide[:2], outputs=["x/y"]),
+    ]
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
+    words = ("lineage", "sftp/in", "--home", home, "--down", "all")
+    tree = called(*words).stdout.partition("Downstream:\n")[2].partition("\n\n")[0]
+    assert tree.splitlines() == [
+        "  └─ etl/split",
+        "     └─ 38 datasets in s3://lake, and 2 nodes beyond, with 3 edges among them",
+    ]
+    assert called(*words, "--unfold").stdout.count("─ s3://lake/t") == 38
+    assert called(*words, "--mermaid").stdout.count("<div>") == 3
+    assert called(*words, "--mermaid", "--unfold").stdout.count("<div>") == 42
+    assert len(json.loads(called(*words, "--json").stdout)["downstream"]["nodes"]) == 41
+    assert called("lineage", "split", "--home", home).stdout.count("─ s3://lake/t") == 38
+
+
+def test_openlineage_events_tell_the_same(called: Run, told: Path, tmp_path: Path) -> None:
+    words = ("lineage", "user-metrics", "--up", "all", "--down", "all")
+    events = called(*words, "--home", told, "--openlineage").stdout.splitlines()
+    with closing(Journal(tmp_path / "again")) as journal:
+        journal.append_many((Kind.OPENLINEAGE, event.encode(), "tests") for event in events)
+    again = called(*words, "--home", tmp_path / "again").stdout
+    tree, _, run = called(*words, "--home", told).stdout.partition("Last Run:")
+    assert again == f"{tree}Last Run:\n  none\n" != f"{tree}Last Run:{run}"
+
+
+def test_what_was_told_later_is_left_out(called: Run, told: Path) -> None:
+    words = ("lineage", "user-metrics", "--home", told, "--down", "all", "--as-of")
+    assert "─ analytics/mail\n" in called(*words, "2025-01-22T11:00:00Z").stdout
+    assert "Downstream:\n  none\n" in called(*words, "2025-01-22T10:59:00Z").stdout
+    assert "is not a date or time" in called(*words, "never").stderr
+
+
+def test_columns_are_shown_below_their_datasets_with_what_they_come_from(called: Run, home: Path) -> None:
+    source = {"namespace": "lake", "name": "in"}
+    fields = {
+        "total": {"inputFields": [source | {"field": "amount"}]},
+        "note": {"inputFields": [source | {"field": "a\x1bb", "transformations": [{"type": "INDIRECT"}]}]},
+    }
+    schema = {"fields": [{"name": "total"}, {"name": "id"}]}
+    facets = {"schema": schema, "columnLineage": {"fields": fields, "dataset": [source | {"field": "state"}]}}
+    orders = {"namespace": "lake", "name": "orders", "facets": facets}
+    other = {"namespace": "hive", "name": "db.in"}
+    reads = source | {"facets": {"symlinks": {"identifiers": [other | {"type": "TABLE"}]}}}
+    at = "2026-01-31T12:00:00Z"
+    told = [
+        members("a", "COMPLETE", at, job="etl/sum", inputs=[reads], outputs=[orders]),
+        members("b", "COMPLETE", at, job="etl/read", inputs=[other], outputs=["lake/out"]),
+    ]
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
+    words = ("lineage", "orders", "--home", home, "--up", "all", "--columns")
+    assert called(*words).stdout.partition("\nDownstream")[0].splitlines()[2:] == [
+        "",
+        "Columns:",
+        "  all rows, from lake/in.state (indirect)",
+        "  total, from lake/in.amount",
+        "  id",
+        "  note, from lake/in.a\\x1bb (indirect)",
+        "",
+        "Upstream:",
+        "  └─ etl/sum",
+        "     └─ lake/in",
+        "           a\\x1bb",
+        "           amount",
+        "           state",
+    ]
+    for form in ("--mermaid", "--dot"):
+        assert "total, from lake/in.amount" in called(*words, form).stdout
+    graph = called(*words, "--graphml", "-").stdout
+    assert (graph.count(">derive<"), graph.count(">influence<"), graph.count(">column<")) == (1, 5, 6)
+    (sources, orders) = json.loads(called(*words, "--json").stdout)["columns"][::-1]
+    assert (sources["edges"], orders["names"]) == ([], ["total", "id", "note"])

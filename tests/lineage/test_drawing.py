@@ -17,7 +17,7 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import to_table
 from waybill.lineage import Journey, OpenFile, trace
 from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
-from waybill.lineage.drawing.graphs import xml_text
+from waybill.lineage.drawing.writing import xml_text
 from waybill.lineage.file_table import FileTable
 
 if TYPE_CHECKING:

@@ -599,11 +599,12 @@ def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
 
 def a_dataset_is_asked(place: str) -> LastRun | None:
     lineage = Lineage.open(place)
-    found = lineage.dependencies("lake/orders", up=None, down=2)
+    found = lineage.dependencies("lake/orders", up=None, down=2, columns=True)
     assert_type(found, Dependencies)
     assert_type(found.upstream, Reach)
     assert_type(found.upstream.nodes, tuple[ReachedNode, ...])
     assert_type(found.node, Node)
+    assert_type(lineage.graph("lake/orders", down=2), Any)
     assert_type(lineage.upstream("lake/orders"), tuple[ReachedNode, ...])
     assert_type(lineage.downstream("lake/orders", 3), tuple[ReachedNode, ...])
     impact = lineage.impact("lake/orders.total")

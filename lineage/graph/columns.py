@@ -1,0 +1,65 @@
+"""The columns of datasets, and what each comes from in one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .elements import Edge, Node, NodeKind
+from .properties import columns_in, properties_of
+from .walking import ALWAYS_US, COLUMNS, Ask, Names, as_json, follow, nodes_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_COLUMNS_OF: Final = """
+SELECT DISTINCT namespace, name, part FROM all_node
+WHERE name IN (SELECT value FROM json_each(?)) AND kind = 'column' ORDER BY part
+"""
+
+
+class DatasetColumns(msgspec.Struct, frozen=True):
+    """The columns of a dataset, and what they come from in one step.
+
+    Attributes:
+        dataset: the dataset.
+        names: those that its schema names, in its order, then others that are known.
+        edges: those to its columns, or to the dataset itself from columns that decide all its rows.
+    """
+
+    dataset: Node
+    names: tuple[str, ...]
+    edges: tuple[Edge, ...]
+
+
+def columns_of(ask: Ask, names: Names, datasets: Iterable[Node]) -> list[Node]:
+    """The columns of datasets under each of their names, and these themselves."""
+    one = names.settle({dataset.number for dataset in datasets})
+    named = nodes_with(ask, names.of(one)).values()
+    wanted = {(node.namespace, node.name): node for node in named}
+    rows = ask(_COLUMNS_OF, (as_json({node.name for node in named}),))
+    columns = ((wanted.get((space, name)), part) for space, name, part in rows)
+    return [*named, *(node.with_column(part) for node, part in columns if node is not None)]
+
+
+def find_columns(ask: Ask, datasets: Iterable[Node], as_of_us: int = ALWAYS_US) -> tuple[DatasetColumns, ...]:
+    """The columns of datasets; one without any is left out."""
+    names = Names(ask)
+    given = [node for node in datasets if node.kind is NodeKind.DATASET]
+    nodes = columns_of(ask, names, given)
+    place = {node: names.one(node.dataset.number) for node in nodes}
+    told: dict[int, dict[str, None]] = {names.one(node.number): {} for node in given}
+    for (number, _), schema in properties_of(ask, names.of(told), "schema").items():
+        told[names.one(number)] |= dict.fromkeys(columns_in(schema))
+    for node, number in place.items():
+        told[number] |= {node.column: None} if node.column else {}
+    edges: dict[int, list[Edge]] = {number: [] for number in told}
+    for edge in follow(ask, nodes, down=False, depth=1, kinds=COLUMNS, as_of_us=as_of_us).edges:
+        edges[place[edge.target]].append(edge)
+    found = ((node, names.one(node.number)) for node in given)
+    return tuple(
+        DatasetColumns(node, tuple(told[number]), tuple(edges[number]))
+        for node, number in found
+        if told[number] or edges[number]
+    )

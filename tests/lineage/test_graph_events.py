@@ -1,0 +1,121 @@
+"""The graph as OpenLineage events: put into an empty home, they give the same answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from events import members
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+
+from waybill.lineage import Lineage, MissingPackageError
+from waybill.lineage.drawing import openlineage_of
+from waybill.lineage.graph import Edge, EdgeKind, Graph, shown
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REAL = Path(__file__).parents[1] / "facets" / "expected"
+TIME = "2026-01-31T12:00:00Z"
+
+DATASETS = st.sampled_from(["d0", "d1", "d2", 'a"b <c> -->\n🚀'])
+COLUMNS = st.sampled_from(["x", "y"])
+KINDS = st.sampled_from(
+    [[{"type": "INDIRECT", "subtype": "FILTER"}], [{"type": "DIRECT", "masking": True}, {"type": "INDIRECT"}]]
+)
+DATASET = {"namespace": st.just("lake"), "name": DATASETS}
+SOURCE = st.fixed_dictionaries({**DATASET, "field": COLUMNS}, optional={"transformations": KINDS})
+FIELD = st.fixed_dictionaries({"inputFields": st.lists(SOURCE, max_size=2)})
+FACET = st.fixed_dictionaries(
+    {"fields": st.dictionaries(COLUMNS, FIELD, max_size=2)},
+    optional={"dataset": st.lists(SOURCE, min_size=1, max_size=1)},
+)
+OUTPUT = st.fixed_dictionaries(DATASET, optional={"facets": st.fixed_dictionaries({"columnLineage": FACET})})
+EVENT = st.fixed_dictionaries(
+    {
+        "job": st.sampled_from(["etl/j0", "etl/j1", "etl/j2"]),
+        "inputs": st.lists(st.fixed_dictionaries(DATASET), max_size=2),
+        "outputs": st.lists(OUTPUT, min_size=1, max_size=2),
+    }
+)
+
+
+def keep(home: Path, bodies: Iterable[bytes]) -> Path:
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+    return home
+
+
+def graph_of(home: Path, name: str, depth: int | None) -> Graph:
+    return Graph.of(Lineage.open(home).dependencies(name, up=depth, down=depth, columns=True))
+
+
+def told(graph: Graph) -> tuple[Any, ...]:
+    """All of a graph but how jobs ran last, who told an edge, and when."""
+    columns = [(some.dataset, edges_told(some.edges)) for some in graph.columns if some.edges]
+    return graph.about, graph.distances, edges_told(graph.edges), columns
+
+
+def edges_told(edges: Iterable[Edge]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (one.source, one.kind, one.target, one.job, one.transformations or IMPLIED.get(one.kind), one.masking)
+        for one in edges
+    )
+
+
+IMPLIED = {EdgeKind.INFLUENCE: ("INDIRECT",)}
+"""By the kind of an edge, the transformation that is meant where none is told."""
+
+
+def again(home: Path, graph: Graph) -> Path:
+    return keep(home, (line.encode() for line in openlineage_of(graph, TIME)))
+
+
+@hypothesis_settings(max_examples=25)
+@given(events=st.lists(EVENT, min_size=1, max_size=4), depth=st.none() | st.integers(1, 2), data=st.data())
+def test_the_events_of_an_answer_give_the_same_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[dict[str, Any]],
+    depth: int | None,
+    data: st.DataObject,
+) -> None:
+    folder = tmp_path_factory.mktemp("events")
+    bodies = (json.dumps(members("r", "COMPLETE", TIME, **one)).encode() for one in events)
+    home = keep(folder / "home", bodies)
+    outputs = [one for event in events for one in event["outputs"]]
+    names = {f"lake/{one['name']}" for one in outputs}
+    for one in outputs:
+        fields = one.get("facets", {}).get("columnLineage", {}).get("fields", {})
+        names |= {f"lake/{one['name']}.{name}" for name, field in fields.items() if field["inputFields"]}
+    name = data.draw(st.sampled_from(sorted(names)))
+    graph = graph_of(home, name, depth)
+    assert told(graph_of(again(folder / "again", graph), name, depth)) == told(graph)
+
+
+@pytest.mark.parametrize("name", ["agg", "wh/lake.db/ctas", "ctas.country", "customers.parquet"])
+def test_what_real_spark_jobs_did_comes_back(tmp_path: Path, name: str) -> None:
+    home = keep(tmp_path / "home", (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
+    graph = graph_of(home, name, None)
+    assert len(graph.edges) > 1
+    assert told(graph_of(again(tmp_path / "again", graph), name, None)) == told(graph)
+
+
+def test_python_has_an_answer_as_a_graph_of_networkx(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = [members("a", "COMPLETE", TIME, job="etl/a", inputs=["lake/in"], outputs=["lake/out"])]
+    lineage = Lineage.open(keep(home, (json.dumps(one).encode() for one in chain)))
+    network = lineage.graph("lake/out")
+    assert [(shown(of), kind, shown(to)) for of, to, kind in network.edges(keys=True)] == [
+        ("etl/a", "write", "lake/out"),
+        ("lake/in", "read", "etl/a"),
+    ]
+    told = {shown(node): (data["distance"], data["state"]) for node, data in network.nodes(data=True)}
+    assert told == {"lake/out": (0, None), "etl/a": (1, "COMPLETE"), "lake/in": (2, None)}
+    assert lineage.graph("lake/out", up=1).number_of_nodes() == 2
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(MissingPackageError, match="pip install networkx"):
+        lineage.graph("lake/out")
