@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from .storing import OF_FILES
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, as_json, follow, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _NAMED_MAX: Final = 5
 _NAME_SHOWN_CHARS_MAX: Final = 200
@@ -249,36 +248,38 @@ def last_runs(ask: Ask, jobs: Iterable[Node]) -> dict[Node, LastRun]:
 def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
     """By job, given by number, all its runs that have ended; of files, only the last is known."""
     rows = ask(_ALL_RUNS, (as_json(jobs),))
-    return {
-        job: [run for _, run in _runs(some, ALWAYS_US) if run.ended_ms is not None]
+    told = {
+        job: [_told(run, states, ALWAYS_US) for run, _, states in _by_run(some)]
         for job, some in groupby(rows, itemgetter(3))
     }
+    return {job: [run for run in runs if run.ended_ms is not None] for job, runs in told.items()}
 
 
 def _latest(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> LastRun | None:
     """The latest run of rows of which the one that was told last comes first."""
     latest: LastRun | None = None
-    for last_us, told in _runs(rows, as_of_us):
+    for run, last_us, states in _by_run(rows):
         if latest is not None and last_us // 1_000 < latest.started_ms:
             break  # no run begins after what was told last of it
+        told = _told(run, states, as_of_us)
         is_later = latest is None or (told.started_ms, told.run) > (latest.started_ms, latest.run)
         if is_later and told.started_ms * 1_000 <= as_of_us:
             latest = told
     return latest
 
 
-def _runs(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> Iterator[tuple[int, LastRun]]:
-    """The run of rows, each once, with when it was told of in its first row."""
-    states: defaultdict[str, list[bytes]] = defaultdict(list)
-    told_us: dict[str, int] = {}
+def _by_run(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[str, int, list[bytes]]]:
+    """Each run of rows once, when it was told of in its first row, and its states in all of them."""
+    runs: dict[str, tuple[str, int, list[bytes]]] = {}
     for run, state, last_us, *_ in rows:
-        states[run].append(state)
-        told_us.setdefault(run, last_us)
-    for run, some in states.items():
-        if run == OF_FILES:
-            yield told_us[run], _of_file(max(map(_FILE.decode, some)))
-        else:
-            yield told_us[run], _of_run(merge_states(*map(_STATE.decode, some)), as_of_us)
+        runs.setdefault(run, (run, last_us, []))[2].append(state)
+    return runs.values()
+
+
+def _told(run: str, states: Iterable[bytes], as_of_us: int) -> LastRun:
+    if run == OF_FILES:
+        return _of_file(max(map(_FILE.decode, states)))
+    return _of_run(merge_states(*map(_STATE.decode, states)), as_of_us)
 
 
 def _of_file(file: LastFile) -> LastRun:
