@@ -12,7 +12,7 @@ from waybill.transport.counting import counted
 from .drawing import outline, svg
 from .file_table import FileTable
 from .files import JourneyFiles
-from .graph import NOWHERE, Reach
+from .graph import Onward
 from .index import OpenFile
 
 
@@ -31,12 +31,12 @@ class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         did: the file that the journey is about.
         files: every file of the journey.
-        onward: the jobs and datasets to which the data of its files went on.
+        onward: the datasets that its files reached, and what came from these.
     """
 
     did: str
     files: tuple[ToldFile, ...]
-    onward: Reach = NOWHERE
+    onward: Onward = Onward()
 
 
 class Journey(JourneyFiles, frozen=True, kw_only=True):
@@ -46,11 +46,11 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
         did: the file that the journey is about.
         files: every file of the journey by its did. The dids of parents and children may lead out of it
             where the journey was cut.
-        onward: the jobs that wrote the datasets in which files ended, these datasets, the jobs that read
-            them, and so on: as far as events name them. As of an instant, what had happened by then.
+        onward: the datasets that files reached, the jobs that read these, what they wrote, and so on, as far
+            as events name them. As of an instant, what had happened by then.
     """
 
-    onward: Reach = NOWHERE
+    onward: Onward = Onward()
 
     @classmethod
     def of(cls, told: ToldJourney) -> Journey:

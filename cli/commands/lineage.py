@@ -21,7 +21,7 @@ from ..records import as_plain, iso
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from waybill.lineage.graph import Dependencies, Graph, LastRun, Node
+    from waybill.lineage.graph import Dependencies, Edge, Graph, LastRun, Node, Onward
 
 _RULE: Final = "━" * 39
 _DIGITS_MAX: Final = 9
@@ -142,6 +142,27 @@ def lines_of(found: Dependencies, name: str, folded_from: int | None = None) -> 
     yield ""
     yield "Last Run:"
     yield from _of_run(found.last_run, None if found.last_job == found.node else found.last_job)
+
+
+def lines_of_onward(onward: Onward, folded_from: int | None = None) -> Iterator[str]:
+    """What is printed of where the data of files went on."""
+    from waybill.lineage.graph import Graph, Reach, shown
+
+    below: defaultdict[Node, list[Edge]] = defaultdict(list)
+    for edge in onward.beyond.edges:
+        below[edge.source].append(edge)
+    if below:
+        yield "Went on to:"
+    for dataset in [one for one in onward.datasets if one in below]:
+        yield f"  {console.shown(shown(dataset))}"
+        reached, edges = {dataset: 0}, list(below[dataset])
+        for edge in edges:
+            if edge.target not in reached:
+                reached[edge.target] = reached[edge.source] + 1
+                edges += below[edge.target]
+        nodes = (node for node in onward.beyond.nodes if node.node in reached)
+        graph = Graph.between(dataset, (Reach(tuple(nodes), tuple(edges)),))
+        yield from (f"  {line}" for line in _tree(graph, folded_from, {}, is_down=True))
 
 
 def _tree(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,12 +20,14 @@ from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
 from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
+from .lineage import lines_of, lines_of_onward
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.lineage import Journey, JourneyFile
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.drawing import Line
+    from waybill.lineage.graph import Dependencies
 
 
 @with_settings("home", "root", or_exported=True)
@@ -35,7 +38,9 @@ def trace(
     *,
     file: Annotated[
         str,
-        typer.Argument(metavar="DID|FILENAME", help="The file's did, or its name; of several, the newest."),
+        typer.Argument(
+            metavar="DID|FILENAME|DATASET|JOB", help="The file's did, or its name; of several, the newest."
+        ),
     ],
     up: Annotated[bool, typer.Option("--up", help="Only the files that it came from.")] = False,
     down: Annotated[bool, typer.Option("--down", help="Only the files that came from it.")] = False,
@@ -69,6 +74,10 @@ def trace(
     the application of a Spark run. A run that has ended but may still change is left out. Exit code 1 if a
     file could not be read, so records may be missing; 2 if the file is unknown.
 
+    Below the tree are the datasets that the files reached and jobs read, these jobs, what they wrote, and so
+    on, as far as events name them. If no file has the name, but a dataset, a column or a job has it, shows
+    what `waybill lineage` does, as far as it goes; --depth counts edges then.
+
     --as-of shows the journey as it was known at an earlier time, from the events received by then. It needs
     these events in the journal or the archive; if some of them are gone, it says so, with exit code 1.
 
@@ -79,8 +88,10 @@ def trace(
       waybill trace 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11 --down --annotations
       waybill trace orders.csv --unfold --svg journey.svg
       waybill trace orders.csv --as-of 2026-01-31T12:00:00Z
+      waybill trace lake/report
     """
     from waybill.lineage import drawing
+    from waybill.lineage.graph import OfDependencies
 
     forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
     refuse_several(forms | {"--json": as_json})
@@ -94,7 +105,16 @@ def trace(
         follow = functools.partial(
             answers.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
         )
-        journey = _journey_of(answers, file, follow)
+        try:
+            journey = _journey_of(answers, file, follow)
+        except NotFoundError:
+            edges: int | Literal["all"] = "all" if depth is None else depth
+            ways = (edges if up or not down else 0, edges if down or not up else 0)
+            question = OfDependencies(file, *ways, as_of_ms)
+            with suppress(NotFoundError):
+                _show_dependencies(answers.answer(question), file, forms, as_json=as_json)
+                return
+            raise
     for note in answers.notes:
         console.note(note)
     if as_json:
@@ -113,6 +133,21 @@ def trace(
         write(svg_file, drawing.svg(lines, about=journey.did))
         return
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
+    for line in lines_of_onward(journey.onward, None if unfold else drawing.FOLDED_FROM):
+        console.line(line)
+
+
+def _show_dependencies(found: Dependencies, name: str, forms: Mapping[str, object], *, as_json: bool) -> None:
+    """Show what a dataset or a job depends on, since no file has the name."""
+    if asked := [option for option, value in forms.items() if value]:
+        raise typer.BadParameter(
+            f"{name} is no file; `waybill lineage {name}` draws datasets and jobs", param_hint=asked[0]
+        )
+    if as_json:
+        console.json(records.as_plain(found))
+        return
+    for line in lines_of(found, name):
+        console.line(line)
 
 
 def _journey_of(answers: HomeAnswers | FileAnswers, file: str, follow: Callable[[str], Journey]) -> Journey:

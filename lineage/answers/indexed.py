@@ -14,7 +14,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
-from ..graph import NOWHERE
+from ..graph import Onward
 from .contents import find_duplicates
 from .missing import Known, find_missing
 from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
@@ -160,7 +160,7 @@ class IndexedAnswers(ABC):
         follow = {"up": up, "down": down, "depth": depth}
         with self._reading() as index:
             journey = trace(ask, did, **follow, kin=index)  # type: ignore[arg-type]  # mypy takes them for one type
-            onward = index.onward(journey.files.list_ends(), as_of_ms) if down else NOWHERE
+            onward = index.onward(journey.files.list_ends(), as_of_ms) if down else Onward()
         self._note_lacks()
         if as_of_ms is not None:
             then = (journey, as_of_ms, self._root, self._journal, self._settings)

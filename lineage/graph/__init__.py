@@ -21,7 +21,7 @@ from .listing import (
     ListedDataset as ListedDataset,
     Producer as Producer,
 )
-from .onward import FileEnd as FileEnd, find_onward as find_onward
+from .onward import FileEnd as FileEnd, Onward as Onward, find_onward as find_onward
 from .origins import JobText as JobText, Origins as Origins, OriginStep as OriginStep
 from .questions import (
     ALL as ALL,
@@ -47,7 +47,6 @@ from .walking import (
     COLUMNS as COLUMNS,
     FLOW as FLOW,
     GRAPH_VIEWS as GRAPH_VIEWS,
-    NOWHERE as NOWHERE,
     Reach as Reach,
     ReachedNode as ReachedNode,
     follow as follow,

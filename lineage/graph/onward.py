@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from .elements import Node, NodeKind
 from .walking import ALWAYS_US, FLOW, NOWHERE, Reach, as_json, follow, nodes_with
 
@@ -34,8 +36,20 @@ class FileEnd(NamedTuple):
     data_sink: str
 
 
-def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) -> Reach:
-    """Find what lies beyond the ends of files: the jobs that wrote there, the datasets, and all below.
+class Onward(msgspec.Struct, frozen=True):
+    """Where data went on after its files ended.
+
+    Attributes:
+        datasets: those that the files reached.
+        beyond: the jobs that read these, what they wrote, and so on.
+    """
+
+    datasets: tuple[Node, ...] = ()
+    beyond: Reach = NOWHERE
+
+
+def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) -> Onward:
+    """Find the datasets that files reached, and all that came from these, as far as events name them.
 
     Args:
         ask: executes statements.
@@ -62,8 +76,7 @@ def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) 
         if edge.source not in sinks or any(edge.target in held[sink] for sink in sinks[edge.source])
     }
     beyond = follow(ask, reached, down=True, depth=None, kinds=FLOW, as_of_us=as_of_us)
-    first = tuple(edge for edge in written if edge.target in reached)
-    return Reach(beyond.nodes, first + beyond.edges) if first else NOWHERE
+    return Onward(tuple(sorted(reached)), beyond)
 
 
 def _list_held(ask: Ask, sinks: set[Node]) -> dict[Node, set[Node]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
 
-    from ..graph import FileEnd, Question, Reach
+    from ..graph import FileEnd, Onward, Question
     from .facts import Fact, OpenFile
 
 _Answer = TypeVar("_Answer")
@@ -254,7 +254,7 @@ class IndexReader:
         """Answer a question about the graph; raises what its method `find` does."""
         return question.find(self._ask)
 
-    def onward(self, ends: Iterable[FileEnd], as_of_ms: int | None) -> Reach:
+    def onward(self, ends: Iterable[FileEnd], as_of_ms: int | None) -> Onward:
         """What lies beyond the ends of files; see `waybill.lineage.graph.find_onward`."""
         return find_onward(self._ask, ends, as_of_ms)
 
