@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from .comparing import RunDiff as RunDiff, RunDifference as RunDifference
     from .file_table import JourneyFile as JourneyFile
     from .graph import (
+        AnalyzerList as AnalyzerList,
+        AnalyzerUse as AnalyzerUse,
         Dependencies as Dependencies,
         Duplicate as Duplicate,
         FoundNode as FoundNode,
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         LastRun as LastRun,
         ListedDataset as ListedDataset,
         Node as Node,
+        Onward as Onward,
         Origins as Origins,
         OriginStep as OriginStep,
         Producer as Producer,

@@ -25,6 +25,7 @@ from waybill.transport.journal import Receipt
 from .answers import FileAnswers, HomeAnswers
 from .graph import (
     ALL,
+    OfAnalyzers,
     OfDependencies,
     OfDuplicates,
     OfImpact,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .comparing import RunDiff
     from .file_table import JourneyFile
     from .graph import (
+        AnalyzerList,
         Dependencies,
         Duplicate,
         Impact,
@@ -317,6 +319,14 @@ class Lineage:
         """
         with self._asked() as answers:
             return answers.answer(OfSearch(text, limit))
+
+    def analyzers(self) -> AnalyzerList:
+        """The facets and analyzers that told the edges of the graph, and how many each.
+
+        Raises what `dependencies` does.
+        """
+        with self._asked() as answers:
+            return answers.answer(OfAnalyzers())
 
     def unused_datasets(self, *, written: bool = False) -> tuple[ListedDataset, ...]:
         """The datasets that no job reads or writes or, if `written`, those that are written and never read.

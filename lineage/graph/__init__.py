@@ -26,6 +26,7 @@ from .origins import JobText as JobText, Origins as Origins, OriginStep as Origi
 from .questions import (
     ALL as ALL,
     QUESTIONS as QUESTIONS,
+    OfAnalyzers as OfAnalyzers,
     OfDependencies as OfDependencies,
     OfDuplicates as OfDuplicates,
     OfImpact as OfImpact,
@@ -43,6 +44,7 @@ from .storing import (
     set_trimmers as set_trimmers,
     trimmers_in as trimmers_in,
 )
+from .uses import AnalyzerList as AnalyzerList, AnalyzerUse as AnalyzerUse
 from .walking import (
     COLUMNS as COLUMNS,
     FLOW as FLOW,

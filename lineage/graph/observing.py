@@ -34,7 +34,7 @@ PROPERTY_BYTES_MAX: Final = 2**20
 LINEAGE: Final = "lineage"
 COLUMN_LINEAGE: Final = "columnLineage"
 INFERRED: Final = "inferred"
-_CONFIDENCE: Final = {EVENT: 1.0, LINEAGE: 1.0, COLUMN_LINEAGE: 0.9, INFERRED: 0.5}
+CONFIDENCE: Final = {EVENT: 1.0, LINEAGE: 1.0, COLUMN_LINEAGE: 0.95, INFERRED: 0.5}
 
 _DATASET_PROPERTIES: Final = (
     "schema", "documentation", "ownership", "tags", "dataSource", "catalog", "storage", "datasetType",
@@ -296,7 +296,7 @@ class _Observing:
         self._dataset = None if part.dataset is None else Node(NodeKind.DATASET, *part.dataset)
         self._facets = read_facet(_FACETS, msgspec.Raw(part.facets)) or {}
         if not analyzer and INFERRED_FACET in self._facets:
-            analyzer, confidence = INFERRED, _CONFIDENCE[INFERRED]
+            analyzer, confidence = INFERRED, CONFIDENCE[INFERRED]
         self._analyzer = analyzer
         self._confidence = confidence
         self._told = Observed()
@@ -434,7 +434,7 @@ class _Observing:
             self._tell(dataset, EdgeKind.INFLUENCE, dataset.with_column(name), by)
 
     def _believe(self, dataset: Node, by: str, *, of_columns: bool) -> None:
-        confidence = self._confidence if self._analyzer else _CONFIDENCE[by]
+        confidence = self._confidence if self._analyzer else CONFIDENCE[by]
         self._told.beliefs.append(Belief(self._job, dataset, of_columns, confidence))
 
     def _tell(
@@ -445,7 +445,7 @@ class _Observing:
         ):
             return
         of_job = kind in {EdgeKind.DERIVE, EdgeKind.INFLUENCE, EdgeKind.FEED}
-        confidence = self._confidence if self._analyzer else _CONFIDENCE[by]
+        confidence = self._confidence if self._analyzer else CONFIDENCE[by]
         job = self._job if of_job else None
         analyzer = self._analyzer or by
         self._told.edges.append(Told(source, kind, target, job, analyzer, confidence, detail, place))

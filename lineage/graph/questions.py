@@ -15,6 +15,7 @@ from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
 from .searching import SearchResult, search
+from .uses import AnalyzerList, list_analyzers
 
 if TYPE_CHECKING:
     from .walking import Ask
@@ -169,6 +170,18 @@ class OfSearch(Question[SearchResult], frozen=True):
         return search(ask, self.text, self.limit)
 
 
+class OfAnalyzers(Question[AnalyzerList], frozen=True):
+    """Who told the edges of the graph; see `Lineage.analyzers`."""
+
+    path = "/api/v1/analyzers"
+    summary = "List the facets and analyzers that told edges of the graph, and how many each"
+    answer = AnalyzerList
+
+    def find(self, ask: Ask) -> AnalyzerList:
+        """Find the answer."""
+        return list_analyzers(ask)
+
+
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
-    *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch),
+    *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch, OfAnalyzers),
 )

@@ -86,7 +86,7 @@ CREATE TABLE job_run (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_run_of_job ON job_run (job, last_us);
 """
-GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run")
+GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "analysis")
 
 OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""

@@ -33,8 +33,8 @@ SELECT job, dataset, max(confidence) FROM all_belief
 WHERE dataset IN (SELECT value FROM json_each(?)) AND of_columns AND first_us <= ? GROUP BY job, dataset
 """
 _EXPLICIT: Final = """
-SELECT DISTINCT job, dataset FROM all_belief
-WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ?
+SELECT job, dataset, max(confidence) FROM all_belief
+WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ? GROUP BY job, dataset
 """
 _SAME: Final = """
 SELECT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = 'same'
@@ -150,11 +150,11 @@ class _Walk:
         bindings = (as_json(self._names.of(numbers)), as_json(kinds), self._as_of_us)
         return [_Row(*row) for row in self._ask(_ALONG.format(end), bindings)]
 
-    def _explicit(self, jobs: Iterable[int]) -> dict[int, set[int]]:
-        """By job, the datasets of which it is said what it writes them from."""
-        explicit: defaultdict[int, set[int]] = defaultdict(set)
-        for job, dataset in self._ask(_EXPLICIT, (as_json(jobs), self._as_of_us)):
-            explicit[job].add(dataset)
+    def _explicit(self, jobs: Iterable[int]) -> dict[int, dict[int, float]]:
+        """By job, the datasets of which it is said what it writes them from, and how sure that is at best."""
+        explicit: defaultdict[int, dict[int, float]] = defaultdict(dict)
+        for job, dataset, confidence in self._ask(_EXPLICIT, (as_json(jobs), self._as_of_us)):
+            explicit[job][dataset] = confidence
         return explicit
 
     def _allowed(self, rows: list[_Row], entries: Mapping[int, set[int]]) -> list[_Row]:
@@ -167,20 +167,24 @@ class _Walk:
         self._names.settle(written)
         feeds = self._along("target", {self._names.one(number) for number in written}, [EdgeKind.FEED])
         self._names.settle({row.source for row in feeds})
-        fed = {(self._names.one(row.source), row.job, self._names.one(row.target)) for row in feeds}
+        fed = {
+            (self._names.one(row.source), row.job, self._names.one(row.target))
+            for row in feeds
+            if row.confidence >= explicit.get(row.job, {}).get(row.target, 0)
+        }
         return [row for row in rows if self._is_allowed(row, explicit, entries, fed)]
 
     def _is_allowed(
         self,
         row: _Row,
-        explicit: Mapping[int, set[int]],
+        explicit: Mapping[int, dict[int, float]],
         entries: Mapping[int, set[int]],
         fed: set[tuple[int, int, int]],
     ) -> bool:
         job, dataset = (row.source, row.target) if self._down else (row.target, row.source)
         if job not in explicit or 0 in entries[job]:
             return True
-        told = {self._names.one(number) for number in self._names.settle(explicit[job])}
+        told = {self._names.one(number) for number in self._names.settle(set(explicit[job]))}
         end = self._names.one(dataset)
         if self._down:
             return end not in told or any((entry, job, end) in fed for entry in entries[job])

@@ -173,3 +173,17 @@ def test_the_analyzers_are_listed(called: Run) -> None:
     ]
     listed = [json.loads(line) for line in called("analyzers", "--json").stdout.splitlines()]
     assert [one["confidence"] for one in listed] == [1.0, 1.0, 0.9, 0.3]
+
+
+def test_a_home_says_how_often_each_was_used(called: Run, home: Path) -> None:
+    log = home.parent / "queries.jsonl"
+    log.write_text(json.dumps({"query": RUN[0]}) + "\n")
+    Journal(home).close()
+    assert called("infer", log, "--home", home, "--namespace", "shop").returncode == 0
+    assert called("flush", "--home", home).returncode == 0
+    listed = called("analyzers", "--used", "--json", "--home", home)
+    edges = {one["name"]: one["edges"] for one in map(json.loads, listed.stdout.splitlines())}
+    assert edges["inferred"] > 0
+    assert edges["airflow"] == 0
+    table = called("analyzers", "--used", "--home", home)
+    assert table.stdout.splitlines()[0].split("\t") == ["analyzer", "sure", "edges", "reads"]

@@ -526,6 +526,10 @@ def test_what_analyzers_find_is_in_the_graph_and_a_surer_word_counts(settings: S
     assert (edge.analyzer, edge.transformations) == ("sql", ("DIRECT/AGGREGATION",))
     assert (edge.job and edge.job.name, edge.run, edge.first_ms) == ("sum", "a", 1_769_860_860_000)
 
+    used = {one.name: one.edges for one in Lineage.open(settings.home).analyzers().analyzers}
+    assert used["sql"] > 1
+    assert (used["event"], used["columnLineage"], used["generic"]) == (3, 0, 0)
+
     keep(settings.home, [event("b", "sum", 0, **told)])
     for _ in range(2):  # as the tail, and in the index
         found = asked(settings.home, "lake.report.total")

@@ -122,6 +122,8 @@ from waybill.facets import (
     spelled_alike,
 )
 from waybill.lineage import (
+    AnalyzerList,
+    AnalyzerUse,
     CollectorReadError,
     Dependencies,
     Duplicate,
@@ -139,6 +141,7 @@ from waybill.lineage import (
     ListedDataset,
     MissingPackageError,
     Node,
+    Onward,
     OpenFile,
     Origins,
     OriginStep,
@@ -623,6 +626,9 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     differing = lineage.diff("first", "second")
     assert_type(differing, RunDiff)
     assert_type(differing.differences, tuple[RunDifference, ...])
+    assert_type(lineage.analyzers(), AnalyzerList)
+    assert_type(lineage.analyzers().analyzers[0], AnalyzerUse)
+    assert_type(lineage.trace("did").onward, Onward)
     words = lineage.search("daily orders", 3)
     assert_type(words, SearchResult)
     assert_type(words.nodes, tuple[FoundNode, ...])

@@ -1,0 +1,73 @@
+"""Who told the edges of the graph: facets and analyzers, and how often each was used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from ..analyzers import load_analyzers
+from .elements import EVENT
+from .observing import COLUMN_LINEAGE, CONFIDENCE, INFERRED, LINEAGE
+
+if TYPE_CHECKING:
+    from .walking import Ask
+
+_EDGES: Final = "SELECT analyzer, count(*) FROM all_edge GROUP BY analyzer"
+_WAITING: Final = "SELECT count(*) FROM all_analysis WHERE findings = x''"
+_PROBLEMS: Final = (
+    "SELECT problem, count(*) FROM all_analysis WHERE problem <> '' GROUP BY 1 ORDER BY 2 DESC, 1"
+)
+
+_FACETS: Final = {
+    EVENT: "the inputs, the outputs, and all facets but the following",
+    LINEAGE: "the facet `lineage` of OpenLineage",
+    COLUMN_LINEAGE: "the facet `columnLineage` of OpenLineage",
+    INFERRED: "what `waybill infer` read in a query log",
+}
+
+
+class AnalyzerUse(msgspec.Struct, frozen=True):
+    """An analyzer, or a facet that is read without one.
+
+    Attributes:
+        name: what edges call it.
+        covers: what it reads, in one sentence; empty of an analyzer that is not installed any more.
+        confidence: how sure it is, from 0 to 1; None if that is not known.
+        edges: how many edges it told.
+    """
+
+    name: str
+    covers: str
+    confidence: float | None
+    edges: int
+
+
+class AnalyzerList(msgspec.Struct, frozen=True):
+    """Who told the edges of the graph.
+
+    Attributes:
+        analyzers: the facets, then the analyzers, the surest first.
+        waiting: how many events wait for the analyzers.
+        problems: by what was wrong, in how many events analyzers found nothing therefore.
+        unloaded: by name, why an analyzer cannot be loaded.
+    """
+
+    analyzers: tuple[AnalyzerUse, ...]
+    waiting: int
+    problems: dict[str, int]
+    unloaded: dict[str, str]
+
+
+def list_analyzers(ask: Ask) -> AnalyzerList:
+    """List who told the edges of the graph."""
+    edges = dict(cast("list[tuple[str, int]]", ask(_EDGES, ())))
+    loaded, unloaded = load_analyzers()
+    uses = [
+        AnalyzerUse(name, covers, CONFIDENCE[name], edges.pop(name, 0)) for name, covers in _FACETS.items()
+    ]
+    uses += [AnalyzerUse(one.name, one.covers, one.confidence, edges.pop(one.name, 0)) for one in loaded]
+    uses += [AnalyzerUse(name, "", None, count) for name, count in sorted(edges.items())]
+    ((waiting,),) = ask(_WAITING, ())
+    problems = dict(cast("list[tuple[str, int]]", ask(_PROBLEMS, ())))
+    return AnalyzerList(tuple(uses), waiting, problems, unloaded)
