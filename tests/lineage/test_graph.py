@@ -291,7 +291,7 @@ def model(said: Sequence[Said], start: str, *, down: bool) -> dict[str, int]:
     return {name: away for name, away in distances.items() if away}
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=15)
 @given(SAID, st.integers(0, 6), st.randoms(use_true_random=False))
 def test_the_graph_is_the_model_s_in_any_order_and_wherever_its_events_are(
     tmp_path_factory: pytest.TempPathFactory, said: list[Said], filed: int, chance: random.Random
@@ -458,7 +458,7 @@ FACETS: tuple[dict[str, Any], ...] = (
 )
 
 
-@hypothesis_settings(max_examples=8)
+@hypothesis_settings(max_examples=4)
 @given(
     st.lists(
         st.tuples(

@@ -226,15 +226,18 @@ def test_names_and_columns_are_the_model_s_in_any_order_and_wherever_events_are(
 
 
 MEASURE = """
-import resource, sys
+import sys, time
 from pathlib import Path
 from waybill.lineage import Lineage
 found = Lineage.open(Path(sys.argv[1])).dependencies("etl/big", up=1, down=1)
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(len(found.upstream.nodes), len(found.upstream.edges), used.ru_utime + used.ru_stime, used.ru_maxrss)
+# The peak that `getrusage` tells may be the parent's, from before this program was executed.
+lines = Path("/proc/self/status").read_text().splitlines()
+peak_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+print(len(found.upstream.nodes), len(found.upstream.edges), time.process_time(), peak_kib)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_very_many_inputs_takes_bounded_time_and_memory(home: Path) -> None:
     reads = [{"namespace": "s3://lake", "name": f"in/{number}"} for number in range(INPUTS)]
     reads += [{"namespace": "s3://lake", "name": f"days/dt={number}"} for number in range(INPUTS // 10)]
