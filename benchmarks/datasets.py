@@ -3,14 +3,16 @@
     python -m benchmarks.datasets                  # 100,000 jobs and 200,000 datasets
 
 The jobs are chains of 50, of which each reads what the one before wrote, and one more dataset. One dataset,
-the hub, is read by 5,000 further jobs, of which each writes one. The middles of the chains are asked for 20
-edges each way, the hub for all that depends on it.
+the hub, is read by 5,000 further jobs, of which each writes one; another one, the fan, by 1,000. From one
+column, 2,000 jobs make a column each. The middles of the chains are asked for 20 edges each way, the others
+for all that depends on them. First, events of 1,000 jobs with 20 columns each are filed into an empty home.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import sqlite3
 import statistics
@@ -28,6 +30,12 @@ _CHAIN: Final = 50
 _BATCH: Final = 1_000
 _HUB: Final = "hub"
 _HUB_READERS: Final = 5_000
+_FAN: Final = "fan"
+_FAN_READERS: Final = 1_000
+_COLUMN: Final = "customers.email"
+_COLUMN_READERS: Final = 2_000
+_COLUMNS: Final = 20
+_KEPT_EVENTS: Final = 30_000
 
 _CTE: Final = """
 WITH RECURSIVE reached (number, distance) AS (
@@ -49,22 +57,14 @@ def main() -> None:
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
     jobs = arguments.jobs
+    kept = Settings.load({"home": folder / "kept"}, env={}, cwd=folder)
+    took_s, used_s = _file(kept, (_with_columns(number) for number in range(_KEPT_EVENTS)))
+    rate, each_us = _KEPT_EVENTS / took_s, used_s / _KEPT_EVENTS * 1e6
+    print(f"{rate:,.0f} events/s with {_COLUMNS} columns each are filed ({each_us:.0f} µs CPU)")
     settings = Settings.load({"home": folder / "home"}, env={}, cwd=folder)
-    with contextlib.closing(Journal(settings.home)) as journal:
-        bodies: list[bytes] = []
-        for event in _events(jobs):
-            bodies.append(json.dumps(event).encode())
-            if len(bodies) == _BATCH:
-                journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-                bodies = []
-        journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-    began_s, before_s = time.perf_counter(), cpu_s()
-    flush(settings)
-    took_s = time.perf_counter() - began_s
+    took_s, used_s = _file(settings, _events(jobs))
     size_mb = (settings.home / INDEX_NAME).stat().st_size / 1e6
-    print(
-        f"{jobs:,} events filed in {took_s:.0f} s ({cpu_s() - before_s:.0f} CPU s), index {size_mb:.0f} MB\n"
-    )
+    print(f"{jobs:,} jobs filed in {took_s:.0f} s ({used_s:.0f} CPU s), index {size_mb:.0f} MB\n")
     lineage = Lineage.open(settings.home)
     plain = sqlite3.connect(settings.home / INDEX_NAME)
 
@@ -81,8 +81,13 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
         "20 edges each way, SQLite": lambda at: sum(
             by_cte(middle(at), 20, is_up=is_up) for is_up in (True, False)
         ),
+        "all below the fan": lambda _: _count(lineage, _FAN, 0, None),
         "all below the hub": lambda _: _count(lineage, _HUB, 0, None),
         "all below the hub, SQLite": lambda _: by_cte(_HUB, 2, is_up=False),
+        "impact of the hub": lambda _: len(lineage.impact(f"s3://lake/{_HUB}").nodes),
+        "impact of the column": lambda _: len(lineage.impact(f"s3://lake/{_COLUMN}").nodes),
+        "search for a chain": lambda at: len(lineage.search(f"chain {at}").nodes),
+        "search for a word of all": lambda _: len(lineage.search("table").nodes),
     }
     print("| question | nodes | p50 ms | p95 ms | CPU ms |\n|---|---|---|---|---|")
     results: Results = []
@@ -104,6 +109,16 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
     return results
 
 
+def _file(settings: Settings, events: Iterator[dict[str, Any]]) -> tuple[float, float]:
+    """Put events into a home and file them; returns how long the filing took, in seconds, and in CPU s."""
+    with contextlib.closing(Journal(settings.home)) as journal:
+        while some := list(itertools.islice(events, _BATCH)):
+            journal.append_many((Kind.OPENLINEAGE, json.dumps(event).encode(), "") for event in some)
+    began_s, before_s = time.perf_counter(), cpu_s()
+    flush(settings)
+    return time.perf_counter() - began_s, cpu_s() - before_s
+
+
 def _count(lineage: Lineage, name: str, up: int, down: int | None) -> int:
     found = lineage.dependencies(f"s3://lake/{name}", up=up, down=down)
     return len(found.upstream.nodes) + len(found.downstream.nodes)
@@ -120,6 +135,32 @@ def _events(jobs: int) -> Iterator[dict[str, Any]]:
         yield _event(number, inputs, _name(chain, place + 1))
     for number in range(jobs, jobs + _HUB_READERS):
         yield _event(number, [_HUB], f"leaf-{number}")
+    jobs += _HUB_READERS
+    for number in range(jobs, jobs + _FAN_READERS):
+        yield _event(number, [_FAN], f"leaf-{number}")
+    jobs += _FAN_READERS
+    dataset, _, column = _COLUMN.partition(".")
+    for number in range(jobs, jobs + _COLUMN_READERS):
+        event = _event(number, [dataset], f"leaf-{number}")
+        yield _derive(event, dataset, {"sender": column})
+
+
+def _with_columns(number: int) -> dict[str, Any]:
+    """One of the runs of 1,000 jobs, each of which makes the columns of a table from those of another."""
+    job = number % 1_000
+    event = _event(number, [f"in-{job}"], f"out-{job}") | {"job": {"namespace": "etl", "name": f"job-{job}"}}
+    return _derive(event, f"in-{job}", {f"column_{at}": f"source_{at}" for at in range(_COLUMNS)})
+
+
+def _derive(event: dict[str, Any], dataset: str, columns: dict[str, str]) -> dict[str, Any]:
+    """Add the facets of an output whose columns come from those of a dataset."""
+    fields = {
+        name: {"inputFields": [{"namespace": "s3://lake", "name": dataset, "field": source}]}
+        for name, source in columns.items()
+    }
+    schema = [{"name": name, "type": "string"} for name in columns]
+    event["outputs"][0]["facets"] = {"schema": {"fields": schema}, "columnLineage": {"fields": fields}}
+    return event
 
 
 def _event(number: int, inputs: list[str], output: str) -> dict[str, Any]:

@@ -85,7 +85,19 @@ CREATE TABLE job_run (
     PRIMARY KEY (run, job)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_run_of_job ON job_run (job, last_us);
-"""
+CREATE VIEW graph_node (id, kind, namespace, name, part) AS
+SELECT CAST(number AS TEXT), kind, namespace, name, part FROM node
+UNION ALL SELECT DISTINCT 'namespace/' || namespace, 'namespace', '', namespace, '' FROM node
+WHERE kind IN ('dataset', 'job')
+UNION ALL SELECT DISTINCT 'run/' || run, 'run', '', run, '' FROM job_run WHERE run <> ''
+UNION ALL SELECT DISTINCT 'concept/' || kind, 'concept', '', kind, '' FROM node;
+CREATE VIEW graph_edge (source, kind, target, analyzer, confidence, run) AS
+SELECT CAST(source AS TEXT), kind, CAST(target AS TEXT), analyzer, confidence, run FROM edge
+UNION ALL SELECT 'namespace/' || namespace, 'contain', CAST(number AS TEXT), 'event', 1.0, '' FROM node
+WHERE kind IN ('dataset', 'job')
+UNION ALL SELECT CAST(job AS TEXT), 'run', 'run/' || run, 'event', 1.0, run FROM job_run WHERE run <> ''
+UNION ALL SELECT 'concept/' || kind, 'parentconcept', CAST(number AS TEXT), 'event', 1.0, '' FROM node;
+"""  # noqa: S608 - texts of our own
 GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "analysis")
 
 OF_FILES: Final = ""

@@ -83,7 +83,7 @@ WHERE kind = 'fingerprint' AND value IN (
 )
 GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
-_KIND: Final = re.compile(r"^(CREATE (?:(?:VIRTUAL )?TABLE|INDEX) )", re.MULTILINE)
+_KIND: Final = re.compile(r"^(CREATE (?:(?:VIRTUAL )?TABLE|INDEX|VIEW) )", re.MULTILINE)
 _FORGET_TAIL: Final = """
 DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
 DELETE FROM main.open_run; DELETE FROM main.ended_run;

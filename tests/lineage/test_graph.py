@@ -539,3 +539,27 @@ def test_what_analyzers_find_is_in_the_graph_and_a_surer_word_counts(settings: S
     assert flush(settings).problems == {}
     sources = {shown(edge.source) for edge in asked(settings.home, "lake.report.total", up=1).upstream.edges}
     assert sources == {"lake/exact.x", "lake/lake.orders.amount", "lake/lake.report"}
+
+
+def test_the_graph_in_sql_has_each_type_of_node_and_edge(settings: Settings) -> None:
+    owners = {"owners": [{"name": "team:sales"}]}
+    facets = {"ownership": owners, "version": {"datasetVersion": "7"}, "dataSource": {"uri": "s3://lake"}}
+    derived = {"columnLineage": {"fields": {"a": {"inputFields": [source("in", "x")]}}}}
+    written = dataset("out", **facets, **derived, tags={"tags": [{"key": "tier", "value": "1"}]})
+    path = {"namespace": "s3://lake", "name": "raw/dt=2026-01-31"}
+    keep(settings.home, [run_event("r", reads=[path], writes=[written])])
+    assert flush(settings).problems == {}
+    with closing(sqlite3.connect(settings.home / "index.db")) as database:
+        kinds = dict(database.execute("SELECT kind, count(*) FROM graph_node GROUP BY kind"))
+        edges = dict(database.execute("SELECT kind, count(*) FROM graph_edge GROUP BY kind"))
+        loose = database.execute(
+            "SELECT count(*) FROM graph_edge WHERE source NOT IN (SELECT id FROM graph_node)"
+            " OR target NOT IN (SELECT id FROM graph_node)"
+        ).fetchone()
+    told = {"dataset": 3, "column": 2, "job": 1, "version": 1, "resource": 1, "connection": 1, "owner": 1}
+    assert kinds == told | {"producer": 1, "run": 1, "namespace": 3, "concept": 8}
+    assert loose == (0,)
+    assert edges["parentconcept"] == sum(told.values()) + 1
+    assert edges.keys() == {
+        "contain", "derive", "hold", "own", "parentconcept", "produce", "read", "run", "version", "write"
+    }  # fmt: skip

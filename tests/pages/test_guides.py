@@ -33,7 +33,12 @@ REPOSITORY = Path(__file__).parents[2]
 ROOMS = ("facets", "transport", "marquez", "exporter", "collector", "spark", "cli")
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])
 Example = tuple[str, str, Path]
-EXAMPLES = {"facets.md": "facet.py", "tracker.md": "tracker.py", "spark.md": "spark_pipeline.py"}
+EXAMPLES = {
+    "datasets.md": "model_lineage.py",
+    "facets.md": "facet.py",
+    "tracker.md": "tracker.py",
+    "spark.md": "spark_pipeline.py",
+}
 
 
 def text_of(page: str) -> str:
