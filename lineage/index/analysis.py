@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.1
 """After this time, an index looks again whether they have found something."""
 
+IDLE_S: Final = 30.0
+"""So long the process is kept after it was used."""
+
 FINISH_S: Final = 10.0
 """So long may they go on when the runner ends; the next one continues."""
 
@@ -26,24 +29,34 @@ class Analysis:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._used_s = 0.0
 
-    def step(self, connection: apsw.Connection, graph: GraphTables) -> bool:
-        """Add what has been found, and have more events read; returns whether some are being read."""
+    def step(self, connection: apsw.Connection, graph: GraphTables) -> float | None:
+        """Add what has been found, and have more events read.
+
+        Returns after how many seconds it has to be called again: `POLL_S` if some are being read; None: when
+        there are more.
+        """
         if self._worker is not None and (results := self._worker.poll()):
             with connection:
                 graph.add_findings(results)
         if self._worker is not None and self._worker.pending:
-            return True
-        waiting = graph.list_unanalyzed(_AT_ONCE)
-        for key, event in waiting:
-            self._worker = self._worker or Worker()
-            self._worker.submit(str(key), event, {})
-        return bool(waiting)
+            return POLL_S
+        if waiting := graph.list_unanalyzed(_AT_ONCE):
+            self._worker, self._used_s = self._worker or Worker(), time.monotonic()
+            for key, event in waiting:
+                self._worker.submit(str(key), event, {})
+            return POLL_S
+        left_s = self._used_s + IDLE_S - time.monotonic()
+        if self._worker is None or left_s > 0:
+            return None if self._worker is None else left_s
+        self.close()
+        return None
 
     def finish(self, connection: apsw.Connection, graph: GraphTables) -> None:
         """Have the rest read, as far as there is time."""
         until_s = time.monotonic() + FINISH_S
-        while self.step(connection, graph) and time.monotonic() < until_s:
+        while self.step(connection, graph) == POLL_S and time.monotonic() < until_s:
             time.sleep(POLL_S / 10)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from waybill.transport.runner import Step
 
 from ..analyzers import list_facets, load_analyzers
 from ..graph import GraphTables, set_trimmers, trimmers_in
-from .analysis import POLL_S, Analysis
+from .analysis import Analysis
 from .closure import Closure, parents_told_in
 from .facts import told_in
 from .publishing import Publisher
@@ -181,14 +181,14 @@ class Index:
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
         self._graph = self._graph or self._open_graph(connection)
-        is_analyzing = self._analysis.step(connection, self._graph)
+        analysis_s = self._analysis.step(connection, self._graph)
         if waiting <= 0:
             self._forget(connection)
             due_s = self._publish()
-            return Step(retry_s=POLL_S if is_analyzing else _LOOK_S if due_s is None else due_s)
+            return Step(retry_s=min(due for due in (analysis_s, due_s, _LOOK_S) if due is not None))
         if waiting < _ENTRIES_MAX and linger_s > 0:
             self._publish()
-            return Step(retry_s=min(linger_s, POLL_S) if is_analyzing else linger_s)
+            return Step(retry_s=linger_s if analysis_s is None else min(linger_s, analysis_s))
         entries, upto = self._next()
         with connection:
             told = told_in(entries, system_name=self._settings.system_name)
