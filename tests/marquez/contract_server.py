@@ -109,6 +109,7 @@ class ContractServer:
         self._lock = threading.Lock()
         self._released = threading.Event()
         self._server: _Server | None = None
+        self._refusing: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -122,6 +123,9 @@ class ContractServer:
     def start(self) -> ContractServer:
         """Listen; again at the same port after `refuse`."""
         self._released.clear()
+        if self._refusing is not None:
+            self._refusing.close()
+            self._refusing = None
         self._server = _Server(self.port, self)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -136,6 +140,10 @@ class ContractServer:
             server.shutdown()
             server.server_close()
             server.end_connections()
+            # Bound, so that no server of another test gets the port meanwhile; not listening, so it refuses.
+            self._refusing = socket.socket()
+            self._refusing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._refusing.bind(("127.0.0.1", self.port))
 
     def release(self) -> None:
         """Let go of the requests that hang; those that come later hang anew."""
