@@ -172,23 +172,26 @@ class _Walk:
             for row in feeds
             if row.confidence >= explicit.get(row.job, {}).get(row.target, 0)
         }
-        return [row for row in rows if self._is_allowed(row, explicit, entries, fed)]
+        told = {
+            job: {self._names.one(number) for number in self._names.settle(set(datasets))}
+            for job, datasets in explicit.items()
+        }
+        return [row for row in rows if self._is_allowed(row, told, entries, fed)]
 
     def _is_allowed(
         self,
         row: _Row,
-        explicit: Mapping[int, dict[int, float]],
+        told: Mapping[int, set[int]],
         entries: Mapping[int, set[int]],
         fed: set[tuple[int, int, int]],
     ) -> bool:
         job, dataset = (row.source, row.target) if self._down else (row.target, row.source)
-        if job not in explicit or 0 in entries[job]:
+        if job not in told or 0 in entries[job]:
             return True
-        told = {self._names.one(number) for number in self._names.settle(set(explicit[job]))}
         end = self._names.one(dataset)
         if self._down:
-            return end not in told or any((entry, job, end) in fed for entry in entries[job])
-        return any(entry not in told or (end, job, entry) in fed for entry in entries[job])
+            return end not in told[job] or any((entry, job, end) in fed for entry in entries[job])
+        return any(entry not in told[job] or (end, job, entry) in fed for entry in entries[job])
 
     def _believed(self, rows: list[_Row]) -> list[_Row]:
         """The rows that are as sure as what is known best of what their jobs write."""
@@ -241,7 +244,7 @@ class _Row(NamedTuple):
         transformations, masking = _DETAIL.decode(self.detail) if self.detail else ((), False)
         return Edge(
             source,
-            EdgeKind(self.kind),
+            _KINDS[self.kind],
             target,
             nodes.get(self.job),
             self.analyzer,
@@ -295,8 +298,10 @@ class Names:
             if node.column:
                 names = [datasets[one] for one in _group_of(node.dataset.number, same) if one in datasets]
                 same[node.number].update(dataset.with_column(node.column).number for dataset in names)
-        for number in sorted(numbers):
-            if number not in self._one:
+        for number in sorted(fresh):
+            if number not in same:
+                self._all[number], self._one[number] = {number}, number
+            elif number not in self._one:
                 self._stand_for(number, same)
         return {self._one[number] for number in numbers}
 
@@ -334,4 +339,5 @@ def as_json(values: Iterable[object]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
+_KINDS: Final = {str(kind): kind for kind in EdgeKind}
 _DETAIL: Final = msgspec.json.Decoder(tuple[tuple[str, ...], bool])
