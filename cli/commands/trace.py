@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from waybill.facets import canonical_did
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
@@ -107,6 +108,7 @@ def trace(
         )
         try:
             journey = _journey_of(answers, file, follow)
+            _note_dataset(answers, file, journey)
         except NotFoundError:
             edges: int | Literal["all"] = "all" if depth is None else depth
             ways = (edges if up or not down else 0, edges if down or not up else 0)
@@ -135,6 +137,17 @@ def trace(
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
     for line in lines_of_onward(journey.onward, None if unfold else drawing.FOLDED_FROM):
         console.line(line)
+
+
+def _note_dataset(answers: HomeAnswers | FileAnswers, name: str, journey: Journey) -> None:
+    """Say that the name by which the file was found is that of a dataset or a job, too."""
+    from waybill.lineage.graph import OfDependencies
+
+    if journey.did == canonical_did(name):
+        return
+    with suppress(NotFoundError):
+        node = answers.answer(OfDependencies(name, 0, 0)).node
+        console.note(f"a {node.kind} has this name, too: `waybill lineage {name}` shows what it depends on")
 
 
 def _show_dependencies(found: Dependencies, name: str, forms: Mapping[str, object], *, as_json: bool) -> None:

@@ -126,6 +126,8 @@ def test_a_journey_goes_on_with_datasets_and_jobs_and_their_names_are_traced_too
     told = called("trace", "--home", home, did).stdout
     below = ["Went on to:", "  lake/raw", "    └─ etl/sum", "       └─ lake/report"]
     assert told.splitlines()[-6:] == [*below, "          └─ etl/show", "             └─ lake/end"]
+    read = called("trace", "--home", home, "lake/report")
+    assert "a dataset has this name, too: `waybill lineage lake/report` shows" in read.stderr
     found = called("trace", "--home", home, "lake/end").stdout
     assert found == called("lineage", "--home", home, "lake/end", "--up", "all", "--down", "all").stdout
     up = called("trace", "--home", home, "lake/end", "--up", "--depth", "1", "--json")
