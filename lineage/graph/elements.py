@@ -110,7 +110,7 @@ class EdgeKind(StrEnum):
     """From a concept to an instance of it."""
 
 
-class Edge(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+class Edge(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False):
     """An edge from one node to another.
 
     Attributes:

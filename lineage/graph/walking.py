@@ -46,7 +46,7 @@ Ask = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 """Executes a statement with its bindings."""
 
 
-class ReachedNode(msgspec.Struct, frozen=True, order=True):
+class ReachedNode(msgspec.Struct, frozen=True, order=True, gc=False):
     """A node, and how many edges away it is."""
 
     distance: int
