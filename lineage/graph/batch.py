@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,7 +18,7 @@ from waybill.facets import (
     parse_instant_us,
 )
 
-from .elements import HOUR_US, NodeKind, Seen
+from .elements import HOUR_US, NodeKind, Seen, number_of
 from .naming import settle_names
 from .observing import job_of, observe_part, parts_of
 
@@ -182,7 +181,7 @@ class Batch:
             belief = (self._number_of(job), self._number_of(dataset), of_columns, confidence)
             self._beliefs[belief] = seen.merge(self._beliefs.get(belief, seen))
         return tuple(
-            self._take_property((self._number_of(node), name, _digest_of(value)), value, at_us)
+            self._take_property((self._number_of(node), name, number_of(value)), value, at_us)
             for (node, name), value in told.properties.items()
         )
 
@@ -233,8 +232,3 @@ def _file_of(event: RunEvent, at_us: int) -> LastFile:
     )
     state = file.final_state or FINAL_STATES[SEVERITY[event.eventType]]
     return LastFile(ended_us // 1_000 * 1_000, began_us // 1_000 * 1_000, str(state), file.did)
-
-
-def _digest_of(value: str) -> int:
-    digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) >> 1

@@ -33,12 +33,17 @@ class DatasetColumns(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
 
 
+def list_columns(ask: Ask, names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """The known columns of all datasets with some names: namespace, name, column."""
+    return [(namespace, name, part) for namespace, name, part in ask(_COLUMNS_OF, (as_json(names),))]
+
+
 def columns_of(ask: Ask, names: Names, datasets: Iterable[Node]) -> list[Node]:
     """The columns of datasets under each of their names, and these themselves."""
     one = names.settle({dataset.number for dataset in datasets})
     named = nodes_with(ask, names.of(one)).values()
     wanted = {(node.namespace, node.name): node for node in named}
-    rows = ask(_COLUMNS_OF, (as_json({node.name for node in named}),))
+    rows = list_columns(ask, {node.name for node in named})
     columns = ((wanted.get((space, name)), part) for space, name, part in rows)
     return [*named, *(node.with_column(part) for node, part in columns if node is not None)]
 

@@ -31,6 +31,12 @@ class NodeKind(StrEnum):
     """A type of node as a node of its own, the parent concept of each instance."""
 
 
+def number_of(text: str) -> int:
+    """The number of a text: 63 bits of a hash, which fit into an integer of SQL."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
 class Node(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False):
     """A dataset, a job, a column, or what else the graph has.
 
@@ -51,9 +57,7 @@ class Node(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False
     @property
     def number(self) -> int:
         """The node's number in every database: 63 bits of a hash, so that two indexes agree on it."""
-        text = f"{self.kind}\0{self.namespace}\0{self.name}\0{self.column or self.version}"
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return int.from_bytes(digest) >> 1
+        return number_of(f"{self.kind}\0{self.namespace}\0{self.name}\0{self.column or self.version}")
 
     def with_column(self, name: str) -> Node:
         """A column of this dataset."""

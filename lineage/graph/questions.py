@@ -49,7 +49,7 @@ class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
         Raises:
             NotFoundError: nothing has the name that is asked about, or several have it.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # each question finds its own; a struct cannot have abstract methods
 
 
 class OfDependencies(Question[Dependencies], frozen=True):

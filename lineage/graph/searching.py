@@ -10,6 +10,7 @@ import msgspec
 
 from waybill.exporter.query import InvalidQueryError
 
+from .columns import list_columns
 from .documents import PUT_DOCUMENTS, WORDED
 from .elements import Node, NodeKind
 from .properties import columns_in, description_in, owners_in, properties_of, tags_in
@@ -31,10 +32,6 @@ SELECT rowid, {2} FROM {0}.document WHERE document MATCH ? {1} ORDER BY 2 LIMIT 
 """
 _RANK: Final = "bm25(document, 10, 4, 3, 3, 1)"
 _NOT_IN_MEMORY: Final = "AND rowid NOT IN (SELECT number FROM main.node)"
-_COLUMNS: Final = """
-SELECT DISTINCT namespace, name, part FROM all_node
-WHERE kind = 'column' AND name IN (SELECT value FROM json_each(?))
-"""
 
 
 class FoundNode(msgspec.Struct, frozen=True):
@@ -104,7 +101,7 @@ def _described(ask: Ask, numbers: list[int], words: Collection[str]) -> tuple[Fo
     nodes = nodes_with(ask, numbers)
     facets = properties_of(ask, numbers, *WORDED)
     columns: defaultdict[int, set[str]] = defaultdict(set)
-    for namespace, name, column in ask(_COLUMNS, (as_json({node.name for node in nodes.values()}),)):
+    for namespace, name, column in list_columns(ask, {node.name for node in nodes.values()}):
         columns[Node(NodeKind.DATASET, namespace, name).number].add(column)
     found = []
     for number in numbers:
