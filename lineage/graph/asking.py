@@ -14,12 +14,12 @@ from waybill.transport.errors import NotFoundError
 
 from .batch import LastFile, last_part_of
 from .columns import DatasetColumns, find_columns
-from .elements import Node, NodeKind
+from .elements import Node, NodeKind, as_json
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import schema_columns
 from .storing import OF_FILES
-from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, as_json, follow, nodes_with
+from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, follow, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .elements import Edge, Node, NodeKind
+from .elements import Edge, Node, NodeKind, as_json
 from .properties import columns_in, properties_of
-from .walking import ALWAYS_US, COLUMNS, Ask, Names, as_json, follow, nodes_with
+from .walking import ALWAYS_US, COLUMNS, Ask, Names, follow, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from .elements import Node, NodeKind
+from .elements import Node, NodeKind, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -76,10 +74,10 @@ class Documents:
             properties: node, key and digest of each property.
         """
         rows = {row[0]: row[1:4] for row in nodes}
-        changed = {_number(*rows[number]) for (number,) in self._ask(_NEW, (_as_json(rows),))} - {0}
+        changed = {_number(*rows[number]) for (number,) in self._ask(_NEW, (as_json(rows),))} - {0}
         worded = [one for one in properties if one[1] in WORDED]
         told: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
-        for node, key, digest in self._ask(_TOLD, (_as_json({one[0] for one in worded}),)):
+        for node, key, digest in self._ask(_TOLD, (as_json({one[0] for one in worded}),)):
             told[node, key].add(digest)
         # Of several values, the one that was told last counts: that may change without a new one.
         return changed | {node for node, key, digest in worded if told[node, key] != {digest}}
@@ -91,8 +89,8 @@ class Documents:
     def put(self, numbers: Collection[int]) -> None:
         """Put the documents of nodes as the graph has them now; what is no node any more has none."""
         if numbers:
-            self._ask(_CUT, (_as_json(numbers),))
-            self._ask(PUT_DOCUMENTS.format(""), (_as_json(numbers),))
+            self._ask(_CUT, (as_json(numbers),))
+            self._ask(PUT_DOCUMENTS.format(""), (as_json(numbers),))
 
 
 def _number(kind: str, namespace: str, name: str) -> int:
@@ -100,7 +98,3 @@ def _number(kind: str, namespace: str, name: str) -> int:
     if kind in _OF_DATASETS:
         return Node(NodeKind.DATASET, namespace, name).number
     return Node(NodeKind.JOB, namespace, name).number if kind == NodeKind.JOB else 0
-
-
-def _as_json(values: Iterable[int]) -> str:
-    return msgspec.json.encode(list(values)).decode()

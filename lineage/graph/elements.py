@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -161,3 +162,8 @@ class Seen(NamedTuple):
         if (-other.last_hour, other.run) < (-last_hour, run):
             last_hour, run = other.last_hour, other.run
         return Seen(min(self.first_us, other.first_us), last_hour, run)
+
+
+def as_json(values: Iterable[object]) -> str:
+    """Values as a text that a statement takes."""
+    return msgspec.json.encode(list(values)).decode()

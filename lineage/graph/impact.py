@@ -9,9 +9,9 @@ import msgspec
 
 from .asking import LastRun, find_node, last_runs
 from .columns import columns_of
-from .elements import Node, NodeKind
+from .elements import Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
-from .walking import COLUMNS, FLOW, Ask, Names, as_json, follow, nodes_with
+from .walking import COLUMNS, FLOW, Ask, Names, follow, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from .asking import ended_runs
-from .elements import Node
+from .elements import Node, as_json
 from .properties import is_drop, properties_of, sql_in
-from .walking import Ask, Names, as_json, nodes_with
+from .walking import Ask, Names, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from .elements import Node, NodeKind
-from .walking import ALWAYS_US, FLOW, NOWHERE, Reach, as_json, follow, nodes_with
+from .elements import Node, NodeKind, as_json
+from .walking import ALWAYS_US, FLOW, NOWHERE, Reach, follow, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

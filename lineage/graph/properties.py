@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .walking import Ask, as_json
+from .elements import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .elements import Node
+    from .walking import Ask
 
 _PROPERTIES: Final = """
 SELECT node, key, value, last_us, digest FROM all_property

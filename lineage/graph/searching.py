@@ -12,9 +12,9 @@ from waybill.exporter.query import InvalidQueryError
 
 from .columns import list_columns
 from .documents import PUT_DOCUMENTS, WORDED
-from .elements import Node, NodeKind
+from .elements import Node, NodeKind, as_json
 from .properties import columns_in, description_in, owners_in, properties_of, tags_in
-from .walking import as_json, nodes_with
+from .walking import nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Collection

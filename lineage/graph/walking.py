@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from .elements import Edge, EdgeKind, Node
+from .elements import Edge, EdgeKind, Node, as_json
 from .storing import GRAPH_TABLES
 
 if TYPE_CHECKING:
@@ -332,11 +332,6 @@ def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:
     """The nodes that there are with some numbers."""
     rows = ask(_NODES, (as_json(numbers),))
     return {number: Node.of_row(*names) for number, *names in rows}
-
-
-def as_json(values: Iterable[object]) -> str:
-    """Values as a text that a statement takes."""
-    return msgspec.json.encode(list(values)).decode()
 
 
 _KINDS: Final = {str(kind): kind for kind in EdgeKind}
