@@ -39,9 +39,9 @@ help: ## Show these targets
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
 
-# Many tests wait, so three processes keep two cores busy.
+# Many tests wait, so three processes keep two cores busy. In the order of their number of tests, the long files would come last.
 test: .venv/dev.stamp ## Run all tests except the exhaustive ones (ARGS are passed to pytest)
-	$(PY) -m pytest --numprocesses=3 --dist=loadfile $(ARGS)
+	$(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from waybill.cli.app import main
 from waybill.transport import Journal, Settings, Tracker
 
+HOUR_S = 3_600
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -34,8 +36,15 @@ class Kept(NamedTuple):
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Kept:
-    """One file split in two: the first fans out, the second fails."""
-    home = tmp_path_factory.mktemp("kept") / "home"
+    """One file split in two, all in one hour: the first fans out, the second fails."""
+    while True:
+        hour = time.time() // HOUR_S
+        made = _make_kept(tmp_path_factory.mktemp("kept") / "home", script)
+        if time.time() // HOUR_S == hour:
+            return made
+
+
+def _make_kept(home: Path, script: Path) -> Kept:
     given = {
         "home": home,
         "system_name": "tests",
