@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _RULE: Final = "━" * 39
 _DIGITS_MAX: Final = 9
+_RELATED_MAX: Final = 20
+"""So many jobs, owners or versions are listed in one block."""
 
 
 @with_settings("home", "root")
@@ -64,6 +66,10 @@ def lineage(
     and read it, and with the latest of their runs that wrote it. A dataset that has several names is shown
     once. A column is shown between the columns that its values, or the choice of its rows, come from, and
     those that come from it. Exit code 2 if nothing has the name, or several have it.
+
+    Below that are, if there are any, the jobs that start it or wait for it, those that it starts or waits
+    for, its owners, and the versions of a dataset, the newest first: the last twenty of each, or all with
+    --unfold.
 
     If a node has thirteen neighbours of one type or more, or the one asked for fifty-one, those of one
     namespace are one line or box, which counts them and what only they lead to: ask for one of them, or
@@ -142,6 +148,7 @@ def lines_of(found: Dependencies, name: str, folded_from: int | None = None) -> 
     yield ""
     yield "Last Run:"
     yield from _of_run(found.last_run, None if found.last_job == found.node else found.last_job)
+    yield from _of_related(found, None if folded_from is None else _RELATED_MAX)
 
 
 def lines_of_onward(onward: Onward, folded_from: int | None = None) -> Iterator[str]:
@@ -221,6 +228,33 @@ def _of_run(run: LastRun | None, job: Node | None) -> Iterator[str]:
     if run.ended_ms is not None:
         yield f"  Finished: {_second(run.ended_ms)}"
         yield f"  Duration: {_duration(run.ended_ms - run.started_ms)}"
+
+
+def _of_related(found: Dependencies, limit: int | None) -> Iterator[str]:
+    """The jobs, owners and versions of a dataset or a job, of each kind so many at most."""
+    from waybill.lineage.graph import EdgeKind, shown
+
+    for title, kind, is_before in (
+        ("Started By", EdgeKind.START, True),
+        ("Starts", EdgeKind.START, False),
+        ("Runs After", EdgeKind.PRECEDE, True),
+        ("Runs Before", EdgeKind.PRECEDE, False),
+        ("Owners", EdgeKind.OWN, True),
+        ("Versions", EdgeKind.VERSION, False),
+    ):
+        ends = [
+            edge.source if is_before else edge.target
+            for edge in found.related
+            if edge.kind is kind and found.node == (edge.target if is_before else edge.source)
+        ]
+        if ends:
+            yield ""
+            yield f"{title}:"
+        for end in ends[:limit]:
+            words = end.name if kind is EdgeKind.OWN else end.version or shown(end)
+            yield f"  {console.shown(words)}"
+        if more := len(ends[len(ends[:limit]) :]):
+            yield f"  and {more:,} more, told earlier: --unfold lists them"
 
 
 def _second(at_ms: int) -> str:

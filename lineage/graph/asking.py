@@ -14,10 +14,11 @@ from waybill.transport.errors import NotFoundError
 
 from .batch import LastFile, last_part_of
 from .columns import DatasetColumns, find_columns
-from .elements import Node, NodeKind, as_json
+from .elements import Edge, Node, NodeKind, as_json
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import schema_columns
+from .related import find_related
 from .storing import OF_FILES
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, follow, nodes_with
 
@@ -82,6 +83,8 @@ class Dependencies(msgspec.Struct, frozen=True):
         last_run: the latest run of the job; of a dataset, of the jobs that write it; None: there is none.
         last_job: the job of that run.
         columns: those of the datasets, and what they come from, if that was asked.
+        related: the edges of the node along which no data flow, the one that was told last first: of jobs
+            that start it, wait for it, or the like, of its owners, and to its versions.
     """
 
     node: Node
@@ -90,6 +93,7 @@ class Dependencies(msgspec.Struct, frozen=True):
     last_run: LastRun | None = None
     last_job: Node | None = None
     columns: tuple[DatasetColumns, ...] = ()
+    related: tuple[Edge, ...] = ()
 
 
 class NameList(msgspec.Struct, frozen=True):
@@ -205,7 +209,7 @@ def find_dependencies(
     run, job = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
     datasets = dict.fromkeys([node, *(one.node for one in (*upstream.nodes, *downstream.nodes))])
     columns = find_columns(ask, datasets, as_of_us) if with_columns else ()
-    return Dependencies(node, upstream, downstream, run, job, columns)
+    return Dependencies(node, upstream, downstream, run, job, columns, find_related(ask, node, as_of_us))
 
 
 def _find_columns(ask: Ask, text: str) -> list[Node]:

@@ -215,3 +215,36 @@ def test_columns_are_shown_below_their_datasets_with_what_they_come_from(called:
     assert (graph.count(">derive<"), graph.count(">influence<"), graph.count(">column<")) == (1, 5, 6)
     (sources, orders) = json.loads(called(*words, "--json").stdout)["columns"][::-1]
     assert (sources["edges"], orders["names"]) == ([], ["total", "id", "note"])
+
+
+def test_what_is_known_besides_data_is_listed_below_if_there_is_any(called: Run, home: Path) -> None:
+    parent = {"run": {"runId": "p"}, "job": {"namespace": "airflow", "name": "night\x1b[2J"}}
+    jobs = [{"job": {"namespace": "ml", "name": name}} for name in ("load", "mail")]
+    dependencies = {"upstream": jobs[:1], "downstream": jobs[1:]}
+    owned = {"ownership": {"owners": [{"name": "team:ml"}]}}
+    told = []
+    for day in range(1, 24):
+        facets = {**owned, "version": {"datasetVersion": f"v{day}"}}
+        model = {"namespace": "models", "name": "churn", "facets": facets}
+        event = members(f"r{day}", "COMPLETE", f"2025-01-{day:02}T10:00:00Z", job="ml/train", outputs=[model])
+        event["run"]["facets"] = {"parent": parent, "jobDependencies": dependencies}
+        told.append(event)
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
+
+    def below(*words: str) -> list[str]:
+        return called("lineage", *words, "--home", home).stdout.partition("Last Run:\n")[2].splitlines()[4:]
+
+    by_job = [*("Started By:", "  airflow/night\\x1b[2J", ""), *("Runs After:", "  ml/load", "")]
+    assert below("ml/train") == ["", *by_job, "Runs Before:", "  ml/mail"]
+    versions = [f"  v{day}" for day in range(23, 0, -1)]
+    blocks = ["", "Owners:", "  team:ml", "", "Versions:"]
+    assert below("churn")[1:] == [*blocks, *versions[:20], "  and 3 more, told earlier: --unfold lists them"]
+    assert below("churn", "--unfold")[1:] == [*blocks, *versions]
+    assert called("lineage", "ml/load", "--home", home).stdout.endswith("none\n\nRuns Before:\n  ml/train\n")
+    starts = called("lineage", "airflow/night\x1b[2J", "--home", home).stdout
+    assert starts.endswith("\nStarts:\n  ml/train\n")
+    found = json.loads(called("lineage", "churn", "--home", home, "--json").stdout)
+    assert [one["target"]["version"] for one in found["related"] if one["kind"] == "version"] == [
+        one.strip() for one in versions
+    ]

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -539,6 +540,53 @@ def test_what_analyzers_find_is_in_the_graph_and_a_surer_word_counts(settings: S
     assert flush(settings).problems == {}
     sources = {shown(edge.source) for edge in asked(settings.home, "lake.report.total", up=1).upstream.edges}
     assert sources == {"lake/exact.x", "lake/lake.orders.amount", "lake/lake.report"}
+
+
+def test_what_starts_a_job_waits_for_it_or_owns_it_and_the_versions_of_a_dataset_are_beside_it(
+    home: Path,
+) -> None:
+    """The job's owner and the dataset's are those that were named last, whatever comes in whichever order."""
+
+    def train(minute: int, owner: str, version: str) -> bytes:
+        owned = {"ownership": {"owners": [{"name": owner}]}}
+        model = dataset("models/churn", version={"datasetVersion": version}, **owned)
+        told = json.loads(run_event("t", minute=minute, job="ml/train", writes=[model]))
+        jobs = {name: {"job": {"namespace": "ml", "name": name}} for name in ("snapshot", "predict", "train")}
+        told["job"]["facets"] = owned
+        told["run"]["facets"] = {
+            "parent": {"run": {"runId": "p"}, "job": {"namespace": "airflow", "name": "nightly"}},
+            "jobDependencies": {
+                "upstream": [jobs["snapshot"], jobs["train"]],
+                "downstream": [jobs["predict"], jobs["train"]],
+            },
+        }
+        return json.dumps(told).encode()
+
+    keep(home, [train(7, "team:ml", "v2"), train(1, "team:old", "v1"), train(9, "team:ml", "v3")])
+
+    def related(name: str, as_of: str | None = None) -> list[tuple[str, str, str]]:
+        as_of_ms = None if as_of is None else int(datetime.fromisoformat(as_of).timestamp() * 1_000)
+        found = Lineage.open(home).dependencies(name, as_of_ms=as_of_ms)
+        return [
+            (edge.source.name, str(edge.kind), edge.target.version or edge.target.name)
+            for edge in found.related
+        ]
+
+    job = [("nightly", "start", "train"), ("snapshot", "precede", "train"), ("train", "precede", "predict")]
+    loop = ("train", "precede", "train")
+    assert sorted(related("ml/train")) == sorted([*job, loop, ("team:ml", "own", "train")])
+    assert related("airflow/nightly") == job[:1]
+    assert related("ml/predict") == job[2:]
+    model = "models/churn"
+    assert related("lake/models/churn") == [
+        *(
+            (model, "version", "v3"),
+            (model, "version", "v2"),
+            ("team:ml", "own", model),
+            (model, "version", "v1"),
+        )
+    ]
+    assert related("lake/models/churn", "2026-01-31T12:02:00+00:00") == [(model, "version", "v1")]
 
 
 def test_the_graph_in_sql_has_each_type_of_node_and_edge(settings: Settings) -> None:
