@@ -1,4 +1,4 @@
-"""Asking the graph of datasets and jobs, for the commands that show it."""
+"""Asking the graph of datasets and jobs, and showing what it answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import typer
 
 from . import console
 from .home import open_answers
+from .records import as_plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from waybill.lineage.graph import Question
     from waybill.transport import Settings
 
@@ -31,3 +34,47 @@ def ask_graph(settings: Settings, question: Question[_Answer]) -> _Answer:
     for note in answers.notes:
         console.note(note)
     return found
+
+
+def show_answer(
+    found: object,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    nothing: str,
+    as_json: bool,
+    as_csv: bool = False,
+) -> None:
+    """Print an answer as JSON, as CSV or as a table.
+
+    Args:
+        found: the answer.
+        columns: the headings.
+        rows: their cells: texts, numbers, nodes, tuples of texts, or None for an empty one.
+        nothing: said if there is no row.
+        as_json: whether the whole answer is printed instead.
+        as_csv: whether it is CSV, which has its headings even then.
+    """
+    if as_json:
+        console.json(as_plain(found))
+        return
+    told = [tuple(map(_cell, row)) for row in rows]
+    if told or as_csv:
+        console.table(columns, told, as_csv=as_csv)
+    if not told:
+        console.note(nothing)
+
+
+def show_sql(of: str, lines: Iterable[str]) -> None:
+    """Print the lines of a job's SQL below its name."""
+    console.line((f"SQL of {of}", "bold"))
+    for line in lines:
+        console.line(f"  {line}")
+
+
+def _cell(value: object) -> str:
+    from waybill.lineage.graph import Node, shown
+
+    if isinstance(value, Node):
+        return shown(value)
+    return ", ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)

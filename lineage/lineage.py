@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from waybill.exporter import Query
 from waybill.exporter.exporting import ExportedFiles
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         ListedDataset,
         Node,
         Origins,
+        Question,
         ReachedNode,
         SearchResult,
     )
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from .journey import Journey
 
 log = logging.getLogger("waybill.lineage")
+
+_Answer = TypeVar("_Answer")
 
 OpenAnswers = Callable[[], AbstractContextManager["Answers"]]
 """Opens what answers one question."""
@@ -173,6 +176,10 @@ class Lineage:
         for note in answers.notes:
             log.warning("%s", note)
 
+    def _answer(self, question: Question[_Answer]) -> _Answer:
+        with self._asked() as answers:
+            return answers.answer(question)
+
     def sums(
         self, by: Collection[Dimension | str], query: Query | None = None
     ) -> dict[tuple[str | int | None, ...], int]:
@@ -262,8 +269,7 @@ class Lineage:
         question = OfDependencies(
             name, ALL if up is None else up, ALL if down is None else down, as_of_ms, columns
         )
-        with self._asked() as answers:
-            return answers.answer(question)
+        return self._answer(question)
 
     def upstream(self, name: str, depth: int | None = None) -> tuple[ReachedNode, ...]:
         """The datasets and jobs that a dataset or a job depends on, the nearest first.
@@ -285,8 +291,7 @@ class Lineage:
         Raises:
             NotFoundError, JournalError: as `dependencies` raises.
         """
-        with self._asked() as answers:
-            return answers.answer(OfImpact(name))
+        return self._answer(OfImpact(name))
 
     def origins(self, column: str) -> Origins:
         """Where the values of a column come from, step by step, as `waybill origins` shows it.
@@ -297,13 +302,11 @@ class Lineage:
         Raises:
             NotFoundError, JournalError: as `dependencies` raises.
         """
-        with self._asked() as answers:
-            return answers.answer(OfOrigins(column))
+        return self._answer(OfOrigins(column))
 
     def names(self, name: str) -> tuple[Node, ...]:
         """All names of a dataset, as the facet `symlinks` has told them; raises what `dependencies` does."""
-        with self._asked() as answers:
-            return answers.answer(OfNames(name)).names
+        return self._answer(OfNames(name)).names
 
     def search(self, text: str, limit: int = 20) -> SearchResult:
         """The datasets and jobs that have all words of a text, as `waybill search` shows them.
@@ -317,16 +320,14 @@ class Lineage:
             NotFoundError: the place has only records.
             JournalError: the journal or the index cannot be read.
         """
-        with self._asked() as answers:
-            return answers.answer(OfSearch(text, limit))
+        return self._answer(OfSearch(text, limit))
 
     def analyzers(self) -> AnalyzerList:
         """The facets and analyzers that told the edges of the graph, and how many each.
 
         Raises what `dependencies` does.
         """
-        with self._asked() as answers:
-            return answers.answer(OfAnalyzers())
+        return self._answer(OfAnalyzers())
 
     def unused_datasets(self, *, written: bool = False) -> tuple[ListedDataset, ...]:
         """The datasets that no job reads or writes or, if `written`, those that are written and never read.
@@ -334,21 +335,18 @@ class Lineage:
         A dataset that was dropped last is in no list. Raises a `JournalError` if the journal or the index
         cannot be read, and a `NotFoundError` if the place has only records.
         """
-        with self._asked() as answers:
-            return answers.answer(OfUnused(written)).datasets
+        return self._answer(OfUnused(written)).datasets
 
     def stale_datasets(self, before_ms: int) -> tuple[ListedDataset, ...]:
         """The datasets that jobs wrote, and none since an instant; raises what `unused_datasets` does."""
-        with self._asked() as answers:
-            return answers.answer(OfStale(before_ms)).datasets
+        return self._answer(OfStale(before_ms)).datasets
 
     def duplicate_producers(self) -> tuple[Duplicate, ...]:
         """The jobs that write one dataset, and those that do the same from the same inputs.
 
         The most costly come first. Raises what `unused_datasets` does.
         """
-        with self._asked() as answers:
-            return answers.answer(OfDuplicates()).duplicates
+        return self._answer(OfDuplicates()).duplicates
 
     def graph(
         self, name: str, *, up: int | None = None, down: int | None = None, columns: bool = False

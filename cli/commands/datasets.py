@@ -8,12 +8,11 @@ import typer
 
 from waybill.transport import Settings
 
-from .. import console
 from ..arguments import Csv, JsonObject, moment
 from ..arrow import arrow_alone
-from ..graph import ask_graph
+from ..graph import ask_graph, show_answer
 from ..options import with_settings
-from ..records import as_plain, iso
+from ..records import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,36 +65,22 @@ def datasets(
 
     if [orphan, unread, stale_ms is not None, duplicate_producers].count(True) != 1:
         raise typer.BadParameter("give one of --orphan, --unread, --stale and --duplicate-producers")
+    columns: tuple[str, ...] = ("dataset", "last written")
     found: DatasetList | DuplicateList
+    rows: Iterator[tuple[object, ...]]
     if duplicate_producers:
         found = doubled = ask_graph(settings, OfDuplicates())
-        columns: tuple[str, ...] = ("why", "dataset", "job", "runs", "hours")
-        rows = list(_of_producers(doubled))
+        columns, rows = ("why", "dataset", "job", "runs", "hours"), _of_producers(doubled)
     else:
         question = OfUnused(unread) if stale_ms is None else OfStale(stale_ms)
         found = listed = ask_graph(settings, question)
-        columns = ("dataset", "last written")
-        rows = list(_of_datasets(listed))
-    if as_json:
-        console.json(as_plain(found))
-    elif rows or as_csv:
-        console.table(columns, rows, as_csv=as_csv)
-    else:
-        console.note("there is none")
+        rows = (
+            (one.node, None if one.written_ms is None else iso(one.written_ms)) for one in listed.datasets
+        )
+    show_answer(found, columns, rows, nothing="there is none", as_json=as_json, as_csv=as_csv)
 
 
-def _of_datasets(found: DatasetList) -> Iterator[tuple[str, ...]]:
-    from waybill.lineage.graph import shown
-
-    for one in found.datasets:
-        yield shown(one.node), "" if one.written_ms is None else iso(one.written_ms)
-
-
-def _of_producers(found: DuplicateList) -> Iterator[tuple[str, ...]]:
-    from waybill.lineage.graph import shown
-
+def _of_producers(found: DuplicateList) -> Iterator[tuple[object, ...]]:
     for same in found.duplicates:
-        dataset = "" if same.dataset is None else shown(same.dataset)
         for one in same.producers:
-            hours = f"{one.run_ms / _HOUR_MS:.2f}"
-            yield same.why, dataset, shown(one.job), str(one.runs), hours
+            yield same.why, same.dataset, one.job, one.runs, f"{one.run_ms / _HOUR_MS:.2f}"

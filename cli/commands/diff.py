@@ -9,11 +9,10 @@ import typer
 
 from waybill.transport import Settings
 
-from .. import console
 from ..arguments import JsonObject
+from ..graph import show_answer, show_sql
 from ..home import open_answers
 from ..options import with_settings
-from ..records import as_plain
 
 
 @with_settings("home", "root", "system_name")
@@ -37,21 +36,11 @@ def diff(
     """
     with open_answers(settings, None) as (answers, _, _):
         found = answers.diff(first, second)
-    if as_json:
-        console.json(as_plain(found))
-        return
-    rows = [
-        (one.what, one.of, one.first or "", one.second or "")
-        for one in found.differences
-        if one.what != "sql"
-    ]
-    if rows:
-        console.table(("what", "of", "first", "second"), rows)
+    rows = [(one.what, one.of, one.first, one.second) for one in found.differences if one.what != "sql"]
+    if as_json or rows or not found.differences:
+        nothing = "the two runs do not differ in this"
+        show_answer(found, ("what", "of", "first", "second"), rows, nothing=nothing, as_json=as_json)
     for one in found.differences:
-        if one.what == "sql":
-            console.line((f"SQL of {console.shown(one.of)}", "bold"))
+        if one.what == "sql" and not as_json:
             texts = ((one.first or "").splitlines(), (one.second or "").splitlines())
-            for line in difflib.unified_diff(*texts, found.first, found.second, lineterm=""):
-                console.line(f"  {console.shown(line)}")
-    if not found.differences:
-        console.note("the two runs do not differ in this")
+            show_sql(one.of, difflib.unified_diff(*texts, found.first, found.second, lineterm=""))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from waybill.transport import Settings
 
-from .. import console
 from ..arguments import Csv, JsonObject
 from ..arrow import arrow_alone
-from ..graph import NodeName, ask_graph
+from ..graph import NodeName, ask_graph, show_answer
 from ..options import with_settings
-from ..records import as_plain, iso
+from ..records import iso
 
 
 @with_settings("home", "root")
@@ -33,25 +32,15 @@ def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, a
     from waybill.lineage.graph import OfImpact, shown
 
     found = ask_graph(settings, OfImpact(name))
-    if as_json:
-        console.json(as_plain(found))
-        return
-    if not found.nodes:
-        console.note(f"nothing is known that comes from {console.shown(shown(found.node))}")
     columns = ("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns")
     rows = (
         (
-            str(one.distance),
-            one.node.kind,
-            shown(one.node),
-            "yes" if one.is_certain else "maybe",
-            ", ".join(one.owners),
-            one.tier or "",
-            iso(one.last_run.started_ms) if one.last_run else "",
-            one.last_run.state if one.last_run else "",
-            ", ".join(one.columns),
+            *(one.distance, one.node.kind, one.node, "yes" if one.is_certain else "maybe"),
+            *(one.owners, one.tier),
+            *((iso(one.last_run.started_ms), one.last_run.state) if one.last_run else ("", "")),
+            one.columns,
         )
         for one in found.nodes
     )
-    if found.nodes or as_csv:
-        console.table(columns, rows, as_csv=as_csv)
+    nothing = f"nothing is known that comes from {shown(found.node)}"
+    show_answer(found, columns, rows, nothing=nothing, as_json=as_json, as_csv=as_csv)

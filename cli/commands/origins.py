@@ -11,9 +11,8 @@ from waybill.transport import Settings
 from .. import console
 from ..arguments import JsonObject
 from ..arrow import arrow_alone
-from ..graph import ask_graph
+from ..graph import ask_graph, show_answer, show_sql
 from ..options import with_settings
-from ..records import as_plain
 
 
 @with_settings("home", "root")
@@ -42,26 +41,16 @@ def origins(
     from waybill.lineage.graph import OfOrigins, shown
 
     found = ask_graph(settings, OfOrigins(column))
-    if as_json:
-        console.json(as_plain(found))
-        return
-    if not found.steps:
-        console.note(f"nothing is known of where {console.shown(shown(found.column))} comes from")
-        return
+    columns = ("column", "comes from", "how", "transformations", "job", "")
     rows = (
         (
-            shown(step.target),
-            shown(step.source),
-            step.how + (", masked" if step.is_masked else ""),
-            ", ".join(step.transformations),
-            "" if step.job is None else shown(step.job),
-            "end" if step.source in found.ends else "",
+            *(step.target, step.source, step.how + (", masked" if step.is_masked else "")),
+            *(step.transformations, step.job, "end" if step.source in found.ends else ""),
         )
         for step in found.steps
     )
-    console.table(("column", "comes from", "how", "transformations", "job", ""), rows)
-    for one in found.texts:
+    nothing = f"nothing is known of where {shown(found.column)} comes from"
+    show_answer(found, columns, rows, nothing=nothing, as_json=as_json)
+    for one in () if as_json else found.texts:
         console.line()
-        console.line((f"SQL of {console.shown(shown(one.job))}", "bold"))
-        for line in one.sql.splitlines():
-            console.line(f"  {console.shown(line)}")
+        show_sql(shown(one.job), one.sql.splitlines())

@@ -11,9 +11,8 @@ from waybill.transport import Settings
 from .. import console
 from ..arguments import Csv, JsonObject
 from ..arrow import arrow_alone
-from ..graph import ask_graph
+from ..graph import ask_graph, show_answer
 from ..options import with_settings
-from ..records import as_plain
 
 
 @with_settings("home", "root")
@@ -40,28 +39,16 @@ def search(
       waybill search daily orders
       waybill search team:sales gold --json | jq -r '.nodes[].node.name'
     """
-    from waybill.lineage.graph import OfSearch, shown
+    from waybill.lineage.graph import OfSearch
 
     found = ask_graph(settings, OfSearch(" ".join(text), limit))
-    if as_json:
-        console.json(as_plain(found))
-    elif found.nodes or as_csv:
-        rows = (
-            (
-                one.node.kind,
-                shown(one.node),
-                ", ".join(one.columns),
-                ", ".join(one.tags),
-                ", ".join(one.owners),
-                one.description,
-            )
-            for one in found.nodes
-        )
-        columns = ("kind", "name", "columns", "tags", "owners", "description")
-        console.table(columns, rows, as_csv=as_csv)
-    if not found.nodes:
-        console.note("nothing has all these words")
-    elif not found.is_all:
+    columns = ("kind", "name", "columns", "tags", "owners", "description")
+    rows = (
+        (one.node.kind, one.node, one.columns, one.tags, one.owners, one.description) for one in found.nodes
+    )
+    nothing = "nothing has all these words"
+    show_answer(found, columns, rows, nothing=nothing, as_json=as_json, as_csv=as_csv)
+    if not found.is_all:
         console.note(f"more than {found.matches:,} have these words, too many to rank; give more words")
     elif found.matches > len(found.nodes):
         console.note(f"these are {len(found.nodes):,} of {found.matches:,}; more with --limit")

@@ -6,6 +6,7 @@ from a command or a request to the index, knows no single one of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -37,11 +38,13 @@ class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
         path: where a collector answers it, below its address.
         summary: what it shows, in a few words.
         answer: the type of its answer.
+        finder: what finds it, by an index and the parameters in their order.
     """
 
     path: ClassVar[str]
     summary: ClassVar[str]
     answer: ClassVar[Any]
+    finder: ClassVar[Callable[..., Any]]
 
     def find(self, ask: Ask) -> AnswerT:
         """Find the answer.
@@ -49,7 +52,8 @@ class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
         Raises:
             NotFoundError: nothing has the name that is asked about, or several have it.
         """
-        raise NotImplementedError  # each question finds its own; a struct cannot have abstract methods
+        found: AnswerT = type(self).finder(ask, *msgspec.structs.astuple(self))
+        return found
 
 
 class OfDependencies(Question[Dependencies], frozen=True):
@@ -79,12 +83,9 @@ class OfImpact(Question[Impact], frozen=True):
     path = "/api/v1/impact"
     summary = "Show what a change of a dataset, a column or a job reaches"
     answer = Impact
+    finder = staticmethod(find_impact)
 
     name: Name
-
-    def find(self, ask: Ask) -> Impact:
-        """Find the answer."""
-        return find_impact(ask, self.name)
 
 
 class OfNames(Question[NameList], frozen=True):
@@ -93,12 +94,9 @@ class OfNames(Question[NameList], frozen=True):
     path = "/api/v1/names"
     summary = "List the names of a dataset"
     answer = NameList
+    finder = staticmethod(find_names)
 
     name: Name
-
-    def find(self, ask: Ask) -> NameList:
-        """Find the answer."""
-        return find_names(ask, self.name)
 
 
 class OfOrigins(Question[Origins], frozen=True):
@@ -107,12 +105,9 @@ class OfOrigins(Question[Origins], frozen=True):
     path = "/api/v1/origins"
     summary = "Show where the values of a column come from, step by step"
     answer = Origins
+    finder = staticmethod(find_origins)
 
     name: Name
-
-    def find(self, ask: Ask) -> Origins:
-        """Find the answer."""
-        return find_origins(ask, self.name)
 
 
 class OfUnused(Question[DatasetList], frozen=True):
@@ -135,12 +130,9 @@ class OfStale(Question[DatasetList], frozen=True):
     path = "/api/v1/datasets/stale"
     summary = "List the datasets that jobs wrote, and none since an instant"
     answer = DatasetList
+    finder = staticmethod(list_stale)
 
     before: EpochMs
-
-    def find(self, ask: Ask) -> DatasetList:
-        """Find the answer."""
-        return list_stale(ask, self.before)
 
 
 class OfDuplicates(Question[DuplicateList], frozen=True):
@@ -149,10 +141,7 @@ class OfDuplicates(Question[DuplicateList], frozen=True):
     path = "/api/v1/datasets/duplicate-producers"
     summary = "List the jobs that write one dataset, or do the same from the same inputs"
     answer = DuplicateList
-
-    def find(self, ask: Ask) -> DuplicateList:
-        """Find the answer."""
-        return list_duplicates(ask)
+    finder = staticmethod(list_duplicates)
 
 
 class OfSearch(Question[SearchResult], frozen=True):
@@ -161,13 +150,10 @@ class OfSearch(Question[SearchResult], frozen=True):
     path = "/api/v1/search"
     summary = "Find datasets and jobs by words of their names, columns, tags, owners and descriptions"
     answer = SearchResult
+    finder = staticmethod(search)
 
     text: Name
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = FOUND_DEFAULT
-
-    def find(self, ask: Ask) -> SearchResult:
-        """Find the answer."""
-        return search(ask, self.text, self.limit)
 
 
 class OfAnalyzers(Question[AnalyzerList], frozen=True):
@@ -176,10 +162,7 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
     path = "/api/v1/analyzers"
     summary = "List the facets and analyzers that told edges of the graph, and how many each"
     answer = AnalyzerList
-
-    def find(self, ask: Ask) -> AnalyzerList:
-        """Find the answer."""
-        return list_analyzers(ask)
+    finder = staticmethod(list_analyzers)
 
 
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
