@@ -1,16 +1,7 @@
 """The graph of datasets, jobs and columns: what depends on what."""
 
 from .around import Graph as Graph
-from .asking import (
-    Dependencies as Dependencies,
-    LastRun as LastRun,
-    NameList as NameList,
-    find_dependencies as find_dependencies,
-    find_node as find_node,
-    last_run as last_run,
-    last_runs as last_runs,
-    shown as shown,
-)
+from .asking import Dependencies as Dependencies, NameList as NameList, shown as shown
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
 from .impact import Impact as Impact, ImpactedNode as ImpactedNode
@@ -37,19 +28,14 @@ from .questions import (
     OfUnused as OfUnused,
     Question as Question,
 )
+from .runs import LastRun as LastRun
 from .searching import FoundNode as FoundNode, SearchResult as SearchResult
 from .storing import (
     GRAPH_SCHEMA as GRAPH_SCHEMA,
+    GRAPH_VIEWS as GRAPH_VIEWS,
     GraphTables as GraphTables,
     set_trimmers as set_trimmers,
     trimmers_in as trimmers_in,
 )
 from .uses import AnalyzerList as AnalyzerList, AnalyzerUse as AnalyzerUse
-from .walking import (
-    COLUMNS as COLUMNS,
-    FLOW as FLOW,
-    GRAPH_VIEWS as GRAPH_VIEWS,
-    Reach as Reach,
-    ReachedNode as ReachedNode,
-    follow as follow,
-)
+from .walking import Reach as Reach, ReachedNode as ReachedNode

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import FINAL_STATES, RunState, merge_states
 from waybill.facets.event import dataset_text
 from waybill.transport.errors import NotFoundError
 
-from .batch import LastFile, last_part_of
+from .batch import last_part_of
 from .columns import DatasetColumns, find_columns
 from .elements import Edge, Node, NodeKind, as_json
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import schema_columns
 from .related import find_related
-from .storing import OF_FILES
+from .runs import LastRun, last_runs
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, follow, nodes_with
 
 if TYPE_CHECKING:
@@ -41,36 +38,6 @@ _HOLDING: Final = (
     "SELECT source FROM all_edge WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'hold'"
 )
 _RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
-_RUNS: Final = "SELECT run, state, last_us FROM all_job_run WHERE job = ? ORDER BY last_us DESC LIMIT ?"
-_RUNS_OF_ALL: Final = """
-SELECT run, state, last_us, job FROM json_each(?1) JOIN all_job_run ON job = value
-WHERE last_us >= (
-    SELECT min(last_us)
-    FROM (SELECT last_us FROM all_job_run WHERE job = value ORDER BY last_us DESC LIMIT ?2) AS latest
-)
-ORDER BY job, last_us DESC
-"""
-_ALL_RUNS: Final = """
-SELECT run, state, last_us, job FROM all_job_run WHERE job IN (SELECT value FROM json_each(?)) ORDER BY job
-"""
-_LATEST: Final = 4
-"""So many rows are read of a job: of two databases, of which the latest two may be one run."""
-
-
-class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The latest run of a job.
-
-    Attributes:
-        run: its id; for a job whose runs are files, the did.
-        state: its final state; RUNNING: it has not ended.
-        started_ms: when it began, in epoch milliseconds.
-        ended_ms: when it ended; None: it has not.
-    """
-
-    run: str
-    state: str
-    started_ms: int
-    ended_ms: int | None
 
 
 class Dependencies(msgspec.Struct, frozen=True):
@@ -205,7 +172,8 @@ def find_dependencies(
     if node.kind is NodeKind.DATASET:
         writers = follow(ask, [node], down=False, depth=1, kinds=FLOW, as_of_us=as_of_us)
         jobs = [one.node for one in writers.nodes]
-    runs = [(run, job) for job in jobs if (run := last_run(ask, job, as_of_us)) is not None]
+    by_number = {job.number: job for job in jobs}
+    runs = [(run, by_number[job]) for job, run in last_runs(ask, by_number, as_of_us).items()]
     run, job = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
     datasets = dict.fromkeys([node, *(one.node for one in (*upstream.nodes, *downstream.nodes))])
     columns = find_columns(ask, datasets, as_of_us) if with_columns else ()
@@ -232,81 +200,6 @@ def shown(node: Node) -> str:
     return f"{dataset}.{node.column}" if node.column else dataset
 
 
-def last_run(ask: Ask, job: Node, as_of_us: int = ALWAYS_US) -> LastRun | None:
-    """The latest run of a job that began by an instant; None if it has none.
-
-    Of the files of a flow only the last is known: if it began later, there is none.
-    """
-    limit = _LATEST if as_of_us == ALWAYS_US else -1
-    return _latest(ask(_RUNS, (job.number, limit)), as_of_us)
-
-
-def last_runs(ask: Ask, jobs: Iterable[Node]) -> dict[Node, LastRun]:
-    """The latest run of each of some jobs, as `last_run` gives it; a job that has none is left out."""
-    numbers = {job.number: job for job in jobs}
-    rows = ask(_RUNS_OF_ALL, (as_json(numbers), _LATEST))
-    found = ((job, _latest(some, ALWAYS_US)) for job, some in groupby(rows, itemgetter(3)))
-    return {numbers[job]: run for job, run in found if run is not None}
-
-
-def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
-    """By job, given by number, all its runs that have ended; of files, only the last is known."""
-    rows = ask(_ALL_RUNS, (as_json(jobs),))
-    told = {
-        job: [_told(run, states, ALWAYS_US) for run, _, states in _by_run(some)]
-        for job, some in groupby(rows, itemgetter(3))
-    }
-    return {job: [run for run in runs if run.ended_ms is not None] for job, runs in told.items()}
-
-
-def _latest(rows: Iterable[tuple[Any, ...]], as_of_us: int) -> LastRun | None:
-    """The latest run of rows of which the one that was told last comes first."""
-    latest: LastRun | None = None
-    for run, last_us, states in _by_run(rows):
-        if latest is not None and last_us // 1_000 < latest.started_ms:
-            break  # no run begins after what was told last of it
-        told = _told(run, states, as_of_us)
-        is_later = latest is None or (told.started_ms, told.run) > (latest.started_ms, latest.run)
-        if is_later and told.started_ms * 1_000 <= as_of_us:
-            latest = told
-    return latest
-
-
-def _by_run(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[str, int, list[bytes]]]:
-    """Each run of rows once, when it was told of in its first row, and its states in all of them."""
-    runs: dict[str, tuple[str, int, list[bytes]]] = {}
-    for run, state, last_us, *_ in rows:
-        runs.setdefault(run, (run, last_us, []))[2].append(state)
-    return runs.values()
-
-
-def _told(run: str, states: Iterable[bytes], as_of_us: int) -> LastRun:
-    if run == OF_FILES:
-        return _of_file(max(map(_FILE.decode, states)))
-    return _of_run(merge_states(*map(_STATE.decode, states)), as_of_us)
-
-
-def _of_file(file: LastFile) -> LastRun:
-    return LastRun(
-        run=file.did,
-        state=file.final_state,
-        started_ms=file.began_us // 1_000,
-        ended_ms=file.ended_us // 1_000,
-    )
-
-
-def _of_run(state: RunState, as_of_us: int) -> LastRun:
-    ending = state.ending
-    started_us = state.begun_us or state.created_us
-    is_open = ending is None or ending.time_us < state.begun_us or ending.time_us > as_of_us
-    return LastRun(
-        run=state.run_id,
-        state="RUNNING" if ending is None or is_open else str(FINAL_STATES[ending.severity]),
-        started_ms=started_us // 1_000,
-        ended_ms=None if ending is None or is_open else ending.time_us // 1_000,
-    )
-
-
 def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
     """The datasets, their parts, and the jobs whose namespace and name, put together, give a text."""
     for at, character in enumerate(text):
@@ -317,7 +210,3 @@ def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
                 namespace, located = locate(text[:at], name)
                 yield Node(NodeKind.DATASET, namespace, trim_name(namespace, located, rules))
                 yield Node(NodeKind.RESOURCE, namespace, located)
-
-
-_STATE: Final = msgspec.msgpack.Decoder(RunState)
-_FILE: Final = msgspec.msgpack.Decoder(LastFile)

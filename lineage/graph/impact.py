@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .asking import LastRun, find_node, last_runs
+from .asking import find_node
 from .columns import columns_of
 from .elements import Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
+from .runs import LastRun, last_runs
 from .walking import COLUMNS, FLOW, Ask, Names, follow, nodes_with
 
 if TYPE_CHECKING:
@@ -123,12 +124,12 @@ class _Impact:
                 owners[place].update(owners_in(facet))
             elif (tier := tier_in(facet)) is not None:
                 tiers[place] = min(tier, tiers.get(place, tier))
-        runs = last_runs(self._ask, [node for node in distances if node.kind is NodeKind.JOB])
+        runs = last_runs(self._ask, [number for number, node in numbers.items() if node.kind is NodeKind.JOB])
         found = []
         for number, node in numbers.items():
             place = one.get(number, number)
             owned, columns = owners.get(place, ()), self._columns.get(place, ())
-            told = (tuple(sorted(owned)), tiers.get(place), tuple(sorted(columns)), runs.get(node))
+            told = (tuple(sorted(owned)), tiers.get(place), tuple(sorted(columns)), runs.get(number))
             found.append(ImpactedNode(distances[node], node, node in self._distances, *told))
         return tuple(sorted(found, key=lambda reached: (reached.distance, reached.node)))
 

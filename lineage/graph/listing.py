@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from .asking import ended_runs
 from .elements import Node, as_json
 from .properties import is_drop, properties_of, sql_in
+from .runs import ended_runs
 from .walking import Ask, Names, nodes_with
 
 if TYPE_CHECKING:

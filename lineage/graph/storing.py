@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-import msgspec
-
-from waybill.facets import RunState, merge_states
-
 from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
-from .batch import Batch, Known, LastFile
+from .batch import Batch, Known
 from .documents import Documents
 from .elements import HOUR_US
+from .runs import JobRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,8 +97,9 @@ UNION ALL SELECT 'concept/' || kind, 'parentconcept', CAST(number AS TEXT), 'eve
 """  # noqa: S608 - texts of our own
 GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "analysis")
 
-OF_FILES: Final = ""
-"""The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
+_VIEW: Final = "CREATE TEMP VIEW all_{0} AS SELECT * FROM main.{0} UNION ALL SELECT * FROM disk.{0};\n"
+GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
+"""The graph of an index and of what is in memory, as one."""
 
 _LEAST: Final = "{0} = CASE WHEN excluded.{0} < {0} THEN excluded.{0} ELSE {0} END"
 _GREATEST: Final = "{0} = CASE WHEN excluded.{0} > {0} THEN excluded.{0} ELSE {0} END"
@@ -128,8 +126,6 @@ ON CONFLICT (node, key, digest) DO UPDATE SET {_LEAST.format("first_us")}, {_GRE
 _SAW_PROPERTY: Final = """
 UPDATE property SET last_us = ? WHERE node = ? AND key = ? AND digest = ? AND last_us < ?
 """
-_RUN: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
-_PUT_RUN: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
 _FORGET: Final = (
     "DELETE FROM node WHERE last_hour < ?",
     "DELETE FROM edge WHERE last_hour < ?",
@@ -170,7 +166,7 @@ class GraphTables:
         self, connection: apsw.Connection, below: str = "", analyzed: tuple[str, ...] | None = ()
     ) -> None:
         self._connection = connection
-        self._schemas = ("main.", f"{below}.") if below else ("main.",)
+        self._runs = JobRuns(connection, ("main.", f"{below}.") if below else ("main.",))
         self._rules = trimmers_in(connection, below or "main")
         self._is_tail = bool(below)
         self._documents = Documents(connection)
@@ -189,10 +185,7 @@ class GraphTables:
             if (found := self._analyses.put(event, entry.body, seen)) is not None:
                 batch.take_found(*found)
         self._put(batch)
-        for (run, job), state in batch.runs.items():
-            self._put_run(run, job.number, state)
-        for job, file in batch.files.items():
-            self._put_file(job.number, file)
+        self._runs.put(batch.runs, batch.files)
         if len(self._known) > _KNOWN_MAX:
             self._known.clear()
 
@@ -235,23 +228,3 @@ class GraphTables:
         put(_PUT_PROPERTY, properties)
         put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
         self._documents.put(worded)
-
-    def _put_run(self, run: str, job: int, state: RunState) -> None:
-        known = [_STATE.decode(row) for row in self._load(run, job)]
-        merged = merge_states(state, *known)
-        if merged not in known:
-            last_us = max([merged.begun_us, merged.created_us, *(one.time_us for one in merged.endings)])
-            self._connection.execute(_PUT_RUN, (run, job, last_us, msgspec.msgpack.encode(merged)))
-
-    def _put_file(self, job: int, file: LastFile) -> None:
-        known = [_FILE.decode(row) for row in self._load(OF_FILES, job)]
-        if all(file > one for one in known):
-            self._connection.execute(_PUT_RUN, (OF_FILES, job, file.ended_us, msgspec.msgpack.encode(file)))
-
-    def _load(self, run: str, job: int) -> list[bytes]:
-        rows = (self._connection.execute(_RUN.format(schema), (run, job)).get for schema in self._schemas)
-        return [cast("bytes", row) for row in rows if row is not None]
-
-
-_STATE: Final = msgspec.msgpack.Decoder(RunState)
-_FILE: Final = msgspec.msgpack.Decoder(LastFile)

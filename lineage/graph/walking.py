@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from .elements import Edge, EdgeKind, Node, as_json
-from .storing import GRAPH_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-_VIEW: Final = "CREATE TEMP VIEW all_{0} AS SELECT * FROM main.{0} UNION ALL SELECT * FROM disk.{0};\n"
-GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
-"""The graph of an index and of what is in memory, as one."""
 
 ALWAYS_US: Final = 2**62
 """An instant after every event."""

@@ -1,0 +1,160 @@
+"""How jobs ran: the table `job_run`, with a row for each run of a job, and one for the last of its files."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from waybill.facets import FINAL_STATES, RunState, merge_states
+
+from .batch import LastFile
+from .elements import as_json
+from .walking import ALWAYS_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import apsw
+
+    from .elements import Node
+    from .walking import Ask
+
+_OF_FILES: Final = ""
+"""The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
+_LATEST: Final = 4
+"""So many rows are read of a job: of two databases, of which the latest two may be one run."""
+
+_STATE_OF: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
+_PUT: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
+_RUNS: Final = """
+SELECT job, run, last_us, state FROM json_each(?1) JOIN all_job_run ON job = value
+WHERE last_us >= (
+    SELECT min(last_us)
+    FROM (SELECT last_us FROM all_job_run WHERE job = value ORDER BY last_us DESC LIMIT ?2) AS latest
+)
+ORDER BY job, last_us DESC
+"""
+
+
+class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The latest run of a job.
+
+    Attributes:
+        run: its id; for a job whose runs are files, the did.
+        state: its final state; RUNNING: it has not ended.
+        started_ms: when it began, in epoch milliseconds.
+        ended_ms: when it ended; None: it has not.
+    """
+
+    run: str
+    state: str
+    started_ms: int
+    ended_ms: int | None
+
+
+class JobRuns:
+    """Puts how jobs ran into one database.
+
+    Args:
+        connection: the database.
+        schemas: those that have what was told before, each with a dot behind it.
+    """
+
+    def __init__(self, connection: apsw.Connection, schemas: Iterable[str]) -> None:
+        self._connection = connection
+        self._statements = [_STATE_OF.format(schema) for schema in schemas]
+
+    def put(self, runs: Mapping[tuple[str, Node], RunState], files: Mapping[Node, LastFile]) -> None:
+        """Put runs of jobs, and the last files of others."""
+        for (run, job), state in runs.items():
+            self._put(run, job.number, state)
+        for job, file in files.items():
+            self._put(_OF_FILES, job.number, file)
+
+    def _put(self, run: str, job: int, told: RunState | LastFile) -> None:
+        rows = (self._connection.execute(statement, (run, job)).get for statement in self._statements)
+        known = [_decode(run, row) for row in rows if row is not None]
+        merged = _merge([told, *known])
+        if merged not in known:
+            row = (run, job, _last_us(merged), msgspec.msgpack.encode(merged))
+            self._connection.execute(_PUT, row)
+
+
+def last_runs(ask: Ask, jobs: Iterable[int], as_of_us: int = ALWAYS_US) -> dict[int, LastRun]:
+    """By job, given by number, its latest run that began by an instant; one that has none is left out.
+
+    Of the files of a job only the last is known: if it began later, there is none.
+    """
+    limit = _LATEST if as_of_us == ALWAYS_US else -1
+    latest = ((job, _latest(runs, as_of_us)) for job, runs in _runs_of(ask, jobs, limit))
+    return {job: run for job, run in latest if run is not None}
+
+
+def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
+    """By job, given by number, all its runs that have ended; of files, only the last is known."""
+    return {
+        job: [run for _, state in runs if (run := _told(state, ALWAYS_US)).ended_ms is not None]
+        for job, runs in _runs_of(ask, jobs, -1)
+    }
+
+
+def _runs_of(
+    ask: Ask, jobs: Iterable[int], limit: int
+) -> Iterator[tuple[int, list[tuple[int, RunState | LastFile]]]]:
+    """Of each job some of its runs, and when each was told last, the one that was told last first."""
+    for job, rows in groupby(ask(_RUNS, (as_json(jobs), limit)), itemgetter(0)):
+        runs: dict[str, tuple[int, list[RunState | LastFile]]] = {}
+        for _, run, last_us, state in rows:
+            runs.setdefault(run, (last_us, []))[1].append(_decode(run, state))
+        yield job, [(last_us, _merge(states)) for last_us, states in runs.values()]
+
+
+def _latest(runs: Iterable[tuple[int, RunState | LastFile]], as_of_us: int) -> LastRun | None:
+    latest: LastRun | None = None
+    for last_us, state in runs:
+        if latest is not None and last_us // 1_000 < latest.started_ms:
+            break  # no run begins after what was told last of it
+        told = _told(state, as_of_us)
+        is_later = latest is None or (told.started_ms, told.run) > (latest.started_ms, latest.run)
+        if is_later and told.started_ms * 1_000 <= as_of_us:
+            latest = told
+    return latest
+
+
+def _decode(run: str, row: Any) -> RunState | LastFile:  # noqa: ANN401 - a value of a row
+    return _FILE.decode(row) if run == _OF_FILES else _STATE.decode(row)
+
+
+def _merge(states: list[Any]) -> RunState | LastFile:
+    """What is known of one run, or the last of some files."""
+    merged: RunState | LastFile = max(states) if isinstance(states[0], LastFile) else merge_states(*states)
+    return merged
+
+
+def _last_us(state: RunState | LastFile) -> int:
+    """When it was told last."""
+    if isinstance(state, LastFile):
+        return state.ended_us
+    return max([state.begun_us, state.created_us, *(one.time_us for one in state.endings)])
+
+
+def _told(state: RunState | LastFile, as_of_us: int) -> LastRun:
+    if isinstance(state, LastFile):
+        ended_ms, began_ms = state.ended_us // 1_000, state.began_us // 1_000
+        return LastRun(run=state.did, state=state.final_state, started_ms=began_ms, ended_ms=ended_ms)
+    ending = state.ending
+    started_us = state.begun_us or state.created_us
+    is_open = ending is None or ending.time_us < state.begun_us or ending.time_us > as_of_us
+    return LastRun(
+        run=state.run_id,
+        state="RUNNING" if ending is None or is_open else str(FINAL_STATES[ending.severity]),
+        started_ms=started_us // 1_000,
+        ended_ms=None if ending is None or is_open else ending.time_us // 1_000,
+    )
+
+
+_STATE: Final = msgspec.msgpack.Decoder(RunState)
+_FILE: Final = msgspec.msgpack.Decoder(LastFile)
