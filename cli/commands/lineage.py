@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from waybill.transport import Settings
+from waybill.lineage.index import INDEX
+from waybill.transport import NotFoundError, Settings, WaybillError
+from waybill.transport.counting import counted
 
 from .. import console
 from ..arguments import FORMS, JsonObject, moment
 from ..arrow import arrow_alone
+from ..flushing import flush_with_progress
 from ..graph import NodeName, ask_graph
 from ..options import with_settings
 from ..pictures import STDOUT, AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
 from ..records import as_plain, iso
+from .flush import can_flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,12 +31,13 @@ if TYPE_CHECKING:
 
 _RULE: Final = "━" * 39
 _DIGITS_MAX: Final = 9
+_REFRESH_S: Final = 60.0
+_POLL_S: Final = 0.2
 _RELATED_MAX: Final = 20
 """So many jobs, owners or versions are listed in one block."""
 
 
 @with_settings("home", "root")
-@arrow_alone()
 def lineage(
     settings: Settings,
     *,
@@ -48,6 +55,10 @@ def lineage(
     ] = False,
     unfold: Annotated[
         bool, typer.Option("--unfold", help="Show each node of a wide fan, not their number.")
+    ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="First flush the home, and have the analyzers read what waits."),
     ] = False,
     as_mermaid: AsMermaid = False,
     as_dot: AsDot = False,
@@ -76,26 +87,32 @@ def lineage(
     --unfold. A picture of a large graph also has one box for a long chain, and never more than some hundreds
     of boxes. --json, --graphml and --openlineage have everything.
 
+    What events say themselves is shown at once, but analyzers read their SQL and the like a little later.
+    --refresh has everything read that the home has accepted, as `waybill flush` does, and then shows it. Exit
+    code 1 if that takes more than a minute, or if the index is held up; 2 if there is no journal to flush.
+
     Examples:
 
     \b
       waybill lineage daily_orders
       waybill lineage s3://lake/orders --up all --down all
       waybill lineage orders --down 4 --as-of '2 days ago' --json
-      waybill lineage orders.total --up all
+      waybill lineage orders.total --up all --refresh
       waybill lineage orders --up 2 --columns
       waybill lineage orders --up all --down all --svg orders.svg
       waybill lineage orders --down all --graphml orders.graphml
     """
-    from waybill.lineage import drawing
-    from waybill.lineage.graph import Graph, OfDependencies
-
     forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
     refuse_several(forms | {"--openlineage": as_openlineage, "--json": as_json})
     as_of_ms = None if as_of is None else moment(as_of, UTC, "--as-of")
-    found = ask_graph(
-        settings, OfDependencies(name, _edges(up, "--up"), _edges(down, "--down"), as_of_ms, columns)
-    )
+    edges = (_edges(up, "--up"), _edges(down, "--down"))
+    if refresh:
+        _refresh(settings)
+    with arrow_alone():
+        from waybill.lineage import drawing
+        from waybill.lineage.graph import Graph, OfDependencies
+
+        found = ask_graph(settings, OfDependencies(name, *edges, as_of_ms, columns))
     if as_json:
         console.json(as_plain(found))
         return
@@ -117,6 +134,34 @@ def lineage(
     else:
         for line in lines_of(found, name, folded_from):
             console.line(line)
+
+
+def _refresh(settings: Settings) -> None:
+    """Flush the home, and have the analyzers read what waits for them.
+
+    Raises:
+        NotFoundError: there is no journal to flush.
+        WaybillError: the index is held up, or this takes too long.
+    """
+    from waybill.lineage.graph import OfAnalyzers
+
+    if not can_flush(settings):
+        raise NotFoundError(
+            f"{settings.home} has no journal, so nothing can be refreshed; leave out --refresh"
+        )
+    until_s = time.monotonic() + _REFRESH_S
+    for attempt in itertools.count(1):
+        # A process that flushes a home without a runner has the analyzers read for some seconds only.
+        report = flush_with_progress(settings, max(until_s - time.monotonic(), 0.0))
+        if (problem := report.problems.get(INDEX)) is not None:
+            raise WaybillError(problem)
+        waiting = report.left.get(INDEX, 0) or ask_graph(settings, OfAnalyzers()).waiting
+        if not waiting:
+            return
+        if time.monotonic() >= until_s:
+            what = f"{counted(waiting, 'event')} could not be read within {_REFRESH_S:g} s"
+            raise WaybillError(f"{what}; ask again, or leave out --refresh to see what is known")
+        time.sleep(max(min(_POLL_S * attempt, until_s - time.monotonic()), 0.0))
 
 
 def _edges(text: str, option: str) -> int | Literal["all"]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from events import members
 
-from waybill.transport import Journal, Kind
+from waybill.lineage.index import analysis
+from waybill.transport import FlushReport, Journal, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Run
+    from conftest import Kept, Run
 
 PAGE = """\
 Lineage for: my-package
@@ -248,3 +251,46 @@ def test_what_is_known_besides_data_is_listed_below_if_there_is_any(called: Run,
     assert [one["target"]["version"] for one in found["related"] if one["kind"] == "version"] == [
         one.strip() for one in versions
     ]
+
+
+def test_what_waits_for_the_analyzers_is_read_before_an_answer_that_is_to_be_fresh(
+    called: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = {"sql": {"query": "INSERT INTO daily (id) SELECT key FROM orders", "dialect": "spark"}}
+    job = {"namespace": "etl", "name": "daily", "facets": sql}
+    tables = [
+        {"namespace": "lake", "name": name, "facets": {"schema": {"fields": [{"name": column}]}}}
+        for name, column in (("orders", "key"), ("daily", "id"))
+    ]
+    told = members("r", job=job, inputs=tables[:1], outputs=tables[1:])
+    with closing(Journal(home)) as journal:
+        journal.append(Kind.OPENLINEAGE, json.dumps(told).encode(), "tests")
+    words = ("lineage", "lake/daily.id", "--home", home)
+    assert "Upstream:\n  none\n" in called(*words).stdout
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["waybill.cli.commands.lineage"], "_REFRESH_S", 0.0)
+        patch.setattr(analysis, "FINISH_S", 0.0)
+        late = called(*words, "--refresh")
+        assert (late.returncode, late.stdout) == (1, "")
+        assert "1 event could not be read within 0 s; ask again, or leave out --refresh" in late.stderr
+    fresh = called(*words, "--refresh")
+    assert fresh.returncode == 0, fresh.stderr
+    assert "Upstream:\n  └─ lake/orders.key\n" in fresh.stdout
+    assert called(*words, "--refresh").stdout == called(*words).stdout == fresh.stdout
+
+
+def test_what_cannot_be_flushed_cannot_be_refreshed(called: Run, kept: Kept, tmp_path: Path) -> None:
+    shutil.copytree(kept.home / "provenance", tmp_path / "files" / "provenance")
+    refused = called("lineage", "lake", "--root", tmp_path / "files", "--refresh")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "no journal, so nothing can be refreshed" in refused.stderr
+
+
+def test_an_index_that_is_held_up_is_no_answer(
+    called: Run, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = FlushReport(problems={"index": "index.db cannot be written", "marquez": "it is down"})
+    monkeypatch.setattr(sys.modules["waybill.cli.commands.lineage"], "flush_with_progress", lambda *_: report)
+    held_up = called("lineage", "mail", "--home", told, "--refresh")
+    assert (held_up.returncode, held_up.stdout) == (1, "")
+    assert held_up.stderr == "waybill: index.db cannot be written\n"
