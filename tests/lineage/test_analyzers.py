@@ -105,6 +105,18 @@ def test_each_output_of_a_text_has_its_own_inputs() -> None:
     }
 
 
+def test_what_nobody_can_say_of_a_text_is_told_and_makes_it_less_sure() -> None:
+    texts = {
+        "SELECT a.id FROM a NATURAL JOIN b": "the columns of a NATURAL JOIN are not known",
+        "SELECT id FROM a UNPIVOT (amount FOR month IN (jan, feb))": "the columns of an UNPIVOT",
+    }
+    for text, note in texts.items():
+        found = SqlAnalyzer().analyze(event(f"CREATE TABLE c AS {text}", inputs=[dataset("a")]), {})
+        assert found is not None
+        assert note in found["job"]["facets"]["waybill_inferred"]["reason"]
+        assert sure(found) == 0.7
+
+
 def test_a_view_of_a_program_is_no_dataset() -> None:
     files = [{"namespace": "file", "name": f"/data/{name}", "facets": {}} for name in ("in.csv", "out")]
     of_spark = event("SELECT id FROM orders", inputs=files[:1], outputs=files[1:])
