@@ -88,7 +88,7 @@ _ABSENT: Final = msgspec.Raw()
 _T = TypeVar("_T")
 
 
-def read_facet(decoder: msgspec.json.Decoder[_T], facet: msgspec.Raw) -> _T | None:
+def read_facet(decoder: msgspec.json.Decoder[_T], facet: msgspec.Raw | bytes | str) -> _T | None:
     """Decode a facet that was left undecoded; None if it is absent or malformed: then it says nothing."""
     try:
         return decoder.decode(facet) if facet else None
@@ -117,14 +117,14 @@ class DatasetName(msgspec.Struct, frozen=True, gc=False):
         return dataset_text(self.namespace, self.name)
 
 
-class _Symlink(DatasetName, frozen=True, gc=False):
+class Symlink(DatasetName, frozen=True, gc=False):
     """Another name of a dataset."""
 
     type: str = ""
 
 
 class _Symlinks(msgspec.Struct, frozen=True, gc=False):
-    identifiers: tuple[_Symlink, ...] = ()
+    identifiers: tuple[Symlink, ...] = ()
 
 
 class _Symlinked(msgspec.Struct, frozen=True, gc=False):
@@ -319,7 +319,7 @@ class ErrorMessage(msgspec.Struct, frozen=True, gc=False):
         return self.message or self.stack_trace or ""
 
 
-class Tag(msgspec.Struct, frozen=True, gc=False):
+class RunTag(msgspec.Struct, frozen=True, gc=False):
     """One entry of the standard `tags` run facet; `source` is who tagged the run."""
 
     key: str
@@ -327,10 +327,10 @@ class Tag(msgspec.Struct, frozen=True, gc=False):
     source: object = None
 
 
-class Tags(msgspec.Struct, frozen=True, gc=False):
+class RunTags(msgspec.Struct, frozen=True, gc=False):
     """The standard `tags` run facet."""
 
-    tags: tuple[Tag, ...] | None = None
+    tags: tuple[RunTag, ...] | None = None
 
 
 class Inferred(msgspec.Struct, frozen=True, gc=False):
@@ -398,7 +398,7 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
 
     parent: Parent | None = None
     error_message: ErrorMessage | None = msgspec.field(default=None, name="errorMessage")
-    tags: Tags | None = None
+    tags: RunTags | None = None
     delta_file: DeltaFile | None = msgspec.field(default=None, name="waybill_deltaFile")
     inferred: Inferred | None = msgspec.field(default=None, name="waybill_inferred")
     evidence: Evidence | None = msgspec.field(default=None, name="waybill_evidence")
@@ -424,12 +424,12 @@ class _LooseTags(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[msgspec.Raw, ...] | None = None
 
 
-_TAG: Final = msgspec.json.Decoder(Tag)
+_TAG: Final = msgspec.json.Decoder(RunTag)
 _LOOSE_TAGS: Final = msgspec.json.Decoder(_LooseTags)
 _READ_ALONE: Final[dict[str, msgspec.json.Decoder[msgspec.Struct | None]]] = {
     "parent": msgspec.json.Decoder(Parent | None),
     "errorMessage": msgspec.json.Decoder(ErrorMessage | None),
-    "tags": msgspec.json.Decoder(Tags | None),
+    "tags": msgspec.json.Decoder(RunTags | None),
     "waybill_inferred": msgspec.json.Decoder(Inferred | None),
     "waybill_evidence": msgspec.json.Decoder(Evidence | None),
     "waybill_presented": msgspec.json.Decoder(Presented | None),

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from .dids import canonicalize_dids
-from .event import read_facet
 from .overrides import read_sayings
+from .standard import read_dependencies
 
 if TYPE_CHECKING:
+    import msgspec
+
     from .event import RunEvent
-
-
-class _UpstreamRun(msgspec.Struct, frozen=True, gc=False):
-    runId: str  # noqa: N815 - OpenLineage's own name
-
-    def __post_init__(self) -> None:
-        canonicalize_dids(self, "runId")
-
-
-class _Upstream(msgspec.Struct, frozen=True, gc=False):
-    run: _UpstreamRun | None = None
-
-
-class _JobDependencies(msgspec.Struct, frozen=True, gc=False):
-    """The standard `jobDependencies` run facet, as far as it names runs."""
-
-    upstream: tuple[_Upstream, ...] = ()
-
-
-_JOB_DEPENDENCIES: Final = msgspec.json.Decoder(_JobDependencies)
 
 
 def parents_of(event: RunEvent) -> tuple[str, ...]:
@@ -56,5 +35,4 @@ def parents_of(event: RunEvent) -> tuple[str, ...]:
 
 
 def _upstream(facet: msgspec.Raw) -> list[str]:
-    dependencies = read_facet(_JOB_DEPENDENCIES, facet) or _JobDependencies()
-    return [one.run.runId for one in dependencies.upstream if one.run is not None]
+    return [one.run.runId for one in read_dependencies(facet).upstream or () if one.run is not None]

@@ -15,6 +15,7 @@ import msgspec
 from waybill.facets import DATA_SINK, INFERRED_FACET, DatasetEvent, RunEvent
 from waybill.facets.event import SINKS_FACET, read_facet
 from waybill.facets.spark_writes import written
+from waybill.facets.standard import read_dependencies, read_members, read_standard
 
 from .elements import EVENT, EdgeKind, Node, NodeKind
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from waybill.facets import Event
     from waybill.facets.event import DatasetName, Job
+    from waybill.facets.standard import Facet
 
 _T = TypeVar("_T")
 
@@ -169,14 +171,6 @@ class _InUse(msgspec.Struct):
     subset: msgspec.Raw = msgspec.Raw()
 
 
-class _SchemaField(msgspec.Struct):
-    name: str
-
-
-class _Schema(msgspec.Struct):
-    fields: tuple[_SchemaField, ...] | None = None
-
-
 class _Lineage(msgspec.Struct):
     """The facet `lineage` of a dataset, and an entry of that of a job."""
 
@@ -191,61 +185,11 @@ class _JobLineage(msgspec.Struct):
     entries: tuple[_Lineage, ...] = ()
 
 
-class _Name(msgspec.Struct):
-    namespace: str
-    name: str
-    type: str = ""
-
-
-class _Symlinks(msgspec.Struct):
-    identifiers: tuple[_Name, ...] = ()
-
-
-class _Version(msgspec.Struct):
-    version: str = msgspec.field(default="", name="datasetVersion")
-
-
-class _DataSource(msgspec.Struct):
-    name: str | None = None
-    uri: str | None = None
-
-
-class _Change(msgspec.Struct):
-    change: str = msgspec.field(default="", name="lifecycleStateChange")
-    previous: _Name | None = msgspec.field(default=None, name="previousIdentifier")
-
-
-class _Owner(msgspec.Struct):
-    name: str
-    type: str | None = None
-
-
-class _Ownership(msgspec.Struct):
-    owners: tuple[_Owner, ...] | None = None
-
-
-class _Dependency(msgspec.Struct):
-    job: _Name
-
-
-class _Dependencies(msgspec.Struct):
-    upstream: tuple[_Dependency, ...] | None = None
-    downstream: tuple[_Dependency, ...] | None = None
-
-
-_FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _COLUMN_LINEAGE: Final = msgspec.json.Decoder(_ColumnLineage)
 _IN_USE: Final = msgspec.json.Decoder(_InUse)
 _SUBSET: Final = msgspec.json.Decoder(_Subset)
-_SCHEMA: Final = msgspec.json.Decoder(_Schema)
 _LINEAGE: Final = msgspec.json.Decoder(_Lineage)
 _JOB_LINEAGE: Final = msgspec.json.Decoder(_JobLineage)
-_SYMLINKS: Final = msgspec.json.Decoder(_Symlinks)
-_VERSION: Final = msgspec.json.Decoder(_Version)
-_DATA_SOURCE: Final = msgspec.json.Decoder(_DataSource)
-_CHANGE: Final = msgspec.json.Decoder(_Change)
-_OWNERSHIP: Final = msgspec.json.Decoder(_Ownership)
-_DEPENDENCIES: Final = msgspec.json.Decoder(_Dependencies)
 _ABSENT: Final = msgspec.Raw()
 _INDIRECT: Final = "INDIRECT"
 
@@ -294,7 +238,7 @@ class _Observing:
         self._part = part
         self._job = None if part.job is None else Node(NodeKind.JOB, *part.job)
         self._dataset = None if part.dataset is None else Node(NodeKind.DATASET, *part.dataset)
-        self._facets = read_facet(_FACETS, msgspec.Raw(part.facets)) or {}
+        self._facets = read_members(part.facets)
         if not analyzer and INFERRED_FACET in self._facets:
             analyzer, confidence = INFERRED, CONFIDENCE[INFERRED]
         self._analyzer = analyzer
@@ -315,7 +259,7 @@ class _Observing:
         for key in keys:
             if (text := _property(self._facets.get(key, _ABSENT))) is not None:
                 told.properties[node, key] = text
-        for owner in (self._read(_OWNERSHIP, "ownership") or _Ownership()).owners or ():
+        for owner in self._standard("ownership").owners or ():
             self._tell(Node(NodeKind.OWNER, "", owner.name), EdgeKind.OWN, node)
         for edge in told.edges:
             told.nodes.update((edge.source, edge.target))
@@ -328,11 +272,11 @@ class _Observing:
             self._tell(Node(NodeKind.PRODUCER, "", part.producer), EdgeKind.PRODUCE, job)
         if part.around is not None and part.around != part.job:
             self._tell(Node(NodeKind.JOB, *part.around), EdgeKind.START, job)
-        dependencies = read_facet(_DEPENDENCIES, msgspec.Raw(part.dependencies)) or _Dependencies()
-        for one in dependencies.upstream or ():
-            self._tell(job_of(one.job), EdgeKind.PRECEDE, job)
-        for one in dependencies.downstream or ():
-            self._tell(job, EdgeKind.PRECEDE, job_of(one.job))
+        dependencies = read_dependencies(msgspec.Raw(part.dependencies))
+        for before in (one.job for one in dependencies.upstream or () if one.job is not None):
+            self._tell(job_of(before), EdgeKind.PRECEDE, job)
+        for after in (one.job for one in dependencies.downstream or () if one.job is not None):
+            self._tell(job, EdgeKind.PRECEDE, job_of(after))
         for entry in (self._read(_JOB_LINEAGE, LINEAGE) or _JobLineage()).entries:
             named = entry.namespace is not None and entry.name is not None
             if entry.type == "JOB":
@@ -367,11 +311,7 @@ class _Observing:
             self._influence(dataset, columns.dataset or (), columns.fields, COLUMN_LINEAGE)
 
     def _observe_names(self, dataset: Node) -> None:
-        names = [
-            name
-            for key in ("symlinks", SINKS_FACET)
-            for name in (self._read(_SYMLINKS, key) or _Symlinks()).identifiers
-        ]
+        names = [name for key in ("symlinks", SINKS_FACET) for name in self._standard(key).identifiers or ()]
         for other in names:
             if other.type == DATA_SINK:
                 # No name of the dataset: files that go there may be written to several.
@@ -382,15 +322,16 @@ class _Observing:
 
     def _observe_origin(self, dataset: Node) -> None:
         """Observe where a dataset is, its version, and the name that it had before."""
-        source = self._read(_DATA_SOURCE, "dataSource") or _DataSource()
+        source = self._standard("dataSource")
         if source.uri or source.name:
             name = source.uri or source.name or ""
             self._tell(Node(NodeKind.CONNECTION, "", name), EdgeKind.HOLD, dataset)
-        if (version := (self._read(_VERSION, "version") or _Version()).version) and self._part.kind:
+        if (version := self._standard("version").version) and self._part.kind:
             node = Node(NodeKind.VERSION, dataset.namespace, dataset.name, version=version)
             self._tell(dataset, EdgeKind.VERSION, node)
-        change = self._read(_CHANGE, "lifecycleStateChange") or _Change()
-        if change.previous is not None and change.change.upper() == "RENAME" and self._job is not None:
+        change = self._standard("lifecycleStateChange")
+        is_rename = (change.change or "").upper() == "RENAME"
+        if is_rename and change.previous is not None and self._job is not None:
             # What is renamed is read and written: another dataset may get the earlier name later.
             self._tell(_dataset(change.previous), EdgeKind.READ, self._job)
             self._tell(self._job, EdgeKind.WRITE, dataset)
@@ -428,9 +369,9 @@ class _Observing:
             if node is not None:
                 detail = _detail(source.transformations)
                 self._tell(node, EdgeKind.INFLUENCE, dataset, by, detail=detail, place=place)
-        schema = (self._read(_SCHEMA, "schema") if nodes else None) or _Schema()
-        # Also one without origins, such as a count, which only the schema names.
-        for name in dict.fromkeys([*columns, *(one.name for one in schema.fields or ())]) if nodes else ():
+        if nodes:  # also a column without origins, such as a count, which only the schema names
+            columns = [*columns, *(one.name for one in self._standard("schema").fields or ())]
+        for name in dict.fromkeys(columns if nodes else ()):
             self._tell(dataset, EdgeKind.INFLUENCE, dataset.with_column(name), by)
 
     def _believe(self, dataset: Node, by: str, *, of_columns: bool) -> None:
@@ -450,6 +391,9 @@ class _Observing:
         analyzer = self._analyzer or by
         self._told.edges.append(Told(source, kind, target, job, analyzer, confidence, detail, place))
 
+    def _standard(self, key: str) -> Facet:
+        return read_standard(self._facets.get(key, _ABSENT))
+
     def _read(self, decoder: msgspec.json.Decoder[_T], key: str) -> _T | None:
         return read_facet(decoder, self._facets.get(key, _ABSENT))
 
@@ -462,12 +406,12 @@ def _pair(named: DatasetName | Job) -> _Pair:
     return named.namespace, named.name
 
 
-def job_of(job: Job | _Name) -> Node:
+def job_of(job: Job) -> Node:
     """The node of a job."""
     return Node(NodeKind.JOB, job.namespace, job.name)
 
 
-def _dataset(named: DatasetName | _Name) -> Node:
+def _dataset(named: DatasetName) -> Node:
     return Node(NodeKind.DATASET, named.namespace, named.name)
 
 

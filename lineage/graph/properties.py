@@ -5,12 +5,14 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from waybill.facets.standard import read_standard
 
 from .elements import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from waybill.facets.standard import SchemaField
 
     from .elements import Node
     from .walking import Ask
@@ -22,33 +24,6 @@ WHERE node IN (SELECT value FROM json_each(?)) AND key IN (SELECT value FROM jso
 _TIER: Final = "tier"
 
 
-class _Owner(msgspec.Struct):
-    name: str
-
-
-class _Tag(msgspec.Struct):
-    key: str
-    value: str = ""
-    field: str | None = None
-
-
-class _Field(msgspec.Struct):
-    name: str
-    type: str | None = None
-    fields: tuple[_Field, ...] | None = None
-
-
-class _Facet(msgspec.Struct):
-    """The members that are read of any facet."""
-
-    owners: tuple[_Owner, ...] = ()
-    tags: tuple[_Tag, ...] = ()
-    fields: tuple[_Field, ...] = ()
-    query: str = ""
-    description: str = ""
-    change: str = msgspec.field(default="", name="lifecycleStateChange")
-
-
 def properties_of(ask: Ask, numbers: Iterable[int], *keys: str) -> dict[tuple[int, str], str]:
     """By node and key, the facet that was told last, as JSON."""
     rows = sorted(ask(_PROPERTIES, (as_json(numbers), as_json(keys))), key=itemgetter(3, 4))
@@ -57,22 +32,24 @@ def properties_of(ask: Ask, numbers: Iterable[int], *keys: str) -> dict[tuple[in
 
 def owners_in(facet: str) -> tuple[str, ...]:
     """The owners that the facet `ownership` names."""
-    return tuple(owner.name for owner in _read(facet).owners)
+    return tuple(owner.name for owner in read_standard(facet).owners or ())
 
 
 def tier_in(facet: str) -> str | None:
     """The value of the tag `tier` in the facet `tags`; None: there is none."""
-    return next((tag.value for tag in _read(facet).tags if tag.key == _TIER and not tag.field), None)
+    tags = read_standard(facet).tags or ()
+    return next((tag.text for tag in tags if tag.key == _TIER and not tag.field), None)
 
 
 def tags_in(facet: str) -> tuple[str, ...]:
     """The tags in the facet `tags`, ``key:value``, of the node and not of a column."""
-    return tuple(f"{tag.key}:{tag.value}".rstrip(":") for tag in _read(facet).tags if not tag.field)
+    tags = read_standard(facet).tags or ()
+    return tuple(f"{tag.key}:{tag.text}".rstrip(":") for tag in tags if not tag.field)
 
 
 def description_in(facet: str) -> str:
     """The text in the facet `documentation`; empty: there is none."""
-    return _read(facet).description
+    return read_standard(facet).description or ""
 
 
 def columns_in(facet: str) -> tuple[str, ...]:
@@ -82,17 +59,17 @@ def columns_in(facet: str) -> tuple[str, ...]:
 
 def types_in(facet: str) -> dict[str, str]:
     """By column that the facet `schema` names, its type; empty: it has none."""
-    return dict(_typed(_read(facet).fields, ""))
+    return dict(_typed(read_standard(facet).fields or (), ""))
 
 
 def sql_in(facet: str) -> str:
     """The text in the facet `sql`; empty: there is none."""
-    return _read(facet).query
+    return read_standard(facet).query or ""
 
 
 def is_drop(facet: str) -> bool:
     """Whether the facet `lifecycleStateChange` says that the dataset was dropped."""
-    return _read(facet).change.upper() == "DROP"
+    return (read_standard(facet).change or "").upper() == "DROP"
 
 
 def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:
@@ -104,17 +81,7 @@ def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:
     )
 
 
-def _typed(fields: Iterable[_Field], above: str) -> Iterator[tuple[str, str]]:
+def _typed(fields: Iterable[SchemaField], above: str) -> Iterator[tuple[str, str]]:
     for field in fields:
         yield f"{above}{field.name}", field.type or ""
         yield from _typed(field.fields or (), f"{above}{field.name}.")
-
-
-def _read(facet: str) -> _Facet:
-    try:
-        return _FACET.decode(facet)
-    except (msgspec.MsgspecError, RecursionError):
-        return _Facet()
-
-
-_FACET: Final = msgspec.json.Decoder(_Facet)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent, parse_instant_us
+from waybill.facets.standard import job_notes_of
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
@@ -29,7 +30,6 @@ from ..graph import (
     JobGraph,
     as_start,
     file_event_of,
-    job_facets_of,
     path_of,
     paths_of_records,
     present,
@@ -285,7 +285,7 @@ class Delivery:
     def _paths_of(self, entry: Entry, event: FileEvent | None) -> list[tuple[Path, Outcome]]:
         if event is None or entry.run_event is None:
             return paths_of_records(entry)
-        return [path_of(event, job_facets_of(entry.run_event.job), self._begun_times)]
+        return [path_of(event, job_notes_of(entry.run_event.job), self._begun_times)]
 
     def _tell(self, node: Node) -> None:
         self._owe(self._job_graph.number(node), Subject(f"job {node.namespace} {node.name}"))

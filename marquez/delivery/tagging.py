@@ -22,8 +22,9 @@ from ..links import namespace_in_marquez
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from waybill.facets.standard import JobNotes
+
     from ..backend import Answer, Backend
-    from ..graph import JobFacets
 
 log = logging.getLogger("waybill.marquez")
 
@@ -71,12 +72,12 @@ class Tagging:
         self._in_flight: tuple[_Tagged, Future[Answer | None]] | None = None
         self._busy_until_s = now_s + BUSY_EVERY_S
 
-    def want(self, job: Node, facets: JobFacets) -> None:
+    def want(self, job: Node, facets: JobNotes) -> None:
         """Take in the facts that an event states about a job; an event without any changes nothing."""
         if self._backend is None or not facets:
             return
         tags = dict.fromkeys(
-            one.key if one.value in {"", "true"} else f"{one.key}:{one.value}" for one in facets.tags
+            one.key if one.text in {"", "true"} else f"{one.key}:{one.text}" for one in facets.tags
         )
         wanted = tuple(one for one in tags if one.strip() not in _DOTS)
         known = self._jobs.get(job)

@@ -2,13 +2,7 @@
 
 from .begun_times import BegunTimes as BegunTimes
 from .datasets import DATASET_PREFIX as DATASET_PREFIX
-from .event_facets import (
-    FileEvent as FileEvent,
-    Flow as Flow,
-    JobFacets as JobFacets,
-    file_event_of as file_event_of,
-    job_facets_of as job_facets_of,
-)
+from .event_facets import FileEvent as FileEvent, Flow as Flow, file_event_of as file_event_of
 from .job_graph import (
     JOURNEY_PREFIX as JOURNEY_PREFIX,
     Job as Job,

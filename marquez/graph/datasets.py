@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import DATA_SINK
-from waybill.facets.event import read_facet
+from waybill.facets.standard import read_members
 
 from .names import Node
 
@@ -47,9 +47,6 @@ class Dataset(msgspec.Struct):
     facets: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
 
 
-_FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 class Datasets:
     """The known datasets.
 
@@ -72,7 +69,7 @@ class Datasets:
         return moved
 
     def _learn(self, written: OutputDataset) -> dict[Node, Node]:
-        facets = read_facet(_FACETS, written.facets) or {}
+        facets = read_members(written.facets)
         node = Node(written.namespace, written.name)
         named = (Node(*sink) for sink in written.sinks)
         sinks = [sink for sink in named if sink != node and self._of_sink.get(sink) != node]

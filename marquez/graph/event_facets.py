@@ -1,32 +1,22 @@
-"""The facets of an event with the facts about its file and its job that the graph and the summaries need.
-
-The job's facets are the standard ones (https://openlineage.io/spec/facets: documentation, ownership, tags),
-which a client adds to each event, for example through ``tags`` in ``openlineage.yml``.
-"""
+"""The facts about a file in an event that the graph and the summaries need."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from waybill.facets import EventType, FinalState, RunEvent, parse_instant_us
-from waybill.facets.event import read_facet
 
 from .names import Node, full_name
 
 if TYPE_CHECKING:
     from waybill.facets import Event
-    from waybill.facets.event import DeltaFile, RunFacets, RunJob
+    from waybill.facets.event import DeltaFile, RunFacets
 
 _ENDS: Final = {
     EventType.COMPLETE: FinalState.COMPLETE,
     EventType.FAIL: FinalState.ERROR,
     EventType.ABORT: FinalState.CANCELLED,
 }
-
-NOTES_MAX_BYTES: Final = 16 * 1024
-"""Larger facets are ignored, so that a stored job stays small."""
 
 
 class Flow(NamedTuple):
@@ -112,71 +102,3 @@ def _cause_of(facets: RunFacets, file: DeltaFile) -> str:
     if facets.error_message is not None and facets.error_message.text:
         return facets.error_message.text
     return (file.annotations or {}).get("errorCause", "")
-
-
-class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody who is responsible for a job."""
-
-    name: str
-    type: str | None = None
-
-
-class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tag of a job."""
-
-    key: str
-    value: str = "true"
-    source: str | None = None
-
-
-class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The known facts about a job."""
-
-    documentation: str = ""
-    owners: tuple[Owner, ...] = ()
-    tags: tuple[Tag, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.documentation or self.owners or self.tags)
-
-
-def described(says: str, notes: JobFacets) -> str:
-    """A job's description: a sentence, the job's own documentation, and its owners."""
-    says = f"{says} {notes.documentation}" if notes.documentation else says
-    return f"{says} Owners: {', '.join(owner.name for owner in notes.owners)}." if notes.owners else says
-
-
-class _Tag(msgspec.Struct):
-    """A tag as clients send it: from YAML, its value may be no text."""
-
-    key: str
-    value: str | bool | int | float = "true"
-    source: str | None = None
-
-    @property
-    def tag(self) -> Tag:
-        value = self.value if isinstance(self.value, str) else msgspec.json.encode(self.value).decode()
-        return Tag(self.key, value, self.source)
-
-
-class _Facet(msgspec.Struct):
-    description: str = ""
-    owners: tuple[Owner, ...] = ()
-    tags: tuple[_Tag, ...] = ()
-
-
-def job_facets_of(job: RunJob) -> JobFacets:
-    """The facts in the facets of an event's job; a facet that does not follow its schema is ignored."""
-    facets = job.read_facets()
-    return JobFacets(
-        _read(facets.documentation).description,
-        _read(facets.ownership).owners,
-        tuple(one.tag for one in _read(facets.tags).tags),
-    )
-
-
-def _read(facet: msgspec.Raw) -> _Facet:
-    return (read_facet(_FACET, facet) if len(facet) <= NOTES_MAX_BYTES else None) or _Facet()
-
-
-_FACET: Final = msgspec.json.Decoder(_Facet)

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
+from waybill.facets.standard import JobNotes
 from waybill.transport.journal import Kind as EntryKind
 
 from .datasets import Datasets
-from .event_facets import JobFacets, described
 from .names import Kind, Node, Step, sink_says, source_says
 from .run_events import counts, run_event, standard_facet, window_of
 from .windows import WINDOW_MS, Window
@@ -76,7 +76,7 @@ class Path(NamedTuple):
     sink: str | None = None
     is_split: bool = False
     parent: Node | None = None
-    notes: JobFacets = JobFacets()
+    notes: JobNotes = JobNotes()
 
     @property
     def parent_job(self) -> Step | None:
@@ -132,7 +132,7 @@ class Outcome(NamedTuple):
         return min(self.created_ms if began_ms is None else began_ms, ended_ms), ended_ms
 
 
-def path_of(event: FileEvent, notes: JobFacets, begun: BegunTimes) -> tuple[Path, Outcome]:
+def path_of(event: FileEvent, notes: JobNotes, begun: BegunTimes) -> tuple[Path, Outcome]:
     """The path of the file in one event, and how it ended; `notes` are the facts about its job."""
     is_split = event.state is FinalState.SPLIT
     path = Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
@@ -182,14 +182,14 @@ class Job(msgspec.Struct):
     step: Step
     inputs: set[Node] = msgspec.field(default_factory=set)
     outputs: set[Node] = msgspec.field(default_factory=set)
-    notes: JobFacets = JobFacets()
+    notes: JobNotes = JobNotes()
     told_ms: int = 0
     open: Window | None = None
     closed: Window | None = None
     last: Window | None = None
 
     @property
-    def extent(self) -> tuple[int, JobFacets]:
+    def extent(self) -> tuple[int, JobNotes]:
         """A value that changes whenever more is known about the job."""
         return len(self.inputs) + len(self.outputs), self.notes
 
@@ -197,7 +197,7 @@ class Job(msgspec.Struct):
         """The inputs or the outputs, to which an edge belongs."""
         return self.outputs if edge.is_output else self.inputs
 
-    def note(self, notes: JobFacets, now_ms: int) -> bool:
+    def note(self, notes: JobNotes, now_ms: int) -> bool:
         """Take in facets of the job; returns whether the backend must get them."""
         if not notes or notes == self.notes:
             return False
@@ -238,18 +238,18 @@ class JobGraph:
         self._jobs = {job.node: job for job in stored}
         self._nodes = list(self._jobs)
         self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
-        self._telling: dict[Node, tuple[int, JobFacets]] = {}
+        self._telling: dict[Node, tuple[int, JobNotes]] = {}
         self._learned: dict[Path, _Learned] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
         self._changed: set[Node] = set()
         self._flush_seq = 0
-        self._notes: dict[Node, JobFacets] = {}
+        self._notes: dict[Node, JobNotes] = {}
         self._outputs: set[Node] = set()
         for job in stored:
             self._outputs |= job.outputs
-            self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, JobFacets())
+            self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, JobNotes())
             if job.step.kind is Kind.SPLIT:
-                self._notes |= dict.fromkeys(job.outputs - self._notes.keys(), JobFacets())
+                self._notes |= dict.fromkeys(job.outputs - self._notes.keys(), JobNotes())
             if job.open is not None and job.closed is None:
                 job.close()
                 self._changed.add(job.node)
@@ -296,7 +296,7 @@ class JobGraph:
                 job.datasets(edge).add(edge.dataset)
                 if edge.is_output:
                     self._outputs.add(edge.dataset)
-                self._notes.setdefault(path.source, JobFacets())
+                self._notes.setdefault(path.source, JobNotes())
                 job.told_ms = 0
                 self._changed.add(node)
             if path.parent_job != edge.job and job.note(path.notes, now_ms):
@@ -379,16 +379,16 @@ class JobGraph:
         steps = (job.step for job in self._jobs.values() if source in job.outputs)
         return {step.source for step in steps if step.kind is Kind.SPLIT}
 
-    def notes_of(self, source: Node) -> JobFacets:
+    def notes_of(self, source: Node) -> JobNotes:
         """The known facts about the jobs of a data source."""
-        return self._notes.get(source, JobFacets())
+        return self._notes.get(source, JobNotes())
 
     def _begin(self, node: Node, step: Step) -> Job:
         self._nodes.append(node)
         self._numbers[node] = -len(self._nodes)
         return self._jobs.setdefault(node, Job(node, step))
 
-    def told(self, node: Node, now_ms: int) -> JobFacets:
+    def told(self, node: Node, now_ms: int) -> JobNotes:
         """Note that the backend took or refused the last `event` of a job; returns the facts in it."""
         job = self._jobs[node]
         extent = self._telling.pop(node)
@@ -457,9 +457,9 @@ def row_key(node: Node) -> str:
     return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
 
 
-def _facets(step: Step, notes: JobFacets) -> dict[str, dict[str, object]]:
+def _facets(step: Step, notes: JobNotes) -> dict[str, dict[str, object]]:
     """A job's facets: all of them each time, because Marquez drops those of the last version."""
-    says = described(step.job_says, notes)
+    says = notes.described(step.job_says)
     job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": str(step.kind)}
     facets = {
         "documentation": standard_facet("1-1-0", "DocumentationJobFacet", description=says),

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, UNREADABLE, RunEvent
-from waybill.facets.event import SINKS_FACET, RunFacets, facet_schema_url, read_facet
+from waybill.facets.event import SINKS_FACET, RunFacets, facet_schema_url
+from waybill.facets.standard import job_notes_of, read_standard
 
 from ..links import records_url
-from .event_facets import described, job_facets_of
 from .names import Node, full_name, source_says
 from .run_events import standard_facet
 
@@ -48,15 +48,6 @@ _SINK: Final = msgspec.Raw(f'"{DATA_SINK}"'.encode())
 Members = dict[str, msgspec.Raw]
 
 
-class _Field(msgspec.Struct):
-    name: str
-
-
-class _Schema(msgspec.Struct):
-    fields: list[_Field]
-
-
-_SCHEMA: Final = msgspec.json.Decoder(_Schema)
 _MEMBERS: Final = msgspec.json.Decoder(Members)
 _SOME_MEMBERS: Final = msgspec.json.Decoder(Members | None)
 _MANY: Final = msgspec.json.Decoder(list[Members] | None)
@@ -90,8 +81,8 @@ def _present_run(
     changed = _present_datasets(members, graph)
     job = _MEMBERS.decode(members["job"])
     if source is not None:
-        notes = job_facets_of(event.job) or graph.notes_of(source)
-        says = described(source_says(source), notes)
+        notes = job_notes_of(event.job) or graph.notes_of(source)
+        says = notes.described(source_says(source))
         adds = {"documentation": _documentation("DocumentationJobFacet", says)}
         if collector_url:
             adds["sourceCodeLocation"] = _location(records_url(collector_url, *source))
@@ -163,15 +154,12 @@ def _present_datasets(event: Members, graph: JobGraph) -> Members:
 def _leave_out_lines(dataset: Members) -> bool:
     """Leave out the schema of a file whose lines are read; returns whether it was."""
     facets = _SOME_MEMBERS.decode(dataset.get("facets", _NULL)) or {}
-    if b'"value"' not in bytes(facets.get("schema", b"")) or _columns_of(facets["schema"]) != ["value"]:
+    schema = bytes(facets.get("schema", b""))
+    columns = read_standard(schema).fields if b'"value"' in schema else None
+    if [column.name for column in columns or ()] != ["value"]:
         return False
     dataset["facets"] = _raw({name: raw for name, raw in facets.items() if name != "schema"})
     return True
-
-
-def _columns_of(schema: msgspec.Raw) -> list[str]:
-    found = read_facet(_SCHEMA, schema)
-    return [] if found is None else [field.name for field in found.fields]
 
 
 def _move_sinks(dataset: Members) -> bool:

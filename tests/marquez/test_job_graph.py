@@ -17,10 +17,10 @@ import requests
 
 from waybill.facets import FinalState
 from waybill.facets.event import RunJob
+from waybill.facets.standard import NOTES_MAX_BYTES, JobNotes, Owner, job_notes_of
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
 from waybill.marquez.graph import BegunTimes, JobGraph, Kind as JobKind, Node
 from waybill.marquez.graph.begun_times import BEGUN_MAX
-from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
 from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
 from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.journal import BegunTransforms, Entry
@@ -509,12 +509,12 @@ def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -
     large = {"documentation": {"description": "x" * NOTES_MAX_BYTES}}
     for said in (facets, large):
         job = RunJob("ns", "job", msgspec.Raw(json.dumps(said).encode()))
-        assert job_facets_of(job) == JobFacets()
+        assert job_notes_of(job) == JobNotes()
 
 
 def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
     graph, now_ms = JobGraph({}), 1_000_000
-    ann, ben = (JobFacets(owners=(Owner(name),)) for name in ("ann", "ben"))
+    ann, ben = (JobNotes(owners=(Owner(name),)) for name in ("ann", "ben"))
     path = FilePath(Node("s", "in"), ("clean",), "out")
 
     def owners(path: FilePath, at_ms: int) -> list[str]:

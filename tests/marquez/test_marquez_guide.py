@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from waybill.facets.standard import Owner, job_notes_of
 from waybill.marquez.backend import answers, client
 from waybill.marquez.delivery import circuit, dead_letter_box, pending, schedule
-from waybill.marquez.graph.event_facets import Owner, job_facets_of
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -38,7 +38,7 @@ def test_the_examples_run(
     owning, reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     run(owning, home, tmp_path)
     jobs = [entry.run_event.job for entry in journal.read(0) if entry.run_event is not None]
-    owned = [job_facets_of(job).owners for job in jobs if job.name == "orders"]
+    owned = [job_notes_of(job).owners for job in jobs if job.name == "orders"]
     assert owned == [(Owner("team:flights", "MAINTAINER"),)] * 2
     worker.run()
     out = run(reading, home, tmp_path)

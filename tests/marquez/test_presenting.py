@@ -17,8 +17,8 @@ from hypothesis import example, given, strategies as st
 from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
 from waybill.facets.schema_files import read_facet_schemas
+from waybill.facets.standard import JobNotes, Owner
 from waybill.marquez.graph import JobGraph, Node, file_event_of, present
-from waybill.marquez.graph.event_facets import JobFacets, Owner
 from waybill.marquez.graph.job_graph import Path as FilePath
 from waybill.marquez.graph.names import full_name
 from waybill.transport import Journal, Kind, Settings, Tracker
@@ -77,7 +77,7 @@ BODIES = st.fixed_dictionaries(
 ).map(lambda event: json.dumps(event).encode())
 
 
-def a_graph(notes: JobFacets = JobFacets(), *, written: bool = False) -> JobGraph:  # noqa: B008 - immutable
+def a_graph(notes: JobNotes = JobNotes(), *, written: bool = False) -> JobGraph:  # noqa: B008 - immutable
     graph = JobGraph({})
     graph.learn(FilePath(Node("s", "in"), ("clean", "load"), "lake", notes=notes), 1)
     if written:
@@ -223,7 +223,7 @@ def test_the_full_name_is_marquez_s(
 
 
 def test_jobs_sources_and_sinks_are_described_with_their_owners_unless_they_are() -> None:
-    graph = a_graph(JobFacets("Ask Ann.", (Owner("team:flights"),)))
+    graph = a_graph(JobNotes("Ask Ann.", (Owner("team:flights"),)))
     mine = {"documentation": {"description": "mine"}}
     names = [{"namespace": "s", "name": name} for name in ("lake", "unknown")]
     event = presented(

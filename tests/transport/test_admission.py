@@ -25,7 +25,7 @@ from waybill.facets import (
     fold,
     observe,
 )
-from waybill.facets.event import DATA_SINK, DeltaFile, ErrorMessage, Job, Parent, ParentRun, Tag
+from waybill.facets.event import DATA_SINK, DeltaFile, ErrorMessage, Job, Parent, ParentRun, RunTag
 from waybill.transport.admission import (
     DEPTH_MAX,
     MAX_BODY_BYTES,
@@ -277,7 +277,7 @@ def test_a_facet_that_cannot_be_read_is_left_out_and_hides_no_other(facet: str, 
     known = (
         Parent(ParentRun("p"), Job("n", "j")),
         ErrorMessage("why"),
-        (Tag("team", "night"),),
+        (RunTag("team", "night"),),
         DeltaFile(did="d"),
     )
     lost = {"parent": 0, "errorMessage": 1, "tags": 2}.get(facet)
