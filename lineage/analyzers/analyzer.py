@@ -23,6 +23,12 @@ CONFIDENCE: Final = "confidence"
 WITHIN: Final = "within"
 """In a question, beside why a job is inferred: the database and schema of the tables that its text names."""
 
+COLUMN_LINEAGE: Final = "1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+LINEAGE_OF_DATASET: Final = "1-0-0/LineageFacet.json#/$defs/LineageDatasetFacet"
+LINEAGE_OF_JOB: Final = "1-0-0/LineageFacet.json#/$defs/LineageJobFacet"
+SQL: Final = "1-1-0/SQLJobFacet.json#/$defs/SQLJobFacet"
+"""The schemas of OpenLineage's facets, for `facet_of`."""
+
 Found = dict[str, Any]
 """An OpenLineage event as JSON has it."""
 Catalog = Mapping[tuple[str, str], Mapping[str, str]]
@@ -65,6 +71,12 @@ class Finding(msgspec.Struct, frozen=True):
     confidence: float
     event: bytes = b""
     problem: str | None = None
+
+
+def facet_of(schema: str, **content: object) -> Found:
+    """A facet of OpenLineage's."""
+    url = f"https://openlineage.io/spec/facets/{schema}"
+    return {"_producer": PRODUCER, "_schemaURL": url, **content}
 
 
 def inferred(reason: str, confidence: float | None = None) -> Found:

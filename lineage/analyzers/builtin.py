@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-from waybill.facets import PRODUCER
-
-from .analyzer import Catalog, Found, columns_of, datasets_of, inferred
-
-_LINEAGE_URL: Final = "https://openlineage.io/spec/facets/1-0-0/LineageFacet.json#/$defs/LineageJobFacet"
-_COLUMN_LINEAGE_URL: Final = (
-    "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
+from .analyzer import (
+    COLUMN_LINEAGE,
+    LINEAGE_OF_JOB,
+    Catalog,
+    Found,
+    columns_of,
+    datasets_of,
+    facet_of,
+    inferred,
 )
 
 
@@ -30,7 +32,7 @@ class DbtAnalyzer:
         outputs: list[Found] = []
         written = datasets_of(event, "outputs")
         for one in (*datasets_of(event, "inputs"), *written):
-            used = {"namespace": one["namespace"], "name": one["name"], "type": "DATASET"}
+            used = {**_named(one), "type": "DATASET"}
             for exposure in (one["facets"].get("dbt_exposures") or {}).get("exposures") or ():
                 named = {"namespace": exposure.get("type") or "exposure", "name": exposure["name"]}
                 entry = {**named, "type": "DATASET", "inputs": []}
@@ -38,7 +40,7 @@ class DbtAnalyzer:
                 outputs += [named] if one in written and named not in outputs else []
         if not entries:
             return None
-        lineage = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "entries": [*entries.values()]}
+        lineage = facet_of(LINEAGE_OF_JOB, entries=[*entries.values()])
         facets = {"lineage": lineage, **inferred("declared as a dbt exposure")}
         return {"outputs": outputs, "job": {"facets": facets}}
 
@@ -70,7 +72,7 @@ class AirflowAnalyzer:
         entries += [{**one, "inputs": [{"type": "JOB"}]} for one in after]
         if not entries:
             return None
-        lineage = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "entries": entries}
+        lineage = facet_of(LINEAGE_OF_JOB, entries=entries)
         return {"job": {"facets": {"lineage": lineage, **inferred("the DAG's order of tasks")}}}
 
 
@@ -89,7 +91,7 @@ class GenericAnalyzer:
         """Return the facet `columnLineage` of each output that has none."""
         inputs = datasets_of(event, "inputs")
         outputs = [
-            {"namespace": one["namespace"], "name": one["name"], "facets": {"columnLineage": lineage}}
+            {**_named(one), "facets": {"columnLineage": lineage}}
             for one in datasets_of(event, "outputs")
             if "columnLineage" not in one["facets"]
             and (lineage := self._pass_through(one, inputs, catalog)) is not None
@@ -103,19 +105,18 @@ class GenericAnalyzer:
         how = {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
         for column, kind in columns_of(output, catalog).items():
             origins = [
-                {
-                    "namespace": one["namespace"],
-                    "name": one["name"],
-                    "field": column,
-                    "transformations": [how],
-                }
+                {**_named(one), "field": column, "transformations": [how]}
                 for one in inputs
-                if columns_of(one, catalog).get(column, None) == kind
+                if columns_of(one, catalog).get(column) == kind
             ]
             fields[column] = {"inputFields": origins}
         if not any(field["inputFields"] for field in fields.values()):
             return None
-        return {"_producer": PRODUCER, "_schemaURL": _COLUMN_LINEAGE_URL, "fields": fields}
+        return facet_of(COLUMN_LINEAGE, fields=fields)
+
+
+def _named(dataset: Found) -> Found:
+    return {"namespace": dataset["namespace"], "name": dataset["name"]}
 
 
 def _ids(told: Any) -> list[str]:  # noqa: ANN401 - as the provider sends it

@@ -5,21 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-from waybill.facets import INFERRED_FACET, PRODUCER
+from waybill.facets import INFERRED_FACET
 
-from .analyzer import WITHIN, Catalog, Found, columns_of, datasets_of, inferred
+from .analyzer import (
+    COLUMN_LINEAGE,
+    LINEAGE_OF_DATASET,
+    WITHIN,
+    Catalog,
+    Found,
+    columns_of,
+    datasets_of,
+    facet_of,
+    inferred,
+)
 
 if TYPE_CHECKING:
     from .reading_sql import Name, Origin, Reading, Relation
 
+_Dataset = tuple[str, str]
 _SURE: Final = 0.9
 _ASSUMED: Final = 0.7
 _DISPUTED: Final = 0.5
-_COLUMN_LINEAGE_URL: Final = (
-    "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
-)
-_LINEAGE_URL: Final = "https://openlineage.io/spec/facets/1-0-0/LineageFacet.json#/$defs/LineageDatasetFacet"
+_PATH_FORMATS: Final = {
+    "parquet",
+    "orc",
+    "json",
+    "csv",
+    "text",
+    "avro",
+    "delta",
+    "iceberg",
+    "binaryfile",
+    "xml",
+}
+"""What stands before a path in Spark's SQL."""
 _DIALECTS: Final = {
     "postgresql": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "sparksql": "spark",
     "hive": "hive", "awsathena": "athena", "gcp": "bigquery", "azurecosmos": None, "cockroachdb": "postgres",
@@ -77,48 +98,59 @@ class _Tables:
 
     def __init__(self, event: Found, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._given: dict[Name, tuple[str, str]] = {}
         self._datasets = datasets_of(event, "inputs", "outputs")
         job = event["job"]
         planned = (job.get("facets") or {}).get(INFERRED_FACET)
         self._is_planned = planned is not None or "://" in job["namespace"]
         self._within = [part for part in ((planned or {}).get(WITHIN) or "").split(".") if part]
         self._namespace = job["namespace"]
-        self._names: dict[Name, set[tuple[str, str]]] = {}
-        self._whole: dict[Name, set[tuple[str, str]]] = {}
+        self._found: dict[Name, _Dataset | None] = {}
+        self._whole: dict[Name, set[_Dataset]] = {}
+        self._ends: dict[Name, set[_Dataset]] = {}
+        named = [(one["name"], (one["namespace"], one["name"])) for one in self._datasets]
         for one in self._datasets:
             links = (one["facets"].get("symlinks") or {}).get("identifiers") or ()
-            for name in (one["name"], *(link["name"] for link in links)):
-                self._know(name, (one["namespace"], one["name"]))
-        for namespace, name in catalog:
-            if namespace == self._namespace or any(one["namespace"] == namespace for one in self._datasets):
-                self._know(name, (namespace, name))
-
-    def _know(self, name: str, dataset: tuple[str, str]) -> None:
-        parts = name.casefold().split(".")
-        for at in range(len(parts)):
-            self._names.setdefault(tuple(parts[at:]), set()).add(dataset)
-        self._whole.setdefault(tuple(parts), set()).add(dataset)
+            named += [(link["name"], (one["namespace"], one["name"])) for link in links]
+        stores = {self._namespace, *(one["namespace"] for one in self._datasets)}
+        named += [(name, (namespace, name)) for namespace, name in catalog if namespace in stores]
+        for name, dataset in named:
+            parts = tuple(name.casefold().split("."))
+            self._whole.setdefault(parts, set()).add(dataset)
+            for at in range(len(parts)):
+                self._ends.setdefault(parts[at:], set()).add(dataset)
 
     def give(self, dataset: Found) -> Name:
         """A name for a dataset that the text does not name."""
         name = ("", dataset["namespace"], dataset["name"])
-        self._given[name] = (dataset["namespace"], dataset["name"])
+        self._found[name] = (dataset["namespace"], dataset["name"])
         return name
 
-    def find(self, name: Name) -> tuple[str, str] | None:
+    def find(self, name: Name) -> _Dataset | None:
         """The dataset; None: it cannot be told which one it is."""
-        if name in self._given:
-            return self._given[name]
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: Name) -> _Dataset | None:
+        if len(name) == len(("format", "path")) and name[0].lower() in _PATH_FORMATS and "/" in name[1]:
+            return self._at_path(name[1])
         parts = tuple(part.casefold() for part in name)
         # Either may leave out the first parts of what the other says.
-        tails = (self._whole.get(parts[at:], set()) for at in range(1, len(parts)))
-        for found in (self._whole.get(parts, set()), self._names.get(parts, set()), *tails):
-            if found:
-                return next(iter(found)) if len(found) == 1 else None
+        tails = [self._whole.get(parts[at:]) for at in range(1, len(parts))]
+        found = next((some for some in (self._whole.get(parts), self._ends.get(parts), *tails) if some), None)
+        if found is not None:
+            return next(iter(found)) if len(found) == 1 else None
         return self._like_others(name)
 
-    def _like_others(self, name: Name) -> tuple[str, str] | None:
+    def _at_path(self, path: str) -> _Dataset:
+        """The files that Spark's SQL names by a path: as the event names them, else as OpenLineage does."""
+        parts = urlsplit(path)
+        is_here = parts.scheme in {"", "file"}
+        place = ("file" if is_here else f"{parts.scheme}://{parts.netloc}"), parts.path.rstrip("/") or "/"
+        known = (((one["namespace"], one["name"])) for one in self._datasets)
+        return next((one for one in known if _plain(one) == _plain(place)), place)
+
+    def _like_others(self, name: Name) -> _Dataset | None:
         """A dataset that the event does not name: in the same database as those that it names."""
         if not self._datasets:
             missing = self._within[: max(0, len(self._within) + 1 - len(name))]
@@ -155,7 +187,7 @@ class _Tables:
         facets: Found = {"columnLineage": self._lineage(name, relation)}
         if all(self.find(source) for source in sources):
             inputs = [{**self.named(source), "type": "DATASET"} for source in sorted(sources)]
-            facets["lineage"] = {"_producer": PRODUCER, "_schemaURL": _LINEAGE_URL, "inputs": inputs}
+            facets["lineage"] = facet_of(LINEAGE_OF_DATASET, inputs=inputs)
         return facets
 
     def _lineage(self, name: Name, relation: Relation) -> Found:
@@ -167,8 +199,7 @@ class _Tables:
             if column
         }
         rows = self._fields(relation.rows)
-        head = {"_producer": PRODUCER, "_schemaURL": _COLUMN_LINEAGE_URL, "fields": fields}
-        return {**head, "dataset": rows} if rows else head
+        return facet_of(COLUMN_LINEAGE, fields=fields, **({"dataset": rows} if rows else {}))
 
     def _fields(self, origins: Iterable[Origin]) -> list[Found]:
         fields: dict[tuple[Name, str], list[Found]] = {}
@@ -181,6 +212,11 @@ class _Tables:
             {**self.named(table), "field": column, "transformations": transformations}
             for (table, column), transformations in fields.items()
         ]
+
+
+def _plain(dataset: _Dataset) -> _Dataset:
+    """A path without what its writers spell in several ways."""
+    return dataset[0].replace("s3a:", "s3:").replace("s3n:", "s3:"), dataset[1].strip("/")
 
 
 def _integration(event: Found) -> str:

@@ -146,6 +146,27 @@ def test_a_symlink_names_a_table_and_the_engine_knows_its_columns_best() -> None
     assert (names(told, "inputs"), told["outputs"]) == (["/wh/lake.db/agg"], [])
 
 
+def test_a_path_in_the_sql_of_spark_is_the_files_there() -> None:
+    text = """
+        INSERT INTO delta.`s3a://lake/shop/daily/` SELECT o.id, c.name
+        FROM parquet.`/data/in/orders.parquet` AS o JOIN csv.`hdfs://nn:8020/c.csv` AS c ON c.id = o.customer
+    """
+    job = {"namespace": "spark", "name": "job.sql", "facets": {"sql": {"query": text, "dialect": "spark"}}}
+    found = SqlAnalyzer().analyze({"job": job}, {})
+    assert found is not None
+    assert [(one["namespace"], one["name"]) for one in found["inputs"]] == [
+        ("hdfs://nn:8020", "/c.csv"),
+        ("file", "/data/in/orders.parquet"),
+    ]
+    assert columns(found) == {"id": ["/data/in/orders.parquet.id"], "name": ["/c.csv.name"]}
+    (output,) = found["outputs"]
+    assert (output["namespace"], output["name"]) == ("s3a://lake", "/shop/daily")
+    told = {"namespace": "s3://lake", "name": "shop/daily", "facets": {}}
+    found = SqlAnalyzer().analyze({"job": job, "outputs": [told]}, {})
+    assert found is not None
+    assert [(one["namespace"], one["name"]) for one in found["outputs"]] == [("s3://lake", "shop/daily")]
+
+
 def test_two_tables_that_a_name_may_mean_are_neither() -> None:
     both = [dataset("shop.a.orders"), dataset("shop.b.orders")]
     found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=both, outputs=[dataset("x.y.z")]), {})
