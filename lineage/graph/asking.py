@@ -11,13 +11,13 @@ from waybill.transport.errors import NotFoundError
 
 from .batch import last_part_of
 from .columns import DatasetColumns, find_columns
-from .elements import Edge, Node, NodeKind, as_json
+from .elements import Edge, EdgeKind, Node, NodeKind
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import schema_columns
 from .related import find_related
 from .runs import LastRun, last_runs
-from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Names, Reach, follow, nodes_with
+from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Nodes, Reach, Walk, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,9 +34,6 @@ SELECT DISTINCT number FROM all_node
 WHERE last_part = ? AND '/' || rtrim(name, '/') LIKE '%/' || ? ESCAPE '\\'
 AND kind IN ('dataset', 'job', 'resource')
 """
-_HOLDING: Final = (
-    "SELECT source FROM all_edge WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'hold'"
-)
 _RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
 
 
@@ -93,10 +90,9 @@ def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:
     """The nodes with some numbers; of a part of a dataset, the dataset."""
     nodes = nodes_with(ask, numbers)
     parts = [number for number, node in nodes.items() if node.kind is NodeKind.RESOURCE]
-    holding = nodes_with(ask, [number for (number,) in ask(_HOLDING, (as_json(parts),))]) if parts else {}
-    return sorted(
-        {node for node in nodes.values() if node.kind is not NodeKind.RESOURCE} | {*holding.values()}
-    )
+    if parts:
+        nodes |= nodes_with(ask, {holder for holder, _ in list_ends(ask, "target", parts, EdgeKind.HOLD)})
+    return sorted(node for node in nodes.values() if node.kind is not NodeKind.RESOURCE)
 
 
 def _untold_part(ask: Ask, text: str) -> list[Node]:
@@ -119,7 +115,7 @@ def find_node(ask: Ask, name: str) -> Node:
     jobs = [node for node in named if node.kind is NodeKind.JOB]
     if len({(node.namespace, node.name) for node in named}) == len(jobs) == 1:
         return jobs[0]  # a file's flow is a job with the name of the dataset that it reads
-    if len(named) > 1 and len(stands_for := Names(ask).settle({node.number for node in named})) == 1:
+    if len(named) > 1 and len(stands_for := Nodes(ask).take(named)) == 1:
         return next(node for node in named if node.number in stands_for)  # all are names of one dataset
     if len(named) > 1:
         several = ", ".join(shown(node) for node in named[:_NAMED_MAX])
@@ -136,9 +132,8 @@ def find_names(ask: Ask, name: str) -> NameList:
     node = find_node(ask, name)
     if node.kind is not NodeKind.DATASET:
         raise NotFoundError(f"{shown(node)} is a {node.kind}; give the name of a dataset")
-    names = Names(ask)
-    named = nodes_with(ask, names.of(names.settle({node.number})))
-    return NameList(node, tuple(sorted(named.values())))
+    nodes = Nodes(ask)
+    return NameList(node, tuple(sorted(nodes.known[number] for number in nodes.of(nodes.take([node])))))
 
 
 def find_dependencies(
@@ -166,14 +161,17 @@ def find_dependencies(
     node = find_node(ask, name)
     kinds = COLUMNS if node.kind is NodeKind.COLUMN else FLOW
     as_of_us = ALWAYS_US if as_of_ms is None else as_of_ms * 1_000
-    upstream = follow(ask, [node], down=False, depth=up, kinds=kinds, as_of_us=as_of_us)
-    downstream = follow(ask, [node], down=True, depth=down, kinds=kinds, as_of_us=as_of_us)
-    jobs = [node]
-    if node.kind is NodeKind.DATASET:
-        writers = follow(ask, [node], down=False, depth=1, kinds=FLOW, as_of_us=as_of_us)
-        jobs = [one.node for one in writers.nodes]
-    by_number = {job.number: job for job in jobs}
-    runs = [(run, by_number[job]) for job, run in last_runs(ask, by_number, as_of_us).items()]
+
+    def reach(depth: int | None, *, is_down: bool) -> Reach:
+        walk = Walk(Nodes(ask), [node], down=is_down, kinds=kinds, depth=depth, as_of_us=as_of_us)
+        return walk.reach()
+
+    upstream, downstream = reach(up, is_down=False), reach(down, is_down=True)
+    writers = reach(1, is_down=False) if up == 0 else upstream
+    jobs = {one.node.number: one.node for one in writers.nodes if one.distance == 1}
+    if node.kind is not NodeKind.DATASET:
+        jobs = {node.number: node}
+    runs = [(run, jobs[job]) for job, run in last_runs(ask, jobs, as_of_us).items()]
     run, job = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
     datasets = dict.fromkeys([node, *(one.node for one in (*upstream.nodes, *downstream.nodes))])
     columns = find_columns(ask, datasets, as_of_us) if with_columns else ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from .elements import Edge, Node, NodeKind, as_json
 from .properties import columns_in, properties_of
-from .walking import ALWAYS_US, COLUMNS, Ask, Names, follow, nodes_with
+from .walking import ALWAYS_US, COLUMNS, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,31 +39,31 @@ def list_columns(ask: Ask, names: Iterable[str]) -> list[tuple[str, str, str]]:
     return [(namespace, name, part) for namespace, name, part in ask(_COLUMNS_OF, (as_json(names),))]
 
 
-def columns_of(ask: Ask, names: Names, datasets: Iterable[Node]) -> list[Node]:
+def columns_of(nodes: Nodes, datasets: Iterable[int]) -> list[Node]:
     """The columns of datasets under each of their names, and these themselves."""
-    one = names.settle({dataset.number for dataset in datasets})
-    named = nodes_with(ask, names.of(one)).values()
+    named = [nodes.known[number] for number in nodes.of(datasets)]
     wanted = {(node.namespace, node.name): node for node in named}
-    rows = list_columns(ask, {node.name for node in named})
+    rows = list_columns(nodes.ask, {node.name for node in named})
     columns = ((wanted.get((space, name)), part) for space, name, part in rows)
     return [*named, *(node.with_column(part) for node, part in columns if node is not None)]
 
 
 def find_columns(ask: Ask, datasets: Iterable[Node], as_of_us: int = ALWAYS_US) -> tuple[DatasetColumns, ...]:
     """The columns of datasets; one without any is left out."""
-    names = Names(ask)
+    nodes = Nodes(ask)
     given = [node for node in datasets if node.kind is NodeKind.DATASET]
-    nodes = columns_of(ask, names, given)
-    place = {node: names.one(node.dataset.number) for node in nodes}
-    told: dict[int, dict[str, None]] = {names.one(node.number): {} for node in given}
-    for (number, _), schema in properties_of(ask, names.of(told), "schema").items():
-        told[names.one(number)] |= dict.fromkeys(columns_in(schema))
-    for node, number in place.items():
-        told[number] |= {node.column: None} if node.column else {}
-    edges: dict[int, list[Edge]] = {number: [] for number in told}
-    for edge in follow(ask, nodes, down=False, depth=1, kinds=COLUMNS, as_of_us=as_of_us).edges:
-        edges[place[edge.target]].append(edge)
-    found = ((node, names.one(node.number)) for node in given)
+    told: dict[int, dict[str, None]] = {number: {} for number in nodes.take(given)}
+    for (number, _), schema in properties_of(ask, nodes.of(told), "schema").items():
+        told[nodes.one[number]] |= dict.fromkeys(columns_in(schema))
+    columns = columns_of(nodes, told)
+    walk = Walk(nodes, columns, down=False, kinds=COLUMNS, depth=1, as_of_us=as_of_us)
+    for node in columns:
+        if node.column:
+            told[nodes.dataset_of(node.number)][node.column] = None
+    edges: defaultdict[int, list[Edge]] = defaultdict(list)
+    for edge in walk.reach().edges:
+        edges[nodes.dataset_of(edge.target.number)].append(edge)
+    found = ((node, nodes.one[node.number]) for node in given)
     return tuple(
         DatasetColumns(node, tuple(told[number]), tuple(edges[number]))
         for node, number in found

@@ -12,12 +12,12 @@ from .columns import columns_of
 from .elements import Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
 from .runs import LastRun, last_runs
-from .walking import COLUMNS, FLOW, Ask, Names, follow, nodes_with
+from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from .elements import Edge
+    from .walking import EdgeRow
 
 _SILENT: Final = """
 SELECT DISTINCT source, target FROM all_edge
@@ -73,98 +73,101 @@ def find_impact(ask: Ask, name: str) -> Impact:
         found.follow_column(node)
     else:
         found.follow_flow(node)
-    return Impact(node, found.nodes())
+    return Impact(node, found.list_nodes())
 
 
 class _Impact:
     def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self._names = Names(ask)
-        self._distances: dict[Node, int] = {}
-        self._uncertain: dict[Node, int] = {}
+        self._nodes = Nodes(ask)
+        self._distances: dict[int, int] = {}
+        self._uncertain: dict[int, int] = {}
         self._columns: defaultdict[int, set[str]] = defaultdict(set)
 
     def follow_column(self, column: Node) -> None:
         """Reach what comes from a column; a dataset or a job is as far as the nearest of its columns."""
-        edges = follow(self._ask, [column], down=True, depth=None, kinds=COLUMNS).edges
-        self._take_columns(edge.target for edge in edges if edge.target != column)
-        levels = _levels(column, edges)
-        for edge in edges:
-            if edge.job is not None:
-                self._reach(edge.job, 2 * levels[edge.source] + 1)
-            if edge.target != column:
-                self._reach(edge.target.dataset, 2 * levels[edge.target])
-        self._reach_silent({column.dataset: 0} | self._distances)
+        (start,) = self._nodes.take([column])
+        one, dataset_of = self._nodes.one, self._nodes.dataset_of
+        rows = self._follow_columns([column])
+        edges = [(one[row.source], one[row.target], row.job) for row in rows]
+        levels = self._find_levels(start, edges)
+        for source, target, job in edges:
+            if job:
+                _reach(self._distances, job, 2 * levels[source] + 1)
+            if target != start:
+                _reach(self._distances, dataset_of(target), 2 * levels[target])
+                self._take_columns([target])
+        self._reach_silent({dataset_of(start): 0} | self._distances)
 
     def follow_flow(self, node: Node) -> None:
         """Reach what comes from a dataset or a job, and what of that comes from its columns."""
-        reached = follow(self._ask, [node], down=True, depth=None, kinds=FLOW).nodes
-        self._distances = {one.node: one.distance for one in reached}
+        walk = Walk(self._nodes, [node], down=True, kinds=FLOW)
+        self._distances = {number: away for number, away in walk.distances.items() if away}
         is_job = node.kind is NodeKind.JOB
-        begun = columns_of(
-            self._ask, self._names, [one.node for one in reached if one.distance == 1] if is_job else [node]
-        )
-        edges = follow(self._ask, begun, down=True, depth=None, kinds=COLUMNS).edges
-        self._take_columns([*(edge.target for edge in edges), *(begun if is_job else ())])
+        changed = [number for number, away in walk.distances.items() if away == is_job]
+        columns = columns_of(self._nodes, changed)
+        self._take_columns({self._nodes.one[row.target] for row in self._follow_columns(columns)})
+        if is_job:
+            self._take_columns(self._nodes.take(columns))
 
-    def nodes(self) -> tuple[ImpactedNode, ...]:
+    def list_nodes(self) -> tuple[ImpactedNode, ...]:
         """All that was reached, the nearest first."""
+        known, one = self._nodes.known, self._nodes.one
         distances = self._uncertain | self._distances
-        numbers = {node.number: node for node in distances}
-        ones = self._names.settle(
-            {number for number, node in numbers.items() if node.kind is NodeKind.DATASET}
-        )
-        one = {number: self._names.one(number) for number in self._names.of(ones)}
+        self._nodes.settle(distances)
         owners: defaultdict[int, set[str]] = defaultdict(set)
         tiers: dict[int, str] = {}
-        facets = properties_of(self._ask, numbers.keys() | one.keys(), "ownership", "tags")
+        facets = properties_of(self._nodes.ask, self._nodes.of(distances), "ownership", "tags")
         for (number, key), facet in facets.items():
-            place = one.get(number, number)
             if key == "ownership":
-                owners[place].update(owners_in(facet))
+                owners[one[number]].update(owners_in(facet))
             elif (tier := tier_in(facet)) is not None:
-                tiers[place] = min(tier, tiers.get(place, tier))
-        runs = last_runs(self._ask, [number for number, node in numbers.items() if node.kind is NodeKind.JOB])
-        found = []
-        for number, node in numbers.items():
-            place = one.get(number, number)
-            owned, columns = owners.get(place, ()), self._columns.get(place, ())
-            told = (tuple(sorted(owned)), tiers.get(place), tuple(sorted(columns)), runs.get(number))
-            found.append(ImpactedNode(distances[node], node, node in self._distances, *told))
+                tiers[one[number]] = min(tier, tiers.get(one[number], tier))
+        runs = last_runs(self._nodes.ask, [job for job in distances if known[job].kind is NodeKind.JOB])
+        found = [
+            ImpactedNode(
+                distance,
+                known[number],
+                number in self._distances,
+                tuple(sorted(owners.get(number, ()))),
+                tiers.get(number),
+                tuple(sorted(self._columns.get(number, ()))),
+                runs.get(number),
+            )
+            for number, distance in distances.items()
+        ]
         return tuple(sorted(found, key=lambda reached: (reached.distance, reached.node)))
 
-    def _reach(self, node: Node, distance: int) -> None:
-        self._distances[node] = min(distance, self._distances.get(node, distance))
+    def _follow_columns(self, columns: Iterable[Node]) -> Iterator[EdgeRow]:
+        return (row for _, row in Walk(self._nodes, columns, down=True, kinds=COLUMNS).taken)
 
-    def _take_columns(self, reached: Iterable[Node]) -> None:
-        columns = {node: node.dataset.number for node in reached if node.kind is NodeKind.COLUMN}
-        self._names.settle(set(columns.values()))
-        for column, number in columns.items():
-            self._columns[self._names.one(number)].add(column.column)
+    def _take_columns(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if (node := self._nodes.known[number]).kind is NodeKind.COLUMN:
+                self._columns[self._nodes.dataset_of(number)].add(node.column)
 
-    def _reach_silent(self, datasets: Mapping[Node, int]) -> None:
+    def _find_levels(self, start: int, edges: Iterable[tuple[int, int, int]]) -> dict[int, int]:
+        """How many writes away the target of each edge is; from a dataset to its own columns is none."""
+        after: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
+        for source, target, _ in edges:
+            after[source].append((target, source != self._nodes.dataset_of(target)))
+        levels, queue = {start: 0}, deque([start])
+        while queue:
+            near = queue.popleft()
+            for far, is_step in after[near]:
+                level = levels[near] + is_step
+                if level < levels.get(far, level + 1):
+                    levels[far] = level
+                    (queue.append if is_step else queue.appendleft)(far)
+        return levels
+
+    def _reach_silent(self, away: Mapping[int, int]) -> None:
         """Reach the jobs that read datasets and tell nothing of columns."""
-        numbers = {node.number: away for node, away in datasets.items() if node.kind is NodeKind.DATASET}
-        self._names.settle(set(numbers))
-        away = {self._names.one(number): distance for number, distance in numbers.items()}
-        rows = self._ask(_SILENT, (as_json(self._names.of(away)),))
-        jobs = nodes_with(self._ask, {job for _, job in rows})
+        one = self._nodes.one
+        rows = self._nodes.ask(_SILENT, (as_json(self._nodes.of(away)),))
+        self._nodes.settle(job for _, job in rows)
         for dataset, job in rows:
-            distance = away[self._names.one(dataset)] + 1
-            self._uncertain[jobs[job]] = min(distance, self._uncertain.get(jobs[job], distance))
+            _reach(self._uncertain, job, away[one[dataset]] + 1)
 
 
-def _levels(column: Node, edges: Iterable[Edge]) -> dict[Node, int]:
-    """How many writes away the target of each edge is; from a dataset to its own columns is none."""
-    after: defaultdict[Node, list[tuple[Node, bool]]] = defaultdict(list)
-    for edge in edges:
-        after[edge.source].append((edge.target, edge.source != edge.target.dataset))
-    levels, queue = {column: 0}, deque([column])
-    while queue:
-        near = queue.popleft()
-        for far, is_step in after[near]:
-            level = levels[near] + is_step
-            if level < levels.get(far, level + 1):
-                levels[far] = level
-                (queue.append if is_step else queue.appendleft)(far)
-    return levels
+def _reach(distances: dict[int, int], number: int, distance: int) -> None:
+    distances[number] = min(distance, distances.get(number, distance))

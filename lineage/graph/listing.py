@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from .elements import Node, as_json
+from .elements import EdgeKind, Node, as_json
 from .properties import is_drop, properties_of, sql_in
 from .runs import ended_runs
-from .walking import Ask, Names, nodes_with
+from .walking import Ask, Nodes, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,13 +27,6 @@ AND EXISTS (SELECT 1 FROM all_edge WHERE {0} = number AND kind IN ('derive', 'in
 """
 _USED_COLUMNS: Final = f"{_USED_COLUMN.format('source')} UNION {_USED_COLUMN.format('target')}"
 _EDGES: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = ?"
-_STARTS: Final = """
-SELECT source, target FROM all_edge WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'start'
-"""
-_READS: Final = """
-SELECT DISTINCT source, target FROM all_edge
-WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'read'
-"""
 _WITH_SQL: Final = "SELECT DISTINCT node FROM all_property WHERE key = 'sql'"
 _TOKEN: Final = re.compile(
     r"""\s+ | --[^\n]* | /\*.*?(?:\*/|\Z)
@@ -109,28 +102,27 @@ def list_unused(ask: Ask, *, written: bool) -> DatasetList:
     """
     read, wrote = _uses(ask, "source", "read"), _uses(ask, "target", "write")
     every = {number for (number,) in ask(_DATASETS, ())}
-    listing = _Listing(ask, (wrote.keys() if written else every) - read.keys())
+    listing = _Listing(ask)
     unused = {
         one
-        for one in listing.ones
+        for one in listing.settle((wrote.keys() if written else every) - read.keys())
         if listing.last_hour(one, read) is None and (listing.last_hour(one, wrote) is not None) == written
     }
-    named = nodes_with(ask, listing.names.of(unused))
+    named = {number: listing.known[number] for number in listing.of(unused)}
     rows = ask(_USED_COLUMNS, (as_json({node.name for node in named.values()}),))
     ends = ("source",) if written else ("source", "target")
     of_columns = {(namespace, name) for namespace, name, end in rows if end in ends}
     used = {number for number, node in named.items() if (node.namespace, node.name) in of_columns}
-    return listing.told(unused - {listing.names.one(number) for number in used}, wrote)
+    return listing.told(unused - {listing.one[number] for number in used}, wrote)
 
 
 def list_stale(ask: Ask, before_ms: int) -> DatasetList:
     """The datasets that a job wrote, and none since an instant, in epoch milliseconds; to the hour."""
     wrote = _uses(ask, "target", "write")
-    listing = _Listing(ask, {number for number, hour in wrote.items() if (hour + 1) * HOUR_MS <= before_ms})
-    last = {one: listing.last_hour(one, wrote) for one in listing.ones}
-    return listing.told(
-        {one for one, hour in last.items() if ((hour or 0) + 1) * HOUR_MS <= before_ms}, wrote
-    )
+    listing = _Listing(ask)
+    ones = listing.settle({number for number, hour in wrote.items() if (hour + 1) * HOUR_MS <= before_ms})
+    last = {one: listing.last_hour(one, wrote) or 0 for one in ones}
+    return listing.told({one for one, hour in last.items() if (hour + 1) * HOUR_MS <= before_ms}, wrote)
 
 
 def list_duplicates(ask: Ask) -> DuplicateList:
@@ -143,15 +135,16 @@ def list_duplicates(ask: Ask) -> DuplicateList:
         writers[dataset].add(job)
     same = {number for row in ask(_EDGES, ("same",)) for number in row}
     several = {dataset for dataset, jobs in writers.items() if len(jobs) > 1 or dataset in same}
-    listing = _Listing(ask, several)
+    listing = _Listing(ask)
+    ones = listing.settle(several)
     outputs = {
-        one: {job for number in listing.names.of([one]) for job in writers.get(number, ())}
-        for one in listing.ones - listing.dropped(listing.ones)
+        one: {job for number in listing.of([one]) for job in writers.get(number, ())}
+        for one in ones - listing.dropped(ones)
     }
     groups: list[tuple[int, set[int]]] = [*outputs.items(), *((0, jobs) for jobs in _same_work(ask))]
-    starts = ask(_STARTS, (as_json({job for _, jobs in groups for job in jobs}),))
+    every = {job for _, jobs in groups for job in jobs}
     outer: defaultdict[int, set[int]] = defaultdict(set)
-    for job, started in starts:
+    for job, started in list_ends(ask, "source", every, EdgeKind.START):
         outer[started].add(job)
     alone = [(one, jobs - {job for inner in jobs for job in outer[inner]}) for one, jobs in groups]
     found = [(one, jobs) for one, jobs in alone if len(jobs) > 1]
@@ -168,35 +161,22 @@ def list_duplicates(ask: Ask) -> DuplicateList:
     )
 
 
-class _Listing:
-    """Datasets of which several names are one.
-
-    Attributes:
-        names: their names.
-        ones: those that stand for all.
-    """
-
-    def __init__(self, ask: Ask, numbers: set[int]) -> None:
-        self._ask = ask
-        self.names = Names(ask)
-        self.ones = self.names.settle(numbers)
-
+class _Listing(Nodes):
     def last_hour(self, one: int, uses: Mapping[int, int]) -> int | None:
         """The last hour in which a dataset was used by any of its names; None: it never was."""
-        return max((uses[number] for number in self.names.of([one]) if number in uses), default=None)
+        return max((uses[number] for number in self.of([one]) if number in uses), default=None)
 
     def dropped(self, ones: Iterable[int]) -> set[int]:
         """Those of some datasets that were dropped last."""
-        facets = properties_of(self._ask, self.names.of(ones), "lifecycleStateChange")
-        return {self.names.one(number) for (number, _), facet in facets.items() if is_drop(facet)}
+        facets = properties_of(self.ask, self.of(ones), "lifecycleStateChange")
+        return {self.one[number] for (number, _), facet in facets.items() if is_drop(facet)}
 
     def told(self, ones: set[int], wrote: Mapping[int, int]) -> DatasetList:
         """Some of the datasets as a list."""
-        nodes = nodes_with(self._ask, ones - self.dropped(ones))
-        hours = {number: self.last_hour(number, wrote) for number in nodes}
+        hours = {one: self.last_hour(one, wrote) for one in ones - self.dropped(ones)}
         found = (
-            ListedDataset(node, None if (hour := hours[number]) is None else hour * HOUR_MS)
-            for number, node in nodes.items()
+            ListedDataset(self.known[one], None if hour is None else hour * HOUR_MS)
+            for one, hour in hours.items()
         )
         return DatasetList(tuple(sorted(found, key=lambda one: one.node)))
 
@@ -213,12 +193,12 @@ def _same_work(ask: Ask) -> Iterable[set[int]]:
     for (job, _), facet in facets.items():
         jobs[normalized(sql_in(facet))].add(job)
     alike = {job: text for text, some in jobs.items() if text and len(some) > 1 for job in some}
-    rows = ask(_READS, (as_json(alike),))
-    names = Names(ask)
-    names.settle({dataset for dataset, _ in rows})
+    rows = list_ends(ask, "target", alike, EdgeKind.READ)
+    nodes = Nodes(ask)
+    nodes.settle(dataset for dataset, _ in rows)
     inputs: defaultdict[int, set[int]] = defaultdict(set)
     for dataset, job in rows:
-        inputs[job].add(names.one(dataset))
+        inputs[job].add(nodes.one[dataset])
     groups: defaultdict[tuple[str, frozenset[int]], set[int]] = defaultdict(set)
     for job, read in inputs.items():
         groups[alike[job], frozenset(read)].add(job)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from .elements import Node, NodeKind, as_json
-from .walking import ALWAYS_US, FLOW, NOWHERE, Reach, follow, nodes_with
+from .elements import EdgeKind, Node, NodeKind, as_json
+from .walking import ALWAYS_US, FLOW, NOWHERE, Nodes, Reach, Walk, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from .walking import Ask
 
 _JOBS: Final = "SELECT DISTINCT run, job FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
-_HELD: Final = """
-SELECT source, target FROM all_edge WHERE kind = 'hold' AND source IN (SELECT value FROM json_each(?))
-"""
 
 
 class FileEnd(NamedTuple):
@@ -68,21 +65,21 @@ def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) 
             flow = Node(NodeKind.JOB, end.system_name, end.data_source)
             sinks.setdefault(flow, set()).add(Node(NodeKind.DATASET, end.system_name, end.data_sink))
     writers = {*jobs.values(), *sinks}
-    written = follow(ask, writers, down=True, depth=1, kinds=FLOW, as_of_us=as_of_us).edges
+    written = Walk(Nodes(ask), writers, down=True, kinds=FLOW, depth=1, as_of_us=as_of_us).reach().edges
     held = _list_held(ask, {sink for some in sinks.values() for sink in some})
     reached = {
         edge.target
         for edge in written
         if edge.source not in sinks or any(edge.target in held[sink] for sink in sinks[edge.source])
     }
-    beyond = follow(ask, reached, down=True, depth=None, kinds=FLOW, as_of_us=as_of_us)
-    return Onward(tuple(sorted(reached)), beyond)
+    beyond = Walk(Nodes(ask), reached, down=True, kinds=FLOW, as_of_us=as_of_us)
+    return Onward(tuple(sorted(reached)), beyond.reach())
 
 
 def _list_held(ask: Ask, sinks: set[Node]) -> dict[Node, set[Node]]:
     """By sink, the datasets that files which leave through it may be written to; itself is one."""
     holders = {Node(NodeKind.RESOURCE, sink.namespace, sink.name).number: sink for sink in sinks}
-    rows = ask(_HELD, (as_json(holders),))
+    rows = list_ends(ask, "source", holders, EdgeKind.HOLD)
     nodes = nodes_with(ask, {target for _, target in rows})
     held = {sink: {sink} for sink in sinks}
     for source, target in rows:

@@ -11,7 +11,7 @@ from waybill.transport.errors import NotFoundError
 from .asking import find_node, shown
 from .elements import EdgeKind, Node, NodeKind
 from .properties import properties_of, sql_in
-from .walking import COLUMNS, Ask, follow
+from .walking import COLUMNS, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
     from .elements import Edge
@@ -73,7 +73,7 @@ def find_origins(ask: Ask, name: str) -> Origins:
         raise NotFoundError(
             f"{shown(column)} is a {column.kind}, no column; give a dataset, a dot and its column"
         )
-    reach = follow(ask, [column], down=False, depth=None, kinds=COLUMNS)
+    reach = Walk(Nodes(ask), [column], down=False, kinds=COLUMNS).reach()
     derived = {edge.target for edge in reach.edges}
     ends = tuple(one.node for one in reach.nodes if one.node not in derived)
     jobs = {edge.job.number: edge.job for edge in reach.edges if edge.job is not None}

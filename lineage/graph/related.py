@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from .elements import EdgeKind
 from .properties import owners_in, properties_of
-from .walking import Names, follow
+from .walking import Nodes, Walk
 
 if TYPE_CHECKING:
     from .elements import Edge, Node
@@ -25,14 +25,13 @@ def find_related(ask: Ask, node: Node, as_of_us: int) -> tuple[Edge, ...]:
         node: the dataset or the job.
         as_of_us: leave out what was told first after this instant, in epoch microseconds.
     """
-    edges = {
-        edge
-        for down in (False, True)
-        for edge in follow(ask, [node], down=down, depth=1, kinds=_KINDS, as_of_us=as_of_us).edges
-    }
+    nodes = Nodes(ask)
+    walks = (
+        Walk(nodes, [node], down=down, kinds=_KINDS, depth=1, as_of_us=as_of_us) for down in (False, True)
+    )
+    edges = {edge for walk in walks for edge in walk.reach().edges}
     if any(edge.kind is EdgeKind.OWN for edge in edges):
-        names = Names(ask)
-        facets = properties_of(ask, names.of(names.settle({node.number})), "ownership").values()
+        facets = properties_of(ask, nodes.of(nodes.take([node])), "ownership").values()
         owners = {owner for facet in facets for owner in owners_in(facet)}
         edges = {edge for edge in edges if edge.kind is not EdgeKind.OWN or edge.source.name in owners}
     return tuple(sorted(edges, key=lambda edge: (-edge.first_ms, edge)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from .elements import Edge, EdgeKind, Node, as_json
+from .elements import Edge, EdgeKind, Node, NodeKind, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,16 +23,12 @@ _ALONG: Final = """
 SELECT * FROM all_edge
 WHERE {} IN (SELECT value FROM json_each(?)) AND kind IN (SELECT value FROM json_each(?)) AND first_us <= ?
 """
+_ENDS: Final = """
+SELECT DISTINCT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ?
+"""
 _BELIEFS: Final = """
 SELECT job, dataset, max(confidence) FROM all_belief
-WHERE dataset IN (SELECT value FROM json_each(?)) AND of_columns AND first_us <= ? GROUP BY job, dataset
-"""
-_EXPLICIT: Final = """
-SELECT job, dataset, max(confidence) FROM all_belief
-WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ? GROUP BY job, dataset
-"""
-_SAME: Final = """
-SELECT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = 'same'
+WHERE job IN (SELECT value FROM json_each(?)) AND of_columns = ? AND first_us <= ? GROUP BY job, dataset
 """
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
@@ -65,155 +61,233 @@ class Reach(msgspec.Struct, frozen=True):
 NOWHERE: Final = Reach((), ())
 
 
-def follow(
-    ask: Ask,
-    start: Iterable[Node],
-    *,
-    down: bool,
-    depth: int | None,
-    kinds: Collection[EdgeKind],
-    as_of_us: int = ALWAYS_US,
-) -> Reach:
-    """Follow the edges of some kinds from nodes, with the flow of data or against it.
+class Nodes:
+    """The nodes that a question meets. Of the names of a dataset, the one that is met first stands for all.
+
+    Attributes:
+        ask: executes statements.
+        known: the nodes, under all their names, by number.
+        one: by number, the one that stands for it.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.known: dict[int, Node] = {}
+        self.one: dict[int, int] = {}
+        self._names: dict[int, set[int]] = {}
+        self._datasets: dict[int, int] = {}
+
+    def take(self, nodes: Iterable[Node]) -> set[int]:
+        """Settle nodes, whether or not the graph has them, as `settle` does."""
+        given = {node.number: node for node in nodes}
+        self.known |= given
+        return self.settle(given)
+
+    def settle(self, numbers: Iterable[int]) -> set[int]:
+        """The nodes that stand for some; these and their other names are looked up."""
+        numbers = set(numbers)
+        fresh = numbers - self.one.keys()
+        self.load(fresh)
+        named = {self._dataset_of(number) for number in fresh}
+        same = self._find_same(named - self.one.keys())
+        for number in [*sorted(named), *sorted(fresh)]:
+            if number not in self.one:
+                group = self._group_of(number, same)
+                self.one |= dict.fromkeys(group, number)
+                if len(group) > 1:
+                    self._names[number] = group
+        return {self.one[number] for number in numbers}
+
+    def of(self, numbers: Iterable[int]) -> set[int]:
+        """All names of the nodes that some stand for."""
+        return {name for number in numbers for name in self._names.get(number, (number,))}
+
+    def dataset_of(self, number: int) -> int:
+        """What stands for the dataset of a column; for another node, itself."""
+        return self.one[self._datasets.get(number, number)]
+
+    def load(self, numbers: Iterable[int]) -> None:
+        """Look up nodes."""
+        self.known |= nodes_with(self.ask, set(numbers) - self.known.keys())
+
+    def _dataset_of(self, number: int) -> int:
+        node = self.known.get(number)
+        if node is None or node.kind is not NodeKind.COLUMN:
+            return number
+        dataset = node.dataset
+        self._datasets[number] = named = dataset.number
+        self.known.setdefault(named, dataset)
+        return named
+
+    def _find_same(self, numbers: set[int]) -> Mapping[int, set[int]]:
+        """By node with several names, some others of them; by way of these there are all."""
+        known = self.known
+        frontier = {number for number in numbers & known.keys() if known[number].kind is NodeKind.DATASET}
+        same: defaultdict[int, set[int]] = defaultdict(set)
+        seen = set(frontier)
+        while frontier:
+            for end in ("source", "target"):
+                for source, target in list_ends(self.ask, end, frontier, EdgeKind.SAME):
+                    same[source].add(target)
+                    same[target].add(source)
+            frontier = same.keys() - seen
+            seen |= frontier
+        self.load(same)
+        return same
+
+    def _group_of(self, number: int, same: Mapping[int, set[int]]) -> set[int]:
+        """All names of a node."""
+        group, frontier = {number}, {number}
+        while frontier:
+            frontier = {other for one in frontier for other in same.get(one, ())} - group
+            group |= frontier
+        if (dataset := self._datasets.get(number)) is not None:
+            column = self.known[number].column
+            others = self.of([self.one[dataset]]) - {dataset}
+            group |= {self.known[other].with_column(column).number for other in others}
+        return group
+
+
+class Walk:
+    """A breadth-first search along edges of some kinds.
+
+    Where the facet `lineage` says what a job writes a dataset from, it goes through the job only so.
 
     Args:
-        ask: executes statements.
-        start: the nodes.
-        down: with the flow.
-        depth: how many edges at most; None: all.
-        kinds: `FLOW` or `COLUMNS`.
+        nodes: the nodes that the question meets.
+        start: where it begins.
+        down: with the flow of data, or against it.
+        kinds: `FLOW`, `COLUMNS` or others.
+        depth: how many edges it goes at most; None: to the ends.
         as_of_us: leave out what was told first after this instant, in epoch microseconds.
-    """
-    return _Walk(ask, down=down, kinds=kinds, as_of_us=as_of_us).follow(start, depth)
 
-
-_Place = tuple[int, int]
-"""A node, and the dataset by which the walk came to it, where it depends on that how it goes on; else 0."""
-
-
-class _Walk:
-    """A breadth-first search.
-
-    Where the facet `lineage` says what a job writes a dataset from, a walk goes through the job only so.
+    Attributes:
+        distances: by node, how many edges away it is.
+        taken: how far away each edge is, and what is told of it, the nearest first; several rows may be one.
     """
 
-    def __init__(self, ask: Ask, *, down: bool, kinds: Collection[EdgeKind], as_of_us: int) -> None:
-        self._ask = ask
+    def __init__(
+        self,
+        nodes: Nodes,
+        start: Iterable[Node],
+        *,
+        down: bool,
+        kinds: Collection[EdgeKind],
+        depth: int | None = None,
+        as_of_us: int = ALWAYS_US,
+    ) -> None:
+        self.distances = dict.fromkeys(nodes.take(start), 0)
+        self.taken: list[tuple[int, EdgeRow]] = []
+        self._nodes = nodes
         self._down = down
         self._kinds = kinds
+        self._is_flow = EdgeKind.READ in kinds
         self._as_of_us = as_of_us
-        self._names = Names(ask, of_columns=EdgeKind.DERIVE in kinds)
-        self._edges: dict[tuple[int, str, int], tuple[int, _Row]] = {}
-        self._distances: dict[int, int] = {}
-
-    def follow(self, start: Iterable[Node], depth: int | None) -> Reach:
-        """All that is reached."""
-        given = {node.number: node for node in start}
-        origin = self._names.settle(set(given))
-        self._distances = dict.fromkeys(origin, 0)
-        frontier: set[_Place] = {(number, 0) for number in origin}
+        self._explicit: defaultdict[int, dict[int, float]] = defaultdict(dict)
+        """By job, the datasets of which it is said what it writes them from, and how sure that is at best."""
+        # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0.
+        frontier = {(number, 0) for number in self.distances}
         seen, distance = set(frontier), 0
         while frontier and (depth is None or distance < depth):
             distance += 1
             frontier = self._step(frontier, distance) - seen
             seen |= frontier
-        return self._told({self._names.one(number): node for number, node in given.items()})
+
+    def reach(self) -> Reach:
+        """What was reached, in order."""
+        edges: dict[tuple[int, str, int], tuple[int, EdgeRow]] = {}
+        one, known = self._nodes.one, self._nodes.known
+        for distance, row in self.taken:
+            key = one[row.source], row.kind, one[row.target]
+            first, best = edges.setdefault(key, (distance, row))
+            if row is not best and row.weight > best.weight:
+                edges[key] = (first, row)
+        self._nodes.load({row.job for _, row in edges.values() if row.job})
+        in_order = sorted(
+            (distance, kind, row.place, known[source], known[target], row, target if self._down else source)
+            for (source, kind, target), (distance, row) in edges.items()
+        )
+        away = {number: self.distances[number] for *_, number in in_order}
+        nodes = sorted((number for number, distance in away.items() if distance), key=away.__getitem__)
+        return Reach(
+            tuple(ReachedNode(away[number], known[number]) for number in nodes),
+            tuple(row.edge(source, target, known) for _, _, _, source, target, row, _ in in_order),
+        )
 
     def _step(self, frontier: set[_Place], distance: int) -> set[_Place]:
+        """Take the edges from places; returns the places where they end."""
         entries: defaultdict[int, set[int]] = defaultdict(set)
         for number, entry in frontier:
             entries[number].add(entry)
-        rows = self._along("source" if self._down else "target", entries, self._kinds)
-        far = self._names.settle({row.target if self._down else row.source for row in rows})
-        if EdgeKind.READ in self._kinds:
-            allowed, narrow = self._allowed(rows, entries), self._explicit(far)
-        else:
-            allowed, narrow = self._believed(rows), {}
-        reached: set[_Place] = set()
-        for row in allowed:
-            source, target = self._names.one(row.source), self._names.one(row.target)
-            key = (source, row.kind, target)
-            known = self._edges.get(key)
-            if known is None or row.weight > known[1].weight:
-                self._edges[key] = (distance if known is None else known[0], row)
-            near, end = (source, target) if self._down else (target, source)
-            self._distances.setdefault(end, distance)
-            reached.add((end, near if end in narrow else 0))
-        return reached
+        rows = self._list_along("source" if self._down else "target", entries, self._kinds)
+        self._nodes.settle({row.target if self._down else row.source for row in rows})
+        rows = self._allowed(rows, entries) if self._is_flow else self._believed(rows)
+        self.taken += ((distance, row) for row in rows)
+        one = self._nodes.one
+        ends = [(one[row.source], one[row.target]) for row in rows]
+        pairs = ends if self._down else [(target, source) for source, target in ends]
+        reached = dict.fromkeys(end for _, end in pairs)
+        if self._is_flow:
+            self._learn_explicit(reached)
+        for end in reached:
+            self.distances.setdefault(end, distance)
+        return {(end, near if end in self._explicit else 0) for near, end in pairs}
 
-    def _along(self, end: str, numbers: Iterable[int], kinds: Iterable[EdgeKind]) -> list[_Row]:
-        bindings = (as_json(self._names.of(numbers)), as_json(kinds), self._as_of_us)
-        return [_Row(*row) for row in self._ask(_ALONG.format(end), bindings)]
+    def _list_along(self, end: str, numbers: Iterable[int], kinds: Iterable[EdgeKind]) -> list[EdgeRow]:
+        bindings = (as_json(self._nodes.of(numbers)), as_json(kinds), self._as_of_us)
+        return list(map(EdgeRow._make, self._nodes.ask(_ALONG.format(end), bindings)))
 
-    def _explicit(self, jobs: Iterable[int]) -> dict[int, dict[int, float]]:
-        """By job, the datasets of which it is said what it writes them from, and how sure that is at best."""
-        explicit: defaultdict[int, dict[int, float]] = defaultdict(dict)
-        for job, dataset, confidence in self._ask(_EXPLICIT, (as_json(jobs), self._as_of_us)):
-            explicit[job][dataset] = confidence
-        return explicit
+    def _list_beliefs(self, jobs: Iterable[int], *, of_columns: bool) -> dict[tuple[int, int], float]:
+        """By job and dataset that it writes, how sure the surest is that says more of it than an event."""
+        rows = self._nodes.ask(_BELIEFS, (as_json(jobs), of_columns, self._as_of_us))
+        return {(job, dataset): confidence for job, dataset, confidence in rows}
 
-    def _allowed(self, rows: list[_Row], entries: Mapping[int, set[int]]) -> list[_Row]:
-        """The rows that a walk may take, which came to each job by some datasets."""
-        explicit = self._explicit(entries)
-        if not explicit:
-            return rows
-        written = {row.target for row in rows if row.source in explicit} if self._down else set[int]()
-        written |= {entry for job in explicit for entry in entries[job] if entry}
-        self._names.settle(written)
-        feeds = self._along("target", {self._names.one(number) for number in written}, [EdgeKind.FEED])
-        self._names.settle({row.source for row in feeds})
-        fed = {
-            (self._names.one(row.source), row.job, self._names.one(row.target))
-            for row in feeds
-            if row.confidence >= explicit.get(row.job, {}).get(row.target, 0)
-        }
-        told = {
-            job: {self._names.one(number) for number in self._names.settle(set(datasets))}
-            for job, datasets in explicit.items()
-        }
-        return [row for row in rows if self._is_allowed(row, told, entries, fed)]
-
-    def _is_allowed(
-        self,
-        row: _Row,
-        told: Mapping[int, set[int]],
-        entries: Mapping[int, set[int]],
-        fed: set[tuple[int, int, int]],
-    ) -> bool:
-        job, dataset = (row.source, row.target) if self._down else (row.target, row.source)
-        if job not in told or 0 in entries[job]:
-            return True
-        end = self._names.one(dataset)
-        if self._down:
-            return end not in told[job] or any((entry, job, end) in fed for entry in entries[job])
-        return any(entry not in told[job] or (end, job, entry) in fed for entry in entries[job])
-
-    def _believed(self, rows: list[_Row]) -> list[_Row]:
+    def _believed(self, rows: list[EdgeRow]) -> list[EdgeRow]:
         """The rows that are as sure as what is known best of what their jobs write."""
-        scopes = {row.scope for row in rows if row.scope}
-        if not scopes:
-            return rows
-        told = self._ask(_BELIEFS, (as_json(scopes), self._as_of_us))
-        best = {(job, dataset): confidence for job, dataset, confidence in told}
+        best = self._list_beliefs({row.job for row in rows if row.job}, of_columns=True)
         return [row for row in rows if row.confidence >= best.get((row.job, row.scope), 0)]
 
-    def _told(self, given: dict[int, Node]) -> Reach:
-        rows = [row for _, row in self._edges.values()]
-        numbers = {*self._distances, *(row.job for row in rows if row.job)}
-        known = self._names.columns
-        nodes = nodes_with(self._ask, numbers - known.keys()) | known | given
-        told = sorted(
-            (distance, kind, row.place, nodes[source], nodes[target], row)
-            for (source, kind, target), (distance, row) in self._edges.items()
-        )
-        edges = tuple(row.edge(source, target, nodes) for *_, source, target, row in told)
-        away = {nodes[number]: distance for number, distance in self._distances.items()}
-        reached = dict.fromkeys(edge.target if self._down else edge.source for edge in edges)
-        by_distance = sorted((node for node in reached if away[node]), key=lambda node: away[node])
-        return Reach(tuple(ReachedNode(away[node], node) for node in by_distance), edges)
+    def _learn_explicit(self, numbers: Iterable[int]) -> None:
+        jobs = [number for number in numbers if self._nodes.known[number].kind is NodeKind.JOB]
+        told = self._list_beliefs(jobs, of_columns=False)
+        self._nodes.settle(dataset for _, dataset in told)
+        for (job, dataset), confidence in told.items():
+            self._explicit[job][dataset] = confidence
+
+    def _allowed(self, rows: list[EdgeRow], entries: Mapping[int, set[int]]) -> list[EdgeRow]:
+        """The rows that a walk may take, which came to each job by some datasets."""
+        told = {
+            job: {self._nodes.one[dataset] for dataset in self._explicit[job]}
+            for job in self._explicit.keys() & entries.keys()
+            if 0 not in entries[job]
+        }
+        if not told:
+            return rows
+
+        def ways_of(row: EdgeRow) -> list[tuple[int, int, int]]:
+            """From which dataset and by which job it goes to which one, where that matters."""
+            job, end = (row.source, row.target) if self._down else (row.target, row.source)
+            far = self._nodes.one[end]
+            nears = entries[job] if job in told else ()
+            return [(near, job, far) if self._down else (far, job, near) for near in nears]
+
+        ways = [(row, ways_of(row)) for row in rows]
+        targets = {target for _, some in ways for _, _, target in some}
+        feeds = self._list_along("target", targets, [EdgeKind.FEED])
+        self._nodes.settle({row.source for row in feeds})
+        fed = {
+            (self._nodes.one[row.source], row.job, self._nodes.one[row.target])
+            for row in feeds
+            if row.confidence >= self._explicit.get(row.job, {}).get(row.target, 0)
+        }
+        return [
+            row
+            for row, some in ways
+            if not some or any(way in fed or way[2] not in told[way[1]] for way in some)
+        ]
 
 
-class _Row(NamedTuple):
+class EdgeRow(NamedTuple):
     """A row of the table `edge`."""
 
     source: int
@@ -251,76 +325,9 @@ class _Row(NamedTuple):
         )
 
 
-class Names:
-    """The numbers of datasets that have several names; the one that was seen first stands for all.
-
-    Args:
-        ask: executes statements.
-        of_columns: whether to know the columns of these datasets by all names, too.
-
-    Attributes:
-        columns: the columns that were looked up, and the datasets among them, by number.
-    """
-
-    def __init__(self, ask: Ask, *, of_columns: bool = False) -> None:
-        self._ask = ask
-        self.columns: dict[int, Node] = {}
-        self._of_columns = of_columns
-        self._one: dict[int, int] = {}
-        self._all: dict[int, set[int]] = {}
-
-    def settle(self, numbers: set[int]) -> set[int]:
-        """The nodes that stand for some; their other names are looked up."""
-        same: defaultdict[int, set[int]] = defaultdict(set)
-        fresh = numbers - self._one.keys()
-        columns = nodes_with(self._ask, fresh) if self._of_columns else {}
-        self.columns |= columns
-        frontier = fresh | {node.dataset.number for node in columns.values()}
-        known = set(frontier)
-        while frontier:
-            rows = [
-                row
-                for end in ("source", "target")
-                for row in self._ask(_SAME.format(end), (as_json(frontier),))
-            ]
-            for source, target in rows:
-                same[source].add(target)
-                same[target].add(source)
-            frontier = {end for row in rows for end in row} - known
-            known |= frontier
-        datasets = nodes_with(self._ask, same) if columns and same else {}
-        for node in columns.values():
-            if node.column:
-                names = [datasets[one] for one in _group_of(node.dataset.number, same) if one in datasets]
-                same[node.number].update(dataset.with_column(node.column).number for dataset in names)
-        for number in sorted(fresh):
-            if number not in same:
-                self._all[number], self._one[number] = {number}, number
-            elif number not in self._one:
-                self._stand_for(number, same)
-        return {self._one[number] for number in numbers}
-
-    def one(self, number: int) -> int:
-        """The node that stands for one."""
-        return self._one[number]
-
-    def of(self, numbers: Iterable[int]) -> set[int]:
-        """All names of the nodes that some stand for."""
-        return {name for number in numbers for name in self._all[number]}
-
-    def _stand_for(self, number: int, same: Mapping[int, set[int]]) -> None:
-        group = _group_of(number, same)
-        self._all[number] = group
-        self._one |= dict.fromkeys(group, number)
-
-
-def _group_of(number: int, same: Mapping[int, set[int]]) -> set[int]:
-    """All nodes that are the same as one, by way of others, too."""
-    group, frontier = {number}, {number}
-    while frontier:
-        frontier = {other for one in frontier for other in same.get(one, ())} - group
-        group |= frontier
-    return group
+def list_ends(ask: Ask, end: str, numbers: Iterable[int], kind: EdgeKind) -> list[tuple[int, int]]:
+    """The source and the target of each edge of a kind of which some nodes are its `source` or `target`."""
+    return [(source, target) for source, target in ask(_ENDS.format(end), (as_json(numbers), kind))]
 
 
 def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:
@@ -329,5 +336,6 @@ def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:
     return {number: Node.of_row(*names) for number, *names in rows}
 
 
+_Place = tuple[int, int]
 _KINDS: Final = {str(kind): kind for kind in EdgeKind}
 _DETAIL: Final = msgspec.json.Decoder(tuple[tuple[str, ...], bool])

@@ -145,6 +145,45 @@ def test_a_dataset_with_two_names_is_reached_with_the_columns_and_owners_of_both
     assert [(one.columns, one.owners) for one in found] == [(("total",), ("ada", "eve", "team:sales"))]
 
 
+def test_a_column_reaches_each_job_that_makes_another_and_a_dataset_with_two_names_once(home: Path) -> None:
+    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
+    total: Mapping[str, Sources] = {"total": [("raw", "amount", "DIRECT")]}
+    other = dataset("orders", {"tax": [("raw", "amount", "DIRECT")]}) | {"namespace": "hive"}
+    lineage = keep(
+        home,
+        [
+            ran("etl/load", ["lake/raw"], [dataset("orders", total, symlinks=link)]),
+            ran("etl/again", ["lake/raw"], [dataset("orders", total)]),
+            ran("etl/tax", ["lake/raw"], [other]),
+            ran("etl/sum", ["hive/orders"], [dataset("report", {"sum": [("orders", "total", "DIRECT")]})]),
+            ran("etl/show", ["lake/orders", "lake/report"]),
+        ],
+    )
+    found = [
+        (one.distance, one.node.name, one.columns, one.is_certain)
+        for one in lineage.impact("lake/raw.amount").nodes
+    ]
+    assert found == [
+        (1, "again", (), True),
+        (1, "load", (), True),
+        (1, "tax", (), True),
+        (2, "orders", ("tax", "total"), True),
+        (3, "show", (), False),
+        (3, "sum", (), True),
+        (4, "report", ("sum",), True),
+    ]
+
+
+def test_a_column_that_only_a_schema_names_goes_on_under_the_dataset_s_other_name(home: Path) -> None:
+    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
+    named = dataset("orders", symlinks=link)
+    table = dataset("orders", schema={"fields": [{"name": "total"}]}) | {"namespace": "hive"}
+    report = dataset("report", {"sum": [("orders", "total", "DIRECT")]})
+    lineage = keep(home, [ran("etl/load", [], [named, table]), ran("etl/sum", ["lake/orders"], [report])])
+    for name in ("hive/orders.total", "lake/orders.total"):
+        assert [shown(one.node) for one in lineage.downstream(name)] == ["lake/report.sum"]
+
+
 def test_a_column_s_origins_are_the_steps_back_to_the_ends(home: Path) -> None:
     masked = dataset("mails", {"who": []})
     masked["facets"]["columnLineage"]["fields"]["who"]["inputFields"] = [
