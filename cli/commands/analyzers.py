@@ -36,43 +36,36 @@ def analyzers(
       waybill analyzers
       waybill analyzers --used --json
     """
-    problems = _show_used(settings, as_json=as_json) if used else _show_known(as_json=as_json)
+    if used:
+        from waybill.lineage.graph import OfAnalyzers
+
+        answer = ask_graph(settings, OfAnalyzers())
+        problems, listed = answer.unloaded, [as_plain(one) for one in answer.analyzers]
+        notes = [f"{counted(answer.waiting, 'event')} wait to be read"] if answer.waiting else []
+        notes += [f"in {counted(events, 'event')}: {problem}" for problem, events in answer.problems.items()]
+    else:
+        from waybill.lineage.analyzers import load_analyzers
+
+        loaded, problems = load_analyzers()
+        listed = [{"name": one.name, "covers": one.covers, "confidence": one.confidence} for one in loaded]
+        notes = []
+    columns = ["name", "confidence", *(["edges"] if used else []), "covers"]
+    if as_json:
+        for one in listed:
+            console.json(one)
+    else:
+        headings = {"name": "analyzer", "confidence": "sure", "edges": "edges", "covers": "reads"}
+        rows = [[_cell(one[column]) for column in columns] for one in listed]
+        console.table([headings[column] for column in columns], rows)
+    for note in notes:
+        console.note(console.shown(note))
     for name, problem in problems.items():
         console.error(f"analyzer {name}: {problem}")
     if problems:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _show_known(*, as_json: bool) -> dict[str, str]:
-    """List the analyzers that are installed; returns why others cannot be loaded."""
-    from waybill.lineage.analyzers import load_analyzers
-
-    loaded, problems = load_analyzers()
-    if as_json:
-        for one in loaded:
-            console.json({"name": one.name, "covers": one.covers, "confidence": one.confidence})
-    else:
-        rows = [(one.name, f"{one.confidence:g}", one.covers) for one in loaded]
-        console.table(("analyzer", "sure", "reads"), rows)
-    return problems
-
-
-def _show_used(settings: Settings, *, as_json: bool) -> dict[str, str]:
-    """List who told the edges of a home's graph; returns why some cannot be loaded."""
-    from waybill.lineage.graph import OfAnalyzers
-
-    found = ask_graph(settings, OfAnalyzers())
-    rows = []
-    for use in found.analyzers:
-        sure = "" if use.confidence is None else f"{use.confidence:g}"
-        rows.append((use.name, sure, f"{use.edges:,}", use.covers))
-    if as_json:
-        for use in found.analyzers:
-            console.json(as_plain(use))
-    else:
-        console.table(("analyzer", "sure", "edges", "reads"), rows)
-    if found.waiting:
-        console.note(f"{counted(found.waiting, 'event')} wait to be read")
-    for problem, events in found.problems.items():
-        console.note(f"in {counted(events, 'event')}: {console.shown(problem)}")
-    return found.unloaded
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else value or ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from waybill.facets import INFERRED_FACET
 from waybill.transport import AdmissionError, Kind, NotFoundError, Settings
 
 from .. import console
@@ -71,20 +70,20 @@ def infer(
       waybill infer postgresql.log --namespace postgres://db:5432 --schema shop.public
       waybill infer queries.jsonl --namespace snowflake://acme --dialect snowflake --dry-run
     """
-    from waybill.lineage.analyzers import QueryLog
+    from waybill.lineage.analyzers import QueryLog, as_job_event
     from waybill.transport.admission import Redaction
 
     with existing_journal(settings, needed=True, to_read=dry_run) as journal:
         agreed = as_agreed(settings, journal)
         read = QueryLog()
-        with _opened(log) as (stream, changed_s), console.progress("reading"):
+        with _open(log) as stream, console.progress("reading"):
             read.read(stream, None if form is None else form.value.lower())
-        at = datetime.fromtimestamp(changed_s, UTC).isoformat(timespec="milliseconds")
-        events, problems = _analyze(read, namespace, schema, dialect, at)
-        redaction, bodies = Redaction(agreed.redact, agreed.bounds), list[bytes]()
-        for event in events:
+            at = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
+        redaction, bodies, problems = Redaction(agreed.redact, agreed.bounds), list[bytes](), list[str]()
+        for event in _analyze(read, namespace, schema, dialect, problems):
+            sent = as_job_event(event, at.isoformat(timespec="milliseconds"))
             try:
-                bodies.append(redaction.admit(msgspec.json.encode(event)))
+                bodies.append(redaction.admit(msgspec.json.encode(sent)))
             except AdmissionError as error:
                 problems.append(str(error))
         if journal is not None and not dry_run:
@@ -103,59 +102,42 @@ def infer(
         raise typer.Exit(console.EXIT_FAILED)
 
 
-@contextlib.contextmanager
-def _opened(log: str) -> Iterator[tuple[IO[str], float]]:
-    """A log as text, and when it was changed, in epoch seconds."""
+def _open(log: str) -> IO[str]:
     if log == _STDIN:
-        with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as stream:
-            yield stream, time.time()
-        return
+        return open(0, encoding="utf-8", errors="replace", closefd=False)
     try:
-        with Path(log).open(encoding="utf-8", errors="replace", newline="") as stream:
-            yield stream, Path(log).stat().st_mtime
+        return Path(log).open(encoding="utf-8", errors="replace", newline="")
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {log}; give a query log") from None
 
 
 def _analyze(
-    read: QueryLog, namespace: str, schema: str, dialect: str | None, at: str
-) -> tuple[list[Found], list[str]]:
-    """The job events of the statements that write, and why others give none."""
-    from waybill.lineage.analyzers import analyze_all, as_job_event, ask_about
+    read: QueryLog, namespace: str, schema: str, dialect: str | None, problems: list[str]
+) -> Iterator[Found]:
+    """The job events of the statements that write; adds why others give none."""
+    from waybill.lineage.analyzers import SQL, analyze_all, ask_about, facet_of, inferred, reason_of
 
-    told: dict[str, Found] = {}
-    problems: list[str] = []
     nothing: Catalog = {}
     asked = (
         (plain, ask_about("query", one.text, one.dialect or dialect, namespace, schema), nothing)
         for plain, one in read.statements.items()
     )
     with console.progress("analyzing", total=len(read.statements)) as show:
-        for at_place, result in enumerate(analyze_all(asked), 1):
-            show(completed=at_place)
-            events = [msgspec.json.decode(one.event) for one in result.findings if one.event]
-            found = next((one for one in events if one.get("outputs")), None)
-            failed = result.problem or next((one.problem for one in result.findings if one.problem), None)
-            if found is not None:
-                told[result.key] = found
-            elif failed:
-                problems.append(failed)
-            else:
-                read.reading += 1
-    for plain, found in told.items():
-        digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES).hexdigest()
-        job = found["job"]
-        job["name"] = f"{found['outputs'][0]['name']}.{digest}"
-        inferred = job["facets"]["waybill_inferred"]
-        times = read.times_of(plain)
-        inferred["reason"] = f"runs in a query log: {times:,}; {inferred['reason']}"
-        job["facets"]["sql"] = {
-            "_producer": inferred["_producer"],
-            "_schemaURL": "https://openlineage.io/spec/facets/1-1-0/SQLJobFacet.json#/$defs/SQLJobFacet",
-            "query": plain,
-            **({"dialect": known} if (known := read.statements[plain].dialect or dialect) else {}),
-        }
-    return [as_job_event(found, at) for found in told.values()], problems
+        for done, result in enumerate(analyze_all(asked), 1):
+            show(completed=done)
+            plain, statement = result.key, read.statements[result.key]
+            found = next((one for one in result.events if one.get("outputs")), None)
+            if found is None:
+                problems += result.problems[:1]
+                read.reading += not result.problems
+                continue
+            digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES).hexdigest()
+            found["job"]["name"] = f"{found['outputs'][0]['name']}.{digest}"
+            known = {"dialect": name} if (name := statement.dialect or dialect) else {}
+            facets = found["job"]["facets"] = inferred("") | found["job"]["facets"]
+            facets[INFERRED_FACET]["reason"] = f"runs in a query log: {statement.times:,}; {reason_of(found)}"
+            facets["sql"] = facet_of(SQL, query=plain, **known)
+            yield found
 
 
 def _report(read: QueryLog, jobs: int, problems: list[str], *, is_dry: bool) -> None:

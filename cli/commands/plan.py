@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from .. import console
@@ -54,7 +54,7 @@ def plan(
       waybill plan . --namespace postgres://db:5432
       waybill plan job.sql --dialect snowflake --json
     """
-    from waybill.lineage.analyzers import analyze_all
+    from waybill.lineage.analyzers import analyze_all, as_job_event, reason_of
     from waybill.lineage.planning import read_plan
 
     questions = read_plan(place, dialect=dialect, namespace=namespace, within=schema)
@@ -63,11 +63,12 @@ def plan(
     with console.progress("analyzing", total=len(questions)) as show:
         for done, result in enumerate(analyze_all(questions), 1):
             show(completed=done)
-            found += [msgspec.json.decode(one.event) for one in result.findings if one.event]
-            told = [result.problem, *(one.problem for one in result.findings)]
-            problems += [f"{result.key}: {problem}" for problem in told if problem]
+            found += result.events
+            problems += [f"{result.key}: {problem}" for problem in result.problems]
     if as_json:
-        _print_events(found)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for event in found:
+            console.json(as_job_event(event, now))
     else:
         drawn = _draw(found, columns=columns)
         for line in drawn[:-1]:  # the last one is empty
@@ -75,23 +76,12 @@ def plan(
         if not drawn and not problems:
             console.note("it writes nothing that can be told")
     for one in found:
-        reason = one["job"]["facets"]["waybill_inferred"]["reason"]
-        for note in reason.split("; ")[1:]:
+        for note in reason_of(one).split("; ")[1:]:
             console.note(f"{one['job']['name']}: {note}")
     for problem in problems:
         console.error(problem)
     if problems:
         raise typer.Exit(console.EXIT_FAILED)
-
-
-def _print_events(found: list[Found]) -> None:
-    from datetime import UTC, datetime
-
-    from waybill.lineage.analyzers import as_job_event
-
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    for event in found:
-        console.json(as_job_event(event, now))
 
 
 def _draw(found: list[Found], *, columns: bool) -> list[str]:

@@ -7,6 +7,7 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .analyzer import (
         ANALYZERS_GROUP as ANALYZERS_GROUP,
+        SQL as SQL,
         Analyzer as Analyzer,
         Catalog as Catalog,
         Finding as Finding,
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
         analyze_event as analyze_event,
         as_job_event as as_job_event,
         ask_about as ask_about,
+        facet_of as facet_of,
         inferred as inferred,
         list_facets as list_facets,
         load_analyzers as load_analyzers,
+        reason_of as reason_of,
     )
     from .builtin import (
         AirflowAnalyzer as AirflowAnalyzer,

@@ -85,6 +85,11 @@ def inferred(reason: str, confidence: float | None = None) -> Found:
     return {INFERRED_FACET: told if confidence is None else {**told, CONFIDENCE: confidence}}
 
 
+def reason_of(found: Found) -> str:
+    """Why a job event is inferred, as the analyzer that found it says; empty if it does not."""
+    return str(found["job"]["facets"].get(INFERRED_FACET, {}).get("reason", ""))
+
+
 def ask_about(job: str, sql: str, dialect: str | None, namespace: str, within: str = "") -> Found:
     """The event of a job of which only its SQL text is known.
 

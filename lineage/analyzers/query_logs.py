@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -53,18 +53,25 @@ _WRITES: Final = re.compile(
 )
 
 
-class Logged(NamedTuple):
+class Logged(msgspec.Struct):
     """A statement of a log.
 
     Attributes:
         text: its first text, with its values.
-        times: how often it was run.
         dialect: as the log says it; None: it does not.
+        done: how often the log says that it has run.
+        begun: how often it says that it was to be run, without those that failed.
     """
 
     text: str
-    times: int
     dialect: str | None = None
+    done: int = 0
+    begun: int = 0
+
+    @property
+    def times(self) -> int:
+        """How often it was run, as far as the log says so."""
+        return max(self.done, self.begun, 1)
 
 
 class QueryLog:
@@ -84,7 +91,7 @@ class QueryLog:
         self.failed = 0
         self.damaged = 0
         self.left_out = 0
-        self._attempts: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
 
     def read(self, lines: IO[str], form: str | None) -> None:
         """Read a log: `postgres`, `jsonl`, or what its first line looks like."""
@@ -99,9 +106,11 @@ class QueryLog:
             self._read_csv(whole)
         else:
             self._read_stderr(whole)
-        for text, times in self._attempts.items():  # of these, only failures tell how they ended
-            if times <= 0 and text in self.statements and not self.statements[text].times:
-                del self.statements[text]
+        for plain, failures in self._failures.items():  # a failure may be logged before the statement
+            if (known := self.statements.get(plain)) is not None:
+                known.begun -= failures
+                if known.begun <= 0 and not known.done:
+                    del self.statements[plain]
 
     def _whole(self, lines: IO[str]) -> Iterator[str]:
         """The lines that are not empty; a part of one that is too long is none."""
@@ -128,7 +137,7 @@ class QueryLog:
                 self.damaged += 1
                 continue
             dialect = told.get("dialect")
-            self._add(str(query), 1, dialect if isinstance(dialect, str) else None)
+            self._add(str(query), dialect if isinstance(dialect, str) else None)
 
     def _read_csv(self, lines: Iterable[str]) -> None:
         csv.field_size_limit(LINE_CHARS_MAX)
@@ -166,29 +175,22 @@ class QueryLog:
         """Take an entry of PostgreSQL's."""
         if level in _FAILED and isinstance(statement, str) and statement:
             self.failed += 1
-            self._attempts[without_values(statement)] -= 1
+            self._failures[without_values(statement)] += 1
         elif level == "LOG" and (found := _LOGGED.match(message)) is not None:
             # A statement that is logged before it runs may fail; one with its duration has not.
-            if found["timed"] is None:
-                self._attempts[without_values(found["text"])] += 1
-            self._add(found["text"], int(found["timed"] is not None), "postgres")
+            self._add(found["text"], "postgres", is_done=found["timed"] is not None)
 
-    def _add(self, text: str, times: int, dialect: str | None) -> None:
+    def _add(self, text: str, dialect: str | None, *, is_done: bool = True) -> None:
         if not _WRITES.search(text):
             self.reading += 1
             return
         plain = without_values(text)
-        known = self.statements.get(plain)
-        if known is not None:
-            self.statements[plain] = known._replace(times=known.times + times)
-        elif len(self.statements) < STATEMENTS_MAX:
-            self.statements[plain] = Logged(text, times, dialect)
-        else:
+        if plain not in self.statements and len(self.statements) >= STATEMENTS_MAX:
             self.left_out += 1
-
-    def times_of(self, plain: str) -> int:
-        """How often a statement was run, as far as the log says so."""
-        return max(self.statements[plain].times, self._attempts[plain], 1)
+            return
+        known = self.statements.setdefault(plain, Logged(text, dialect))
+        known.done += is_done
+        known.begun += not is_done
 
 
 def without_values(text: str) -> str:

@@ -31,6 +31,7 @@ _MASKING: Final = (
     exp.SHA2Digest, exp.StandardHash, exp.FarmFingerprint,
 )  # fmt: skip
 _MASKING_NAMES: Final = frozenset({"hash", "xxhash64", "mask", "murmur_hash", "hashbytes"})
+_UNREAD: Final = (exp.Command, exp.Copy, exp.MultitableInserts)
 _ROUNDS_MAX: Final = 100
 
 Name = tuple[str, ...]
@@ -221,15 +222,15 @@ class _Reader(Reading):
             case exp.Alter() if renamed := statement.find(exp.AlterRename):
                 # It is read and written: another table may get the earlier name later.
                 before, after = _name(statement.this), _name(renamed.this)
-                relation = self._source(statement.this, scope)
                 self._write(
-                    (*before[: -len(after)], *after), relation, is_temporary=self._is_temporary(before)
+                    (*before[: -len(after)], *after),
+                    self._source(statement.this, scope),
+                    is_temporary=self._is_temporary(before),
                 )
-            case exp.Command() | exp.Copy() | exp.MultitableInserts():
-                words = " ".join(statement.sql(dialect=self._dialect).split()[:2])
-                self.notes.append(f"statement {number} ({words} …) is not read")
-            case _:
-                pass  # drops, grants, settings: no data moves
+            case _:  # of others, drops, grants and settings move no data
+                if isinstance(statement, _UNREAD) or statement.find(exp.SwapTable):
+                    words = " ".join(statement.sql(dialect=self._dialect).split()[:2])
+                    self.notes.append(f"statement {number} ({words} …) is not read")
 
     # Statements that write
 
@@ -266,7 +267,8 @@ class _Reader(Reading):
         self._write(_name(table), query.renamed(named), is_new=False)
 
     def _merge(self, merge: exp.Merge, scope: _Scope) -> None:
-        columns, conditions = list[exp.Expr](), list[exp.Expr | None]()
+        columns: list[exp.Expr] = []
+        conditions: list[exp.Expr | None] = []
         for when in merge.args["whens"].expressions:
             conditions.append(when.args.get("condition"))
             then = when.args.get("then")

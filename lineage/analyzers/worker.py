@@ -58,6 +58,16 @@ class Result(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     problem: str | None = None
 
+    @property
+    def events(self) -> list[Found]:
+        """The job events that were found."""
+        return [msgspec.json.decode(one.event) for one in self.findings if one.event]
+
+    @property
+    def problems(self) -> list[str]:
+        """Why there are none, or none of one of the analyzers."""
+        return [one for one in (self.problem, *(one.problem for one in self.findings)) if one]
+
 
 class Worker:
     """Has analyzers read events, one after the other; no call but `take` waits.

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
 from events import members
 
 from waybill.lineage import Index
@@ -28,6 +29,51 @@ def processes() -> int:
             command = Path(f"/proc/{child}/cmdline")
             told += command.exists() and b"waybill.lineage.analyzers" in command.read_bytes()
     return told
+
+
+PLUG_IN = """
+class Board:
+    name, covers, confidence = "board", "the board of a table", 0.5
+
+    def analyze(self, event, catalog):
+        return {"outputs": [{"namespace": "dashboard", "name": "week"}]}
+"""
+
+
+def told_by(home: Path) -> set[str]:
+    """The analyzers that told the edges of an index."""
+    with closing(apsw.Connection(str(home / "index.db"))) as connection:
+        return {name for (name,) in connection.execute("SELECT DISTINCT analyzer FROM edge")}
+
+
+def index_all(journal: Journal, settings: Settings) -> None:
+    with closing(Index(journal, settings, linger_s=0)) as index:
+        while index.step().applied:
+            pass
+        index.finish()
+
+
+def test_an_index_that_is_made_again_has_what_a_new_analyzer_finds_in_earlier_events(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Journal(settings.home)) as journal:
+        event = members("s", "COMPLETE", inputs=[{"namespace": "lake", "name": "in"}])
+        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+        index_all(journal, settings)
+        earlier = told_by(settings.home)
+        (tmp_path / "board.py").write_text(PLUG_IN)
+        info = tmp_path / "board-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: board\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[waybill.analyzers]\nboard = board:Board\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        index_all(journal, settings)
+        assert told_by(settings.home) == earlier
+        for path in settings.home.glob("index.db*"):
+            path.unlink()
+        index_all(journal, settings)
+    assert told_by(settings.home) == earlier | {"board"}
 
 
 def test_the_process_is_started_for_an_event_and_ended_when_it_is_idle(

@@ -259,7 +259,11 @@ def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH", "EXEC run"]
+    "sql",
+    [
+        *("SELECT (((", "SELECT " + "(" * 5_000, "INSERT INTO", "SELECT 'open", "WITH", "EXEC run"),
+        "ALTER TABLE s.a SWAP WITH s.b",
+    ],
 )
 def test_a_text_that_cannot_be_read_is_a_problem_of_that_analyzer_alone(sql: str) -> None:
     same: dict[str, Any] = {
