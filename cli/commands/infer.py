@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Final
@@ -17,7 +16,7 @@ from waybill.facets import INFERRED_FACET
 from waybill.transport import AdmissionError, Kind, NotFoundError, Settings
 
 from .. import console
-from ..arguments import JsonLines, word
+from ..arguments import JsonLines
 from ..home import as_agreed, existing_journal
 from ..options import with_settings
 
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
 _STDIN: Final = "-"
 _NAME_BYTES: Final = 6
 _PROBLEM_CHARS_MAX: Final = 300
-
-
-class Form(StrEnum):
-    """The form of a query log."""
-
-    POSTGRES = "POSTGRES"
-    JSONL = "JSONL"
 
 
 @with_settings("home")
@@ -49,9 +41,6 @@ def infer(
         str,
         typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public."),
     ] = "",
-    form: Annotated[
-        Form | None, word("--format", of=Form, help="The log's form; by default, what it looks like.")
-    ] = None,
     dialect: Annotated[
         str | None, typer.Option(metavar="NAME", help="The dialect, if the log does not say it.")
     ] = None,
@@ -77,7 +66,7 @@ def infer(
         agreed = as_agreed(settings, journal)
         read = QueryLog()
         with _open(log) as stream, console.progress("reading"):
-            read.read(stream, None if form is None else form.value.lower())
+            read.read(stream)
             at = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
         redaction, bodies, problems = Redaction(agreed.redact, agreed.bounds), list[bytes](), list[str]()
         for event in _analyze(read, namespace, schema, dialect, problems):

@@ -10,7 +10,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -93,19 +93,16 @@ class QueryLog:
         self.left_out = 0
         self._failures: Counter[str] = Counter()
 
-    def read(self, lines: IO[str], form: str | None) -> None:
-        """Read a log: `postgres`, `jsonl`, or what its first line looks like."""
+    def read(self, lines: IO[str]) -> None:
+        """Read a log, in the form that its first lines have; the very first may be torn."""
         whole = self._whole(lines)
-        first = next(whole, None)
-        if first is None:
-            return
-        whole = chain([first], whole)
-        if form == "jsonl" or first.lstrip().startswith("{"):
-            self._read_json(whole)
-        elif _CSV_BEGIN.match(first):
-            self._read_csv(whole)
+        first = list(islice(whole, 2))
+        if any(line.lstrip().startswith("{") for line in first):
+            self._read_json(chain(first, whole))
+        elif any(map(_CSV_BEGIN.match, first)):
+            self._read_csv(chain(first, whole))
         else:
-            self._read_stderr(whole)
+            self._read_stderr(chain(first, whole))
         for plain, failures in self._failures.items():  # a failure may be logged before the statement
             if (known := self.statements.get(plain)) is not None:
                 known.begun -= failures

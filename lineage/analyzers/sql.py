@@ -97,22 +97,25 @@ class _Tables:
     """Which datasets the names in a text are."""
 
     def __init__(self, event: Found, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._datasets = datasets_of(event, "inputs", "outputs")
         job = event["job"]
-        planned = (job.get("facets") or {}).get(INFERRED_FACET)
-        self._is_planned = planned is not None or "://" in job["namespace"]
-        self._within = [part for part in ((planned or {}).get(WITHIN) or "").split(".") if part]
+        asked = (job.get("facets") or {}).get(INFERRED_FACET)
+        self._is_planned = asked is not None or "://" in job["namespace"]
+        self._within = [part for part in ((asked or {}).get(WITHIN) or "").split(".") if part]
         self._namespace = job["namespace"]
+        self._columns = dict(catalog)
         self._found: dict[Name, _Dataset | None] = {}
+        self._datasets: set[_Dataset] = set()
+        named: list[tuple[str, _Dataset]] = []
+        for one in datasets_of(event, "inputs", "outputs"):
+            dataset = one["namespace"], one["name"]
+            self._datasets.add(dataset)
+            self._columns[dataset] = columns_of(one, self._columns)
+            links = (one["facets"].get("symlinks") or {}).get("identifiers") or ()
+            named += [(name, dataset) for name in (one["name"], *(link["name"] for link in links))]
+        stores = {self._namespace, *(namespace for namespace, _ in self._datasets)}
+        named += [(dataset[1], dataset) for dataset in catalog if dataset[0] in stores]
         self._whole: dict[Name, set[_Dataset]] = {}
         self._ends: dict[Name, set[_Dataset]] = {}
-        named = [(one["name"], (one["namespace"], one["name"])) for one in self._datasets]
-        for one in self._datasets:
-            links = (one["facets"].get("symlinks") or {}).get("identifiers") or ()
-            named += [(link["name"], (one["namespace"], one["name"])) for link in links]
-        stores = {self._namespace, *(one["namespace"] for one in self._datasets)}
-        named += [(name, (namespace, name)) for namespace, name in catalog if namespace in stores]
         for name, dataset in named:
             parts = tuple(name.casefold().split("."))
             self._whole.setdefault(parts, set()).add(dataset)
@@ -147,27 +150,23 @@ class _Tables:
         parts = urlsplit(path)
         is_here = parts.scheme in {"", "file"}
         place = ("file" if is_here else f"{parts.scheme}://{parts.netloc}"), parts.path.rstrip("/") or "/"
-        known = (((one["namespace"], one["name"])) for one in self._datasets)
-        return next((one for one in known if _plain(one) == _plain(place)), place)
+        return next((one for one in sorted(self._datasets) if _plain(one) == _plain(place)), place)
 
     def _like_others(self, name: Name) -> _Dataset | None:
         """A dataset that the event does not name: in the same database as those that it names."""
         if not self._datasets:
             missing = self._within[: max(0, len(self._within) + 1 - len(name))]
             return (self._namespace, ".".join((*missing, *name))) if self._is_planned else None
-        stores = {one["namespace"] for one in self._datasets}
-        prefixes = {tuple(one["name"].split(".")[: -len(name)]) for one in self._datasets}
-        if len(stores) > 1 or len(prefixes) > 1 or any("/" in one["name"] for one in self._datasets):
+        stores = {namespace for namespace, _ in self._datasets}
+        prefixes = {tuple(one.split(".")[: -len(name)]) for _, one in self._datasets}
+        if len(stores) > 1 or len(prefixes) > 1 or any("/" in one for _, one in self._datasets):
             return None
-        return (*stores, ".".join((*next(iter(prefixes)), *name)))
+        return next(iter(stores)), ".".join((*next(iter(prefixes)), *name))
 
     def columns(self, name: Name) -> Mapping[str, str] | None:
         """The columns of a table with their types; None: they are not known."""
         dataset = self.find(name)
-        for one in self._datasets:
-            if (one["namespace"], one["name"]) == dataset and (known := columns_of(one, self._catalog)):
-                return known
-        return self._catalog.get(dataset) if dataset else None
+        return (self._columns.get(dataset) if dataset else None) or None
 
     def unnamed(self, names: Iterable[Name]) -> list[str]:
         """A note for each table that cannot be told."""

@@ -6,7 +6,6 @@ are kept, so that the edges from them are as if each of these events had told th
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
@@ -15,7 +14,7 @@ from waybill.facets import JobEvent, RunEvent
 from waybill.facets.event import OutputDataset, RunDataset, RunJob, read_facet
 
 from ..analyzers import EVENT_BYTES_MAX, Finding
-from .elements import Seen
+from .elements import Seen, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,18 +125,14 @@ def is_to_analyze(event: Event, body: bytes, facets: tuple[str, ...] | None) -> 
 def _key_of(event: Event) -> int:
     """A number that is the same for all events in which analyzers find the same."""
     assert isinstance(event, RunEvent | JobEvent)  # noqa: S101 - `is_to_analyze`
-    digest = blake2b(digest_size=8)
-    sides = (event.inputs or (), event.outputs or ())
-    texts: list[str | bytes] = [event.job.namespace, event.job.name, bytes(event.job.facets)]
-    for number, datasets in enumerate(sides):
-        for dataset in datasets:
-            facets = read_facet(_SCHEMA, dataset.facets) or _Schema()
-            texts += [str(number), dataset.namespace, dataset.name, bytes(facets.schema)]
-    for text in texts:
-        body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d " % len(body))
-        digest.update(body)
-    return int.from_bytes(digest.digest()) >> 1
+    datasets = [
+        (is_output, one.namespace, one.name, (read_facet(_SCHEMA, one.facets) or _Schema()).schema)
+        for is_output, side in enumerate((event.inputs, event.outputs))
+        for one in side or ()
+    ]
+    return number_of(
+        msgspec.json.encode((event.job.namespace, event.job.name, event.job.facets, datasets)).decode()
+    )
 
 
 def _events_of(findings: bytes) -> list[FoundEvent]:

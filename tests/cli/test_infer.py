@@ -114,6 +114,17 @@ def test_a_log_of_each_form_gives_the_same_jobs(
     assert len(stored(made)) == 2, "the same log gives the same entries"
 
 
+@pytest.mark.parametrize("write", [stderr_log, csv_log, json_log, lines_log])
+def test_a_log_that_begins_in_the_middle_of_a_line_is_read(
+    called: Run, made: Path, tmp_path: Path, write: Callable[[], str]
+) -> None:
+    log = tmp_path / "queries.log"
+    log.write_text("orders WHERE total > 10\n" + write())
+    done = called("infer", log, *GIVEN, "--home", made)
+    assert "jobs stored: 2; " in done.stderr
+    assert f"lines that are damaged or of another form: {3 if write is lines_log else 2}\n" in done.stderr
+
+
 def test_a_dry_run_stores_nothing_and_says_what_it_would(called: Run, made: Path, tmp_path: Path) -> None:
     log = tmp_path / "queries.log"
     log.write_text(stderr_log())
