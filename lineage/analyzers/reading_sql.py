@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.helper import ensure_list
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 IDENTITY: Final = "IDENTITY"
@@ -237,14 +238,13 @@ class _Reader(Reading):
     def _create(self, create: exp.Create, scope: _Scope) -> None:
         table, named = _listed(create.this)
         clone = create.args.get("clone")
+        source = create.expression if clone is None else clone.this
         if create.kind not in {"TABLE", "VIEW"}:
             return
-        if isinstance(create.expression, exp.Query):
-            self._make(table, self._query(create.expression, scope).renamed(named), create)
-        elif isinstance(clone, exp.Clone):
-            self._make(table, self._source(clone.this, scope), create)
+        if isinstance(source, exp.Query | exp.Table):
+            self._make(table, self._query(source, scope).renamed(named), create)
         elif _says_temporary(table, create):
-            self._write(_name(table), Relation(tuple((name, _NONE) for name in named)), is_temporary=True)
+            self._make(table, Relation(tuple((name, _NONE) for name in named)), create)
         elif named:
             self._made[_name(table)] = _table(_name(table), named)
 
@@ -268,10 +268,7 @@ class _Reader(Reading):
 
     def _merge(self, merge: exp.Merge, scope: _Scope) -> None:
         columns: list[exp.Expr] = []
-        conditions: list[exp.Expr | None] = []
-        for when in merge.args["whens"].expressions:
-            conditions.append(when.args.get("condition"))
-            then = when.args.get("then")
+        for then in (when.args.get("then") for when in merge.args["whens"].expressions):
             if not isinstance(then, exp.Update | exp.Insert):
                 continue  # delete, or nothing
             if isinstance(then.this, exp.Star) or any(isinstance(one, exp.Star) for one in then.expressions):
@@ -282,19 +279,13 @@ class _Reader(Reading):
             elif isinstance(then.expression, exp.Tuple):
                 listed = [getattr(one, "name", "") for one in then.this.expressions] if then.this else []
                 columns += map(_as, listed or self._list_columns(merge.this), then.expression.expressions)
-        self._change(merge, scope, columns, conditions)
+        self._change(merge, scope, columns)
 
-    def _change(
-        self,
-        statement: exp.Expr,
-        scope: _Scope,
-        columns: list[exp.Expr],
-        when: Iterable[exp.Expr | None] = (),
-    ) -> None:
+    def _change(self, statement: exp.Expr, scope: _Scope, columns: list[exp.Expr]) -> None:
         """Follow a statement that changes a table: this is in reach, yet read only if values come from it."""
-        clause, using = statement.args.get("from_"), statement.args.get("using") or []
-        sources = [clause.this] if clause else []
-        sources += [*(using if isinstance(using, list) else [using]), *(statement.args.get("joins") or ())]
+        args = statement.args
+        sources = [args["from_"].this] if args.get("from_") else []
+        sources += [*ensure_list(args.get("using") or []), *(args.get("joins") or ())]
         changed = statement.this
         for table in (table for one in sources for table in one.find_all(exp.Table)):
             is_here = table.find_ancestor(exp.Select, type(statement)) is statement
@@ -304,8 +295,11 @@ class _Reader(Reading):
         for one in sources if changed is not statement.this else [*sources, changed]:
             self._join(one, scope)
         written, other = self._columns(columns, scope, {})
-        rows = scope.rows | self._deciding([statement.args.get("on")], scope, "JOIN")
-        rows |= self._deciding([statement.args.get("where"), *when], scope, "FILTER")
+        conditions = (
+            [when.args.get("condition") for when in args["whens"].expressions] if "whens" in args else []
+        )
+        rows = scope.rows | self._deciding([args.get("on")], scope, "JOIN")
+        rows |= self._deciding([args.get("where"), *conditions], scope, "FILTER")
         self._write(_name(changed), Relation(written, frozenset(rows), other), is_new=False)
 
     def _write(
@@ -429,7 +423,9 @@ class _Reader(Reading):
             inner += source.args.get("joins") or ()
         before = list(scope.sources.values())
         relation = self._source(source, scope)
-        name = source.alias_or_name or f"\0{len(before)}"
+        name = source.alias_or_name
+        if not name or name in scope.sources:  # tables of two schemas may have one name
+            name = f"\0{len(before)}"
         scope.sources[name] = relation
         scope.rows |= relation.rows
         if isinstance(one, exp.Join):
