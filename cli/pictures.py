@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -22,6 +22,9 @@ GraphmlFile = Annotated[
     typer.Option("--graphml", metavar="FILE", help="Write GraphML, with nothing folded; - prints it."),
 ]
 
+if TYPE_CHECKING:
+    from waybill.lineage.drawing import Arrow, Box
+
 STDOUT: Final = Path("-")
 
 
@@ -30,6 +33,35 @@ def refuse_several(forms: Mapping[str, object]) -> None:
     asked = [option for option, value in forms.items() if value]
     if len(asked) > 1:
         raise typer.BadParameter(f"give only one of {', '.join(asked)}", param_hint=asked[-1])
+
+
+def draw(
+    forms: Mapping[str, object],
+    boxes: Callable[[], tuple[list[Box], list[Arrow]]],
+    graphml: Callable[[], str],
+) -> bool:
+    """Write the picture that was asked for, and return whether one was.
+
+    Args:
+        forms: the options of the pictures and their values.
+        boxes: what to draw.
+        graphml: the same as GraphML.
+    """
+    from waybill.lineage.drawing import WRITERS
+
+    for option, value in forms.items():
+        if value:
+            text = graphml() if option == "--graphml" else WRITERS[option.removeprefix("--")](*boxes())
+            write(value if isinstance(value, Path) else STDOUT, text)
+            return True
+    return False
+
+
+def rails(is_last: tuple[bool, ...]) -> tuple[str, str]:
+    """What is before a line of a tree, and before those below it; see `waybill.lineage.drawing.branches`."""
+    beside = "".join("   " if ended else "│  " for ended in is_last)
+    branch = f"{beside[:-3]}{'└─ ' if is_last[-1] else '├─ '}" if is_last else ""
+    return branch, beside
 
 
 def write(path: Path, text: str) -> None:

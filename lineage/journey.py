@@ -9,7 +9,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import to_table, to_tables
 from waybill.transport.counting import counted
 
-from .drawing import outline, svg
+from .drawing import boxes_of_journey, write_svg
 from .file_table import FileTable
 from .files import JourneyFiles
 from .graph import Onward
@@ -76,4 +76,4 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
 
     def _repr_svg_(self) -> str:
         """The drawing that IPython shows: as `waybill trace --svg` makes it, with wide splits folded."""
-        return svg(outline(self), about=self.did)
+        return write_svg(*boxes_of_journey(self))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections import defaultdict
@@ -20,7 +21,7 @@ from ..arrow import arrow_alone
 from ..flushing import flush_with_progress
 from ..graph import NodeName, ask_graph
 from ..options import with_settings
-from ..pictures import STDOUT, AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
+from ..pictures import STDOUT, AsDot, AsMermaid, GraphmlFile, SvgFile, draw, rails, refuse_several, write
 from ..records import as_plain, iso
 from .flush import can_flush
 
@@ -118,22 +119,15 @@ def lineage(
         return
     folded_from = None if unfold else drawing.FOLDED_FROM
     graph = Graph.of(found)
-    if graphml_file is not None:
-        write(graphml_file, drawing.graphml_of(graph))
-    elif as_openlineage:
+    boxes = functools.partial(drawing.boxes_of_graph, graph, folded_from=folded_from)
+    if draw(forms, boxes, lambda: drawing.graphml_of_graph(graph)):
+        return
+    if as_openlineage:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         write(STDOUT, "\n".join(drawing.openlineage_of(graph, now)))
-    elif as_mermaid or as_dot or svg_file is not None:
-        drawn = drawing.boxes_of(graph, folded_from=folded_from)
-        if svg_file is not None:
-            write(svg_file, drawing.write_svg(*drawn))
-        else:
-            write(
-                STDOUT, drawing.write_mermaid(*drawn) if as_mermaid else drawing.write_dot("lineage", *drawn)
-            )
-    else:
-        for line in lines_of(found, name, folded_from):
-            console.line(line)
+        return
+    for line in lines_of(found, name, folded_from):
+        console.line(line)
 
 
 def _refresh(settings: Settings) -> None:
@@ -228,7 +222,7 @@ def _tree(
         rows: by dataset, the lines of text below it.
         is_down: whether it was reached with the flow of data.
     """
-    from waybill.lineage.drawing import fold, said_of_group
+    from waybill.lineage.drawing import branches, fold, said_of_group
     from waybill.lineage.graph import shown
 
     folded = fold(graph, folded_from=folded_from, for_list=True)
@@ -237,27 +231,27 @@ def _tree(
         near, far = (source, target) if is_down else (target, source)
         if folded.groups[near].node is not None:  # what folded nodes lead to is counted, or beside another
             beyond[near][far] = None
-    seen = {0}
+    seen: set[int] = set()
 
-    def below(place: int) -> list[tuple[int, bool]]:
-        """What a node leads to, the folded ones last, and whether it is the last."""
-        found = sorted(beyond[place], key=lambda one: folded.groups[one].node is None)
-        return [(one, one == found[-1]) for one in found]
-
-    stack = [(one, "  ", is_last) for one, is_last in reversed(below(0))]
-    while stack:
-        place, indent, is_last = stack.pop()
-        group = folded.groups[place]
-        is_repeat = place in seen
+    def below(place: int) -> list[int]:
+        """What a node leads to, the folded ones last."""
+        after = (
+            [] if place in seen else sorted(beyond[place], key=lambda one: folded.groups[one].node is None)
+        )
         seen.add(place)
-        told = "  see above" if is_repeat and (beyond[place] or group.node is None) else ""
+        return after
+
+    for place, _, is_last in branches([0], below):
+        if not is_last:
+            continue
+        group = folded.groups[place]
+        branch, under = rails(is_last)
         words = said_of_group(group) if group.node is None else shown(group.node)
-        yield f"{indent}{'└─' if is_last else '├─'} {console.shown(words)}{told}"
-        under = f"{indent}{'   ' if is_last else '│  '}"
-        if not is_repeat:
-            for row in () if group.node is None else rows.get(group.node, ()):
-                yield f"{under}{'│  ' if beyond[place] else '   '}{console.shown(row)}"
-            stack += [(one, under, ended) for one, ended in reversed(below(place))]
+        is_above = place in seen and (beyond[place] or group.node is None)
+        yield f"  {branch}{console.shown(words)}{'  see above' if is_above else ''}"
+        if place not in seen and group.node is not None:
+            for row in rows.get(group.node, ()):
+                yield f"  {under}{'│  ' if beyond[place] else '   '}{console.shown(row)}"
 
 
 def _of_run(run: LastRun | None, job: Node | None) -> Iterator[str]:

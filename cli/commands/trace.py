@@ -20,7 +20,7 @@ from ..arguments import FORMS, JsonObject, Zone, is_did, moment
 from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
-from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, refuse_several, write
+from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, draw, rails, refuse_several
 from .lineage import lines_of, lines_of_onward
 
 if TYPE_CHECKING:
@@ -122,20 +122,12 @@ def trace(
     if as_json:
         console.json(records.as_plain(journey.told()))
         return
-    if graphml_file is not None:
-        write(graphml_file, drawing.graphml(journey))
-        return
-    lines = drawing.outline(journey, folded_from=None if unfold else drawing.FOLDED_FROM)
-    pictures: dict[Callable[..., str], bool] = {drawing.mermaid: as_mermaid, drawing.dot: as_dot}
-    for draw, is_asked in pictures.items():
-        if is_asked:
-            console.body(draw(lines, about=journey.did).rstrip("\n").encode())
-            return
-    if svg_file is not None:
-        write(svg_file, drawing.svg(lines, about=journey.did))
+    folded_from = None if unfold else drawing.FOLDED_FROM
+    boxes = functools.partial(drawing.boxes_of_journey, journey, folded_from=folded_from)
+    if draw(forms, boxes, functools.partial(drawing.graphml_of_journey, journey)):
         return
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
-    for line in lines_of_onward(journey.onward, None if unfold else drawing.FOLDED_FROM):
+    for line in lines_of_onward(journey.onward, folded_from):
         console.line(line)
 
 
@@ -204,23 +196,21 @@ def show_journey(
 def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations: bool) -> None:
     from waybill.lineage.drawing import Fold, last_begun_of, said_of, state_of
 
-    *above, is_last = line.is_last or (True,)
-    indent = "".join("   " if ended else "│  " for ended in above)
-    branch, beside = ("", "") if not line.is_last else ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+    branch, beside = rails(line.is_last)
     state = state_of(line.of)
     style = "dim" if state is None else records.STATE_STYLES[state]
     if isinstance(line.of, Fold):
-        console.line(f"{indent}{branch}", (console.shown(said_of(line.of)), style))
+        console.line(branch, (console.shown(said_of(line.of)), style))
         return
     file = line.of
     weight = f"bold {style}" if file.did == journey.did else style
     name = console.shown(file.filename or file.did)
     if line.is_repeat:
-        console.line(f"{indent}{branch}", (name, weight), ("  see above", "dim"))
+        console.line(branch, (name, weight), ("  see above", "dim"))
         return
-    console.line(f"{indent}{branch}", (name, weight), (f"  {_did_of(file)}", "dim"))
+    console.line(branch, (name, weight), (f"  {_did_of(file)}", "dim"))
     has_below = any(did in journey.files for did in file.children)
-    under = f"{indent}{beside}{'│  ' if has_below else '   '}"
+    under = f"{beside}{'│  ' if has_below else '   '}"
     for record in file.records:
         for text in _said_of(record, zone, with_annotations=with_annotations):
             console.line((under, ""), (console.shown(text), "dim"))

@@ -179,12 +179,9 @@ def _drawn(journey: Journey, params: TraceParams) -> bytes:
     if params.format == "json":
         return msgspec.json.encode(journey.told())
     if params.format == "graphml":
-        return drawing.graphml(journey).encode(errors="backslashreplace")
+        return drawing.graphml_of_journey(journey).encode(errors="backslashreplace")
     if params.is_unfolded and len(journey.files) > UNFOLDED_MAX:
         detail = f"the picture would have more than {UNFOLDED_MAX:,} files; leave out unfold, or {_NARROW}"
         raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the picture is too large")
-    lines = drawing.outline(journey, folded_from=None if params.is_unfolded else drawing.FOLDED_FROM)
-    draw: Callable[..., str] = {"svg": drawing.svg, "mermaid": drawing.mermaid, "dot": drawing.dot}[
-        params.format
-    ]
-    return draw(lines, about=journey.did).encode(errors="backslashreplace")
+    boxes = drawing.boxes_of_journey(journey, folded_from=None if params.is_unfolded else drawing.FOLDED_FROM)
+    return drawing.WRITERS[params.format](*boxes).encode(errors="backslashreplace")

@@ -1,17 +1,22 @@
 """Pictures of a journey and of the graph: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
 
 from .dependencies import (
-    boxes_of as boxes_of,
+    boxes_of_graph as boxes_of_graph,
     columns_said as columns_said,
-    graphml_of as graphml_of,
+    graphml_of_graph as graphml_of_graph,
     network_of as network_of,
 )
 from .folding import Folded as Folded, Group as Group, fold as fold, said_of_group as said_of_group
-from .graphs import dot as dot, graphml as graphml, mermaid as mermaid
-from .layers import write_svg as write_svg
-from .lines import FOLDED_FROM as FOLDED_FROM, End as End, Fold as Fold, Line as Line, outline as outline
+from .journeys import boxes_of_journey as boxes_of_journey, graphml_of_journey as graphml_of_journey
+from .lines import (
+    FOLDED_FROM as FOLDED_FROM,
+    Fold as Fold,
+    Line as Line,
+    branches as branches,
+    outline as outline,
+)
 from .openlineage import openlineage_of as openlineage_of
-from .picture import svg as svg
+from .svg import WRITERS as WRITERS, write_svg as write_svg
 from .wording import (
     duration_of as duration_of,
     last_begun_of as last_begun_of,

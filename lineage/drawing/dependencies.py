@@ -43,7 +43,7 @@ _LETTERS_KEPT: Final = (55, 34)
 """Of a longer name, so many letters of its beginning and of its end are drawn."""
 
 
-def boxes_of(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tuple[list[Box], list[Arrow]]:
+def boxes_of_graph(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a graph, folded as `fold` says."""
     folded = fold(graph, folded_from=folded_from)
     columns = {some.dataset: columns_said(some) for some in graph.columns}
@@ -63,7 +63,7 @@ def boxes_of(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tuple[li
     return boxes, arrows
 
 
-def graphml_of(graph: Graph) -> str:
+def graphml_of_graph(graph: Graph) -> str:
     """A graph in GraphML, with nothing folded, and with its columns as nodes."""
     graph = graph.whole()
     nodes = [

@@ -194,11 +194,11 @@ def _linked(graph: Graph, groups: list[Group], places: Mapping[Node, int]) -> Fo
 
 def _chained(folded: Folded, places: Mapping[Node, int]) -> tuple[list[Group], dict[Node, int]]:
     """The groups, with long rows of nodes as one, and the places of the nodes."""
-    before: defaultdict[int, set[int]] = defaultdict(set)
-    after: defaultdict[int, set[int]] = defaultdict(set)
+    before: defaultdict[int, dict[int, None]] = defaultdict(dict)
+    after: defaultdict[int, dict[int, None]] = defaultdict(dict)
     for source, _, target in folded.links:
-        before[target].add(source)
-        after[source].add(target)
+        before[target][source] = None
+        after[source][target] = None
     rows = {
         at
         for at, group in enumerate(folded.groups)
@@ -207,21 +207,21 @@ def _chained(folded: Folded, places: Mapping[Node, int]) -> tuple[list[Group], d
         and len(before[at]) == len(after[at]) == 1
         and before[at] != after[at]
     }
-    moved = dict.fromkeys(range(len(folded.groups)), -1)
+
+    def follow(start: int, beside: Mapping[int, Mapping[int, None]]) -> list[int]:
+        row = [start]
+        while (far := next(iter(beside[row[-1]]))) in rows and far != start:
+            row.append(far)
+        return row
+
     groups: list[Group] = []
+    moved: dict[int, int] = {}
     for at, group in enumerate(folded.groups):
-        if moved[at] >= 0:
+        if at in moved:
             continue
-        first = at
-        while first in rows and (back := next(iter(before[first]))) in rows and back != at:
-            first = back
-        row = [first]
-        while row[-1] in rows and (ahead := next(iter(after[row[-1]]))) in rows and ahead != first:
-            row.append(ahead)
-        if at in rows and len(row) >= _CHAINED_FROM:
-            moved |= dict.fromkeys(row, len(groups))
-            groups.append(Group(tuple(folded.groups[one].nodes[0] for one in row), is_chain=True))
-        else:
-            moved[at] = len(groups)
-            groups.append(group)
+        row = follow(follow(at, before)[-1], after) if at in rows else [at]
+        is_chain = len(row) >= _CHAINED_FROM
+        moved |= dict.fromkeys(row if is_chain else [at], len(groups))
+        nodes = tuple(folded.groups[one].nodes[0] for one in row)
+        groups.append(Group(nodes, is_chain=True) if is_chain else group)
     return groups, {node: moved[place] for node, place in places.items()}

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from waybill.facets import FinalState
-
-from ..file_table import JourneyFile
+from ..file_table import Ends, JourneyFile
 
 if TYPE_CHECKING:
     from ..files import JourneyFiles
 
+_T = TypeVar("_T")
+
 FOLDED_FROM: Final = 13
 """A file with this many children or more has them folded."""
-
-
-class End(msgspec.Struct, frozen=True):
-    """How many paths of the files of a fold ended in a state and, if they left, through a sink."""
-
-    final_state: FinalState
-    data_sink: str | None
-    paths: int
 
 
 class Fold(msgspec.Struct, frozen=True):
@@ -32,14 +24,14 @@ class Fold(msgspec.Struct, frozen=True):
     Attributes:
         did: the parent's.
         files: how many children these are.
-        ends: how they ended, the most frequent first.
+        ends: how many of their paths ended in a state and, if they left, through a sink, the most first.
         open_files: how many have begun and not ended.
         descendants: how many files came from these.
     """
 
     did: str
     files: int
-    ends: tuple[End, ...]
+    ends: Ends
     open_files: int
     descendants: int
 
@@ -71,27 +63,43 @@ def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> 
     """
     kept = {journey.did, *(file.did for file in journey.ancestors())}
     seen: set[str] = set()
-    waiting: list[tuple[JourneyFile | Fold, str | None, tuple[bool, ...]]]
-    waiting = [(origin, None, ()) for origin in reversed(journey.origins())]
-    while waiting:
-        of, parent, is_last = waiting.pop()
-        yield Line(of, parent, is_last, of.did in seen and isinstance(of, JourneyFile))
+
+    def below(of: JourneyFile | Fold) -> Sequence[JourneyFile | Fold]:
         if isinstance(of, Fold) or of.did in seen:
-            continue
+            return []
         seen.add(of.did)
         is_folded = folded_from is not None and len(of.children) >= folded_from
-        below: list[JourneyFile | Fold] = [
-            journey.files[did] for did in of.children if not is_folded or did in kept
-        ]
-        below.sort(key=lambda file: file.did in seen)  # A way back is one line, and nothing hangs on it.
-        if is_folded:
-            below.append(_fold(journey, of, kept))
-        places = [(one, of.did, (*is_last, one is below[-1])) for one in below]
-        waiting += reversed(places)
+        files = [journey.files[did] for did in of.children if not is_folded or did in kept]
+        files.sort(key=lambda file: file.did in seen)  # A way back is one line, and nothing hangs on it.
+        return [*files, _fold(journey, of, kept)] if is_folded else files
+
+    origins: list[JourneyFile | Fold] = [*journey.origins()]
+    for of, parent, is_last in branches(origins, below):
+        is_repeat = of.did in seen and not isinstance(of, Fold)
+        yield Line(of, None if parent is None else parent.did, is_last, is_repeat)
+
+
+def branches(
+    roots: Sequence[_T], below: Callable[[_T], Sequence[_T]]
+) -> Iterator[tuple[_T, _T | None, tuple[bool, ...]]]:
+    """The items of a tree in the order of its lines, each with the one that it hangs on.
+
+    Gives with it, for each one that it hangs on but the first, and for itself, whether it is the last there.
+
+    Args:
+        roots: what hangs on nothing.
+        below: what hangs on an item; it is asked after the item was given.
+    """
+    waiting: list[tuple[_T, _T | None, tuple[bool, ...]]] = []
+    waiting += [(root, None, ()) for root in reversed(roots)]
+    while waiting:
+        one, parent, is_last = waiting.pop()
+        yield one, parent, is_last
+        after = below(one)
+        waiting += [(far, one, (*is_last, not at)) for at, far in enumerate(reversed(after))]
 
 
 def _fold(journey: JourneyFiles, parent: JourneyFile, kept: set[str]) -> Fold:
     files, ends, open_files, descendants = journey.files.told_of_children(parent.did, kept)
-    told = (End(state, sink, paths) for (state, sink), paths in ends.items())
-    in_order = sorted(told, key=lambda end: (-end.paths, end.final_state, end.data_sink or ""))
-    return Fold(parent.did, files, tuple(in_order), open_files, descendants)
+    in_order = sorted(ends.items(), key=lambda end: (-end[1], end[0][0], end[0][1] or ""))
+    return Fold(parent.did, files, dict(in_order), open_files, descendants)

@@ -50,10 +50,7 @@ def words_of(of: JourneyFile | Fold) -> list[str]:
 
 def said_of(fold: Fold) -> str:
     """A fold in one line: ``312 files: 309 COMPLETE > lake, 3 ERROR``."""
-    ends = [
-        f"{end.paths:,} {end.final_state}{f' > {end.data_sink}' if end.data_sink else ''}"
-        for end in fold.ends
-    ]
+    ends = [f"{paths:,} {state}{f' > {sink}' if sink else ''}" for (state, sink), paths in fold.ends.items()]
     if fold.open_files:
         ends.append(f"{fold.open_files:,} not ended")
     beyond = f", and {fold.descendants:,} that came from them" if fold.descendants else ""
@@ -63,5 +60,7 @@ def said_of(fold: Fold) -> str:
 
 def state_of(of: JourneyFile | Fold) -> FinalState | None:
     """The state that colours a place: ERROR if any path of it failed, else the first; None: no record."""
-    states = [one.final_state for one in (of.ends if isinstance(of, Fold) else of.records)]
+    states = (
+        [state for state, _ in of.ends] if isinstance(of, Fold) else [one.final_state for one in of.records]
+    )
     return FinalState.ERROR if FinalState.ERROR in states else next(iter(states), None)

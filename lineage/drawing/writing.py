@@ -95,10 +95,10 @@ def write_mermaid(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:
     return "\n".join(text) + "\n"
 
 
-def write_dot(name: str, boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:
-    """A graph in Graphviz's language DOT, with a name of plain letters."""
+def write_dot(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:
+    """A graph in Graphviz's language DOT."""
     text = [
-        f"digraph {name} {{",
+        "digraph lineage {",
         "  rankdir=LR;",
         '  node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=10];',
     ]

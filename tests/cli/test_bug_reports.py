@@ -126,7 +126,7 @@ def test_every_form_of_a_trace_has_the_ancestors_that_name_themselves(
     assert len(re.findall(r"^\S.*01a1fd6a", traced("--up"), re.MULTILINE)) == 3
     assert len(re.findall(r"^  n\d+\[", traced("--mermaid"), re.MULTILINE)) == 3
     assert traced("--dot").count("label=") == 3
-    for option, node in (("--svg", "<circle"), ("--graphml", "<node")):
+    for option, node in (("--svg", "<g>"), ("--graphml", "<node")):
         traced(option, tmp_path / "drawing")
         assert (tmp_path / "drawing").read_text(encoding="utf-8").count(node) == 3
 

@@ -74,7 +74,7 @@ def test_json_has_every_file_with_its_parents_and_records(called: Run, kept: Kep
 
 def test_pictures_are_printed_or_written(called: Run, kept: Kept, tmp_path: Path) -> None:
     assert called("trace", "--home", kept.home, "year.csv", "--mermaid").stdout.startswith("flowchart LR\n")
-    assert called("trace", "--home", kept.home, "year.csv", "--dot").stdout.startswith("digraph journey {\n")
+    assert called("trace", "--home", kept.home, "year.csv", "--dot").stdout.startswith("digraph lineage {\n")
     for option, root in (("--svg", f"{SVG}svg"), ("--graphml", f"{GRAPHML}graphml")):
         file = tmp_path / f"journey{option}"
         done = called("trace", "--home", kept.home, "year.csv", option, file)

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from waybill.lineage.drawing import (
-    boxes_of,
+    boxes_of_graph,
     fold,
-    graphml_of,
+    graphml_of_graph,
     network_of,
     said_of_group,
     write_dot,
@@ -112,7 +112,7 @@ def test_every_node_and_edge_is_drawn_once_or_counted_in_what_is_folded(
 
 @given(graphs())
 def test_each_picture_has_the_boxes_and_arrows(graph: Graph) -> None:
-    boxes, arrows = boxes_of(graph)
+    boxes, arrows = boxes_of_graph(graph)
     ends = [(one.source, one.target) for one in arrows]
     drawn = write_mermaid(boxes, arrows)
     assert drawn.startswith("flowchart LR\n")
@@ -124,13 +124,13 @@ def test_each_picture_has_the_boxes_and_arrows(graph: Graph) -> None:
     lines = re.findall(r'^  n(\d+) -(?:-|\.-)>(?:\|"[\w, ]+"\|)? n(\d+)$', drawn, re.MULTILINE)
     assert [(int(source), int(target)) for source, target in lines] == ends
     assert len(drawn.splitlines()) == 1 + 2 * len(boxes) + len(arrows)
-    lines = re.findall(r"^  n(\d+) -> n(\d+)(?: \[.*\])?;$", write_dot("g", boxes, arrows), re.MULTILINE)
+    lines = re.findall(r"^  n(\d+) -> n(\d+)(?: \[.*\])?;$", write_dot(boxes, arrows), re.MULTILINE)
     assert [(int(source), int(target)) for source, target in lines] == ends
 
 
 @given(graphs())
 def test_a_drawing_has_each_box_with_its_words_and_each_arrow(graph: Graph) -> None:
-    boxes, arrows = boxes_of(graph)
+    boxes, arrows = boxes_of_graph(graph)
     drawn = ET.fromstring(write_svg(boxes, arrows))  # noqa: S314 - our own text
     assert {one.tag for one in drawn.iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "rect", "path", "g", "text")
@@ -154,7 +154,7 @@ def test_a_drawing_has_each_box_with_its_words_and_each_arrow(graph: Graph) -> N
 def test_a_drawing_goes_from_left_to_right_and_has_the_sources_of_a_node_near_to_it() -> None:
     far = [edge(dataset("a"), job("b")), edge(job("b"), dataset("c")), edge(dataset("c"), job("d"))]
     near = [edge(dataset("z"), job("d")), edge(job("d"), dataset("e")), edge(dataset("a"), job("d"))]
-    drawn = ET.fromstring(write_svg(*boxes_of(around(job("d"), far + near))))  # noqa: S314 - our own text
+    drawn = ET.fromstring(write_svg(*boxes_of_graph(around(job("d"), far + near))))  # noqa: S314 - our own text
     lines = [one.get("d") or "" for one in drawn.findall(f"{SVG}path") if one.get("fill") == "none"]
     spans = [[float(x) for x in re.findall(r"(-?[\d.]+),", line)] for line in lines]
     assert all(xs == sorted(xs) for xs in spans)
@@ -166,7 +166,7 @@ def test_a_drawing_goes_from_left_to_right_and_has_the_sources_of_a_node_near_to
 @given(graphs())
 @example(around(job(HOSTILE), [edge(dataset(LONG, HOSTILE), job(HOSTILE))], {job(HOSTILE): "ERROR"}))
 def test_networkx_reads_the_whole_graph_from_graphml(graph: Graph) -> None:
-    read = networkx.parse_graphml(graphml_of(graph), force_multigraph=True)
+    read = networkx.parse_graphml(graphml_of_graph(graph), force_multigraph=True)
     nodes = dict(zip(read.nodes, graph.distances, strict=True))
     for name, node in nodes.items():
         told = read.nodes[name]
@@ -197,7 +197,7 @@ def test_graphviz_reads_the_graph() -> None:
         pytest.skip("Graphviz is not on the PATH")
     fan = [edge(job("a"), dataset(at)) for at in range(60)]
     graph = around(job("a"), [edge(dataset(HOSTILE, HOSTILE), job("a")), *fan])
-    text = write_dot("lineage", *boxes_of(graph))
+    text = write_dot(*boxes_of_graph(graph))
     done = subprocess.run([program, "-Tplain"], input=text, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[0] for line in done.stdout.splitlines()].count("node") == 3
@@ -205,21 +205,21 @@ def test_graphviz_reads_the_graph() -> None:
 
 
 def test_no_name_leaves_its_label() -> None:
-    boxes, arrows = boxes_of(around(job(HOSTILE), [edge(dataset(HOSTILE, HOSTILE), job(HOSTILE))]))
+    boxes, arrows = boxes_of_graph(around(job(HOSTILE), [edge(dataset(HOSTILE, HOSTILE), job(HOSTILE))]))
     labels = re.findall(r'"<div>(.*)</div>"', write_mermaid(boxes, arrows))
     assert len(labels) == 2
     assert not any(set(label) & set('"<>&`|{}[]%\n') for label in labels)
-    quoted = re.findall(r'label="((?:[^"\\]|\\.)*)", fillcolor', write_dot("g", boxes, arrows))
+    quoted = re.findall(r'label="((?:[^"\\]|\\.)*)", fillcolor', write_dot(boxes, arrows))
     assert len(quoted) == 2
     assert all(label.isprintable() and "&amp;#" in label for label in quoted)
 
 
 def test_a_long_name_is_drawn_by_its_ends_and_is_whole_in_a_file() -> None:
     graph = around(dataset(f"begin{LONG}end"), [edge(job("a"), dataset(f"begin{LONG}end"))])
-    (label,) = (box.words[0] for box in boxes_of(graph)[0] if box.is_about)
+    (label,) = (box.words[0] for box in boxes_of_graph(graph)[0] if box.is_about)
     assert re.fullmatch("lake/beginx+…x+end", label)
     assert len(label) < 100
-    assert f"lake/begin{LONG}end" in graphml_of(graph)
+    assert f"lake/begin{LONG}end" in graphml_of_graph(graph)
 
 
 def said(graph: Graph) -> list[str]:
@@ -254,7 +254,7 @@ def test_a_hub_of_ten_thousand_and_a_chain_of_as_many_are_few_boxes() -> None:
         {row[5_000]: 0} | {node: abs(at - 5_000) for at, node in enumerate(row) if at != 5_000},
         tuple(edge(*pair) for pair in itertools.pairwise(row)),
     )
-    boxes, arrows = boxes_of(chain)
+    boxes, arrows = boxes_of_graph(chain)
     assert (len(boxes), len(arrows)) == (5, 4)
     assert sum(group.beyond + len(group.nodes) for group in fold(chain).groups) == 10_000
 
@@ -270,5 +270,5 @@ def test_a_tree_as_wide_as_can_be_without_a_fold_has_some_hundreds_of_boxes() ->
     nodes = dict.fromkeys([job(""), *(one.target for one in edges)], 1)
     graph = Graph(job(""), nodes, tuple(edges))
     assert len(nodes) > 20_000
-    assert len(boxes_of(graph)[0]) < 600
-    assert len(boxes_of(graph, folded_from=None)[0]) == len(nodes)
+    assert len(boxes_of_graph(graph)[0]) < 600
+    assert len(boxes_of_graph(graph, folded_from=None)[0]) == len(nodes)

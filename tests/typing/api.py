@@ -161,7 +161,7 @@ from waybill.lineage import (
 )
 from waybill.lineage.analyzers import Analyzer, Catalog, Found, analyze_event, inferred, load_analyzers
 from waybill.lineage.answers import ReceiptStatus
-from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
+from waybill.lineage.drawing import boxes_of_journey, graphml_of_journey, write_dot, write_mermaid, write_svg
 from waybill.marquez import (
     Backend,
     Counters,
@@ -812,9 +812,9 @@ def the_journey_of_a_file() -> None:
     assert callable(Index)
     assert_type(spelled_alike(canonical_did("0193")), str)
     assert_type(canonical_dids(["0193"]), frozenset[str])
-    for draw in (mermaid, dot, svg):
-        assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
-    assert_type(graphml(journey), str)
+    for draw in (write_mermaid, write_dot, write_svg):
+        assert_type(draw(*boxes_of_journey(journey, folded_from=None)), str)
+    assert_type(graphml_of_journey(journey), str)
 
 
 def a_content_has_a_fingerprint(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
-from .writing import Arrow, Box, plain
+from .writing import Arrow, Box, plain, write_dot, write_mermaid
 
 _MARGIN: Final = 16
 _GAP_X: Final = 64
@@ -22,6 +22,9 @@ _LID: Final = 5
 _SWEEPS: Final = 4
 """How often the layers are gone through to bring near to each other what arrows join."""
 
+_WAY_MAX: Final = 100
+"""An arrow over more layers has no place in them, so that thousands of those take no longer than others."""
+
 _Lanes = list[list[int]]
 """By layer, from the top down, the boxes and, with further numbers, the places that long arrows pass."""
 
@@ -30,11 +33,11 @@ def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
     """A drawing that any browser shows, in letters and lines only; it loads nothing.
 
     Args:
-        boxes: the first one is what the drawing is about.
+        boxes: at least one.
         arrows: between them; one that leads back, in a circle, goes from right to left.
     """
     sizes = [_size(box) for box in boxes]
-    layers = _layers(len(boxes), arrows)
+    layers = _layers(boxes, arrows)
     lanes, joined, ways = _lanes(layers, arrows)
     heights = defaultdict(lambda: float(_GAP_Y), enumerate(height for _, height in sizes))
     tops = _tops(lanes, joined, heights)
@@ -55,16 +58,16 @@ def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
     return "\n".join([head, '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]) + "\n"
 
 
-def _layers(count: int, arrows: Iterable[Arrow]) -> list[int]:
-    """The layer of each box: right of all that lead to it, and what leads to the first box near to it."""
-    after: list[list[int]] = [[] for _ in range(count)]
+def _layers(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> list[int]:
+    """The layer of each box: right of all that lead to it, and what leads to the main one near to it."""
+    after: list[list[int]] = [[] for _ in boxes]
     for arrow in arrows:
         after[arrow.source].append(arrow.target)
     ended = _ended(after)
     place = {box: at for at, box in enumerate(ended)}
     # An arrow that leads back closes a circle, and decides nothing.
     ahead = [[far for far in some if place[far] < place[box]] for box, some in enumerate(after)]
-    layers, down = [0] * count, {0}
+    layers, down = [0] * len(boxes), {at for at, box in enumerate(boxes) if box.is_about}
     for box in reversed(ended):
         down.update(ahead[box] if box in down else ())
         for far in ahead[box]:
@@ -107,7 +110,8 @@ def _lanes(
     ways = []
     for arrow in arrows:
         way = [arrow.source]
-        for layer in range(layers[arrow.source] + 1, layers[arrow.target]):
+        between = range(layers[arrow.source] + 1, layers[arrow.target])
+        for layer in between if len(between) <= _WAY_MAX else ():
             way.append(next(numbers))
             lanes[layer].append(way[-1])
         way.append(arrow.target)
@@ -203,3 +207,7 @@ def _box(box: Box, x: float, y: float, width: float, height: float) -> str:
     if box.is_about:
         lines[0] = lines[0].replace("<text", '<text font-weight="bold"', 1)
     return f"<g>{''.join(shapes)}{''.join(lines)}</g>"
+
+
+WRITERS: Final = {"mermaid": write_mermaid, "dot": write_dot, "svg": write_svg}
+"""By its name, what writes boxes and arrows in a form."""
