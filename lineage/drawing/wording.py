@@ -27,12 +27,6 @@ def duration_of(record: ProvenanceRecord) -> str:
     return f"{took_ms / size_ms:.1f} {unit}" if size_ms > 1 else f"{took_ms} ms"
 
 
-def begun_of(file: OpenFile) -> str:
-    """How far an open file has come: ``begun 2026-01-31 12:00:00 UTC, not ended, last began unpack``."""
-    began = datetime.fromtimestamp(file.began_ms / _SECOND_MS, UTC)
-    return f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(file)}"
-
-
 def last_begun_of(file: OpenFile) -> str:
     """The last transform that an open file began, as the end of a phrase; empty if none was noted."""
     return "" if file.transform is None else f", last began {file.transform}"
@@ -44,7 +38,9 @@ def words_of(of: JourneyFile | Fold) -> list[str]:
         return [said_of(of)]
     told = [f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records]
     if of.open is not None:
-        told.append(f"{of.open.data_source}: {begun_of(of.open)}")
+        began = datetime.fromtimestamp(of.open.began_ms / _SECOND_MS, UTC)
+        begun = f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(of.open)}"
+        told.append(f"{of.open.data_source}: {begun}")
     return [of.filename or of.did, *(told or ["no record"])]
 
 

@@ -128,35 +128,29 @@ def write_graphml(
     Args:
         name: of the graph, plain letters.
         nodes: the data of each node; those of one name have one type.
-        edges: the places of two nodes in the list, and the data of the edge between them.
+        edges: the places of two nodes in the list, and the data of the edge between them, under other names.
     """
     of_nodes = {key: type(value) for data in nodes for key, value in data.items()}
     of_edges = {key: type(value) for _, _, data in edges for key, value in data.items()}
-    # An id is taken once, by a key of nodes or one of edges.
-    ids = {key: f"edge_{key}" if key in of_nodes else key for key in of_edges}
     text = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
     ]
-    text += [_key(key, "node", key, kind) for key, kind in of_nodes.items()]
-    text += [_key(ids[key], "edge", key, kind) for key, kind in of_edges.items()]
+    for of, kinds in (("node", of_nodes), ("edge", of_edges)):
+        for key, kind in kinds.items():
+            text.append(f'  <key id="{key}" for="{of}" attr.name="{key}" attr.type="{_TYPES[kind]}"/>')
     text.append(f'  <graph id="{name}" edgedefault="directed">')
-    for at, data in enumerate(nodes):
-        text.append(f'    <node id="n{at}">{_data(data, {})}</node>')
+    text += [f'    <node id="n{at}">{_data(data)}</node>' for at, data in enumerate(nodes)]
     for at, (source, target, data) in enumerate(edges):
-        text.append(f'    <edge id="e{at}" source="n{source}" target="n{target}">{_data(data, ids)}</edge>')
+        text.append(f'    <edge id="e{at}" source="n{source}" target="n{target}">{_data(data)}</edge>')
     return "\n".join([*text, "  </graph>", "</graphml>"]) + "\n"
 
 
-def _key(identity: str, of: str, name: str, kind: type) -> str:
-    return f'  <key id="{identity}" for="{of}" attr.name="{name}" attr.type="{_TYPES[kind]}"/>'
-
-
-def _data(data: Mapping[str, str | float], ids: Mapping[str, str]) -> str:
+def _data(data: Mapping[str, str | float]) -> str:
     text = []
     for key, value in data.items():
         told = str(value).lower() if isinstance(value, bool) else xml_text(str(value))
-        text.append(f'<data key="{ids.get(key, key)}">{escape(told, _CR)}</data>')
+        text.append(f'<data key="{key}">{escape(told, _CR)}</data>')
     return "".join(text)
 
 

@@ -47,6 +47,13 @@ def edge(source: Node, target: Node) -> Edge:
     return Edge(source, EdgeKind.READ if target.kind is NodeKind.JOB else EdgeKind.WRITE, target)
 
 
+def full_edge(source: Node, target: Node) -> Edge:
+    """An edge with all that one can say."""
+    return Edge(
+        source, EdgeKind.DERIVE, target, job(1), "sql", 0.5, ("DIRECT",), masking=True, run="r", first_ms=1
+    )
+
+
 def around(about: Node, edges: Iterable[Edge], states: dict[Node, str] | None = None) -> Graph:
     """The graph of these edges; distances are those of a breadth-first search along them, either way."""
     told = list(dict.fromkeys(edges))
@@ -164,9 +171,13 @@ def test_a_drawing_goes_from_left_to_right_and_has_the_sources_of_a_node_near_to
 
 @settings(max_examples=30)
 @given(graphs())
+@example(around(dataset(1), [full_edge(dataset(0), dataset(1))]))
 @example(around(job(HOSTILE), [edge(dataset(LONG, HOSTILE), job(HOSTILE))], {job(HOSTILE): "ERROR"}))
 def test_networkx_reads_the_whole_graph_from_graphml(graph: Graph) -> None:
-    read = networkx.parse_graphml(graphml_of_graph(graph), force_multigraph=True)
+    text = graphml_of_graph(graph)
+    ids = re.findall(r'<key id="(\w+)"', text)
+    assert len(ids) == len(set(ids)), "an id is taken once, by data of nodes or by data of edges"
+    read = networkx.parse_graphml(text, force_multigraph=True)
     nodes = dict(zip(read.nodes, graph.distances, strict=True))
     for name, node in nodes.items():
         told = read.nodes[name]
