@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -123,22 +124,25 @@ class _Impact:
             elif (tier := tier_in(facet)) is not None:
                 tiers[one[number]] = min(tier, tiers.get(one[number], tier))
         runs = last_runs(self._nodes.ask, [job for job in distances if known[job].kind is NodeKind.JOB])
-        found = [
+        owned, columns = (
+            {number: tuple(sorted(some)) for number, some in told.items()} for told in (owners, self._columns)
+        )
+        in_order = sorted((distance, known[number], number) for number, distance in distances.items())
+        return tuple(
             ImpactedNode(
                 distance,
-                known[number],
+                node,
                 number in self._distances,
-                tuple(sorted(owners.get(number, ()))),
+                owned.get(number, ()),
                 tiers.get(number),
-                tuple(sorted(self._columns.get(number, ()))),
+                columns.get(number, ()),
                 runs.get(number),
             )
-            for number, distance in distances.items()
-        ]
-        return tuple(sorted(found, key=lambda reached: (reached.distance, reached.node)))
+            for distance, node, number in in_order
+        )
 
     def _follow_columns(self, columns: Iterable[Node]) -> Iterator[EdgeRow]:
-        return (row for _, row in Walk(self._nodes, columns, down=True, kinds=COLUMNS).taken)
+        return chain.from_iterable(Walk(self._nodes, columns, down=True, kinds=COLUMNS).steps)
 
     def _take_columns(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 _OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
 _LATEST: Final = 4
-"""So many rows are read of a job: of two databases, of which the latest two may be one run."""
+"""So many rows are read of a job in each database."""
+_ALL: Final = 2**62
 
 _STATE_OF: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
 _PUT: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
-_RUNS: Final = """
-SELECT job, run, last_us, state FROM json_each(?1) JOIN all_job_run ON job = value
-WHERE last_us >= (
-    SELECT min(last_us)
-    FROM (SELECT last_us FROM all_job_run WHERE job = value ORDER BY last_us DESC LIMIT ?2) AS latest
+_LATEST_RUNS: Final = """
+SELECT job, run, last_us, state FROM json_each(?1) JOIN {0}.job_run ON job = value
+WHERE last_us >= ifnull(
+    (SELECT last_us FROM {0}.job_run WHERE job = value ORDER BY last_us DESC LIMIT 1 OFFSET ?2), 0
 )
-ORDER BY job, last_us DESC
 """
+_RUNS: Final = f"{_LATEST_RUNS.format('main')} UNION ALL {_LATEST_RUNS.format('disk')} ORDER BY 1, 3 DESC"
 
 
 class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -88,8 +88,8 @@ def last_runs(ask: Ask, jobs: Iterable[int], as_of_us: int = ALWAYS_US) -> dict[
 
     Of the files of a job only the last is known: if it began later, there is none.
     """
-    limit = _LATEST if as_of_us == ALWAYS_US else -1
-    latest = ((job, _latest(runs, as_of_us)) for job, runs in _runs_of(ask, jobs, limit))
+    count = _LATEST if as_of_us == ALWAYS_US else _ALL
+    latest = ((job, _latest(runs, as_of_us)) for job, runs in _runs_of(ask, jobs, count))
     return {job: run for job, run in latest if run is not None}
 
 
@@ -97,15 +97,15 @@ def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
     """By job, given by number, all its runs that have ended; of files, only the last is known."""
     return {
         job: [run for _, state in runs if (run := _told(state, ALWAYS_US)).ended_ms is not None]
-        for job, runs in _runs_of(ask, jobs, -1)
+        for job, runs in _runs_of(ask, jobs, _ALL)
     }
 
 
 def _runs_of(
-    ask: Ask, jobs: Iterable[int], limit: int
+    ask: Ask, jobs: Iterable[int], count: int
 ) -> Iterator[tuple[int, list[tuple[int, RunState | LastFile]]]]:
     """Of each job some of its runs, and when each was told last, the one that was told last first."""
-    for job, rows in groupby(ask(_RUNS, (as_json(jobs), limit)), itemgetter(0)):
+    for job, rows in groupby(ask(_RUNS, (as_json(jobs), count - 1)), itemgetter(0)):
         runs: dict[str, tuple[int, list[RunState | LastFile]]] = {}
         for _, run, last_us, state in rows:
             runs.setdefault(run, (last_us, []))[1].append(_decode(run, state))

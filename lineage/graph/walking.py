@@ -24,11 +24,11 @@ SELECT * FROM all_edge
 WHERE {} IN (SELECT value FROM json_each(?)) AND kind IN (SELECT value FROM json_each(?)) AND first_us <= ?
 """
 _ENDS: Final = """
-SELECT DISTINCT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ?
+SELECT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ?
 """
 _BELIEFS: Final = """
-SELECT job, dataset, max(confidence) FROM all_belief
-WHERE job IN (SELECT value FROM json_each(?)) AND of_columns = ? AND first_us <= ? GROUP BY job, dataset
+SELECT confidence, job, dataset FROM all_belief
+WHERE job IN (SELECT value FROM json_each(?)) AND of_columns = ? AND first_us <= ?
 """
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
@@ -88,14 +88,16 @@ class Nodes:
         numbers = set(numbers)
         fresh = numbers - self.one.keys()
         self.load(fresh)
-        named = {self._dataset_of(number) for number in fresh}
-        same = self._find_same(named - self.one.keys())
-        for number in [*sorted(named), *sorted(fresh)]:
+        named = {self._dataset_of(number) for number in fresh} - self.one.keys()
+        same = self._find_same(named)
+        for number in [*sorted(named), *sorted(fresh)] if same or self._names else ():
             if number not in self.one:
                 group = self._group_of(number, same)
                 self.one |= dict.fromkeys(group, number)
                 if len(group) > 1:
                     self._names[number] = group
+        alone = (named | fresh) - self.one.keys()
+        self.one.update(zip(alone, alone, strict=True))
         return {self.one[number] for number in numbers}
 
     def of(self, numbers: Iterable[int]) -> set[int]:
@@ -163,7 +165,7 @@ class Walk:
 
     Attributes:
         distances: by node, how many edges away it is.
-        taken: how far away each edge is, and what is told of it, the nearest first; several rows may be one.
+        steps: what is told of the edges that it took, step by step; several rows may be of one edge.
     """
 
     def __init__(
@@ -177,7 +179,7 @@ class Walk:
         as_of_us: int = ALWAYS_US,
     ) -> None:
         self.distances = dict.fromkeys(nodes.take(start), 0)
-        self.taken: list[tuple[int, EdgeRow]] = []
+        self.steps: list[list[EdgeRow]] = []
         self._nodes = nodes
         self._down = down
         self._kinds = kinds
@@ -187,17 +189,16 @@ class Walk:
         """By job, the datasets of which it is said what it writes them from, and how sure that is at best."""
         # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0.
         frontier = {(number, 0) for number in self.distances}
-        seen, distance = set(frontier), 0
-        while frontier and (depth is None or distance < depth):
-            distance += 1
-            frontier = self._step(frontier, distance) - seen
+        seen = set(frontier)
+        while frontier and (depth is None or len(self.steps) < depth):
+            frontier = self._step(frontier) - seen
             seen |= frontier
 
     def reach(self) -> Reach:
         """What was reached, in order."""
         edges: dict[tuple[int, str, int], tuple[int, EdgeRow]] = {}
         one, known = self._nodes.one, self._nodes.known
-        for distance, row in self.taken:
+        for distance, row in ((at, row) for at, rows in enumerate(self.steps, 1) for row in rows):
             key = one[row.source], row.kind, one[row.target]
             first, best = edges.setdefault(key, (distance, row))
             if row is not best and row.weight > best.weight:
@@ -214,33 +215,31 @@ class Walk:
             tuple(row.edge(source, target, known) for _, _, _, source, target, row, _ in in_order),
         )
 
-    def _step(self, frontier: set[_Place], distance: int) -> set[_Place]:
+    def _step(self, frontier: set[_Place]) -> set[_Place]:
         """Take the edges from places; returns the places where they end."""
-        entries: defaultdict[int, set[int]] = defaultdict(set)
-        for number, entry in frontier:
-            entries[number].add(entry)
-        rows = self._list_along("source" if self._down else "target", entries, self._kinds)
+        near = {number for number, _ in frontier}
+        rows = self._list_along("source" if self._down else "target", near, self._kinds)
         self._nodes.settle({row.target if self._down else row.source for row in rows})
-        rows = self._allowed(rows, entries) if self._is_flow else self._believed(rows)
-        self.taken += ((distance, row) for row in rows)
+        rows = self._allowed(rows, frontier) if self._is_flow else self._believed(rows)
+        self.steps.append(rows)
         one = self._nodes.one
         ends = [(one[row.source], one[row.target]) for row in rows]
         pairs = ends if self._down else [(target, source) for source, target in ends]
         reached = dict.fromkeys(end for _, end in pairs)
         if self._is_flow:
             self._learn_explicit(reached)
-        for end in reached:
-            self.distances.setdefault(end, distance)
+        self.distances = dict.fromkeys(reached, len(self.steps)) | self.distances
         return {(end, near if end in self._explicit else 0) for near, end in pairs}
 
     def _list_along(self, end: str, numbers: Iterable[int], kinds: Iterable[EdgeKind]) -> list[EdgeRow]:
-        bindings = (as_json(self._nodes.of(numbers)), as_json(kinds), self._as_of_us)
-        return list(map(EdgeRow._make, self._nodes.ask(_ALONG.format(end), bindings)))
+        statement, names = _ALONG.format(end), self._nodes.of(numbers)
+        rows = _ask_of(self._nodes.ask, statement, names, as_json(kinds), self._as_of_us)
+        return list(map(EdgeRow._make, rows))
 
     def _list_beliefs(self, jobs: Iterable[int], *, of_columns: bool) -> dict[tuple[int, int], float]:
         """By job and dataset that it writes, how sure the surest is that says more of it than an event."""
-        rows = self._nodes.ask(_BELIEFS, (as_json(jobs), of_columns, self._as_of_us))
-        return {(job, dataset): confidence for job, dataset, confidence in rows}
+        rows = _ask_of(self._nodes.ask, _BELIEFS, jobs, of_columns, self._as_of_us)
+        return {(job, dataset): confidence for confidence, job, dataset in sorted(rows)}
 
     def _believed(self, rows: list[EdgeRow]) -> list[EdgeRow]:
         """The rows that are as sure as what is known best of what their jobs write."""
@@ -254,8 +253,11 @@ class Walk:
         for (job, dataset), confidence in told.items():
             self._explicit[job][dataset] = confidence
 
-    def _allowed(self, rows: list[EdgeRow], entries: Mapping[int, set[int]]) -> list[EdgeRow]:
+    def _allowed(self, rows: list[EdgeRow], frontier: set[_Place]) -> list[EdgeRow]:
         """The rows that a walk may take, which came to each job by some datasets."""
+        entries: defaultdict[int, set[int]] = defaultdict(set)
+        for number, entry in frontier if self._explicit else ():
+            entries[number].add(entry)
         told = {
             job: {self._nodes.one[dataset] for dataset in self._explicit[job]}
             for job in self._explicit.keys() & entries.keys()
@@ -325,15 +327,21 @@ class EdgeRow(NamedTuple):
         )
 
 
-def list_ends(ask: Ask, end: str, numbers: Iterable[int], kind: EdgeKind) -> list[tuple[int, int]]:
+def list_ends(ask: Ask, end: str, numbers: Iterable[int], kind: EdgeKind) -> set[tuple[int, int]]:
     """The source and the target of each edge of a kind of which some nodes are its `source` or `target`."""
-    return [(source, target) for source, target in ask(_ENDS.format(end), (as_json(numbers), kind))]
+    return {(source, target) for source, target in _ask_of(ask, _ENDS.format(end), numbers, kind)}
 
 
 def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:
     """The nodes that there are with some numbers."""
-    rows = ask(_NODES, (as_json(numbers),))
-    return {number: Node.of_row(*names) for number, *names in rows}
+    rows = _ask_of(ask, _NODES, numbers)
+    return {number: Node.of_row(kind, namespace, name, part) for number, kind, namespace, name, part in rows}
+
+
+def _ask_of(ask: Ask, statement: str, numbers: Iterable[int], *more: object) -> list[tuple[Any, ...]]:
+    """Ask about some nodes: about none, nothing."""
+    numbers = list(numbers)
+    return ask(statement, (as_json(numbers), *more)) if numbers else []
 
 
 _Place = tuple[int, int]
