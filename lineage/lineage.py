@@ -34,6 +34,7 @@ from .graph import (
     OfSearch,
     OfStale,
     OfUnused,
+    OfWhole,
 )
 from .index import FolderRelations, Published
 from .records import Records
@@ -349,21 +350,33 @@ class Lineage:
         return self._answer(OfDuplicates()).duplicates
 
     def graph(
-        self, name: str, *, up: int | None = None, down: int | None = None, columns: bool = False
+        self,
+        name: str | None = None,
+        *,
+        up: int | None = None,
+        down: int | None = None,
+        columns: bool = False,
     ) -> Any:  # noqa: ANN401 - networkx has no types
         """What a dataset, column or job depends on, and what depends on it, as a `networkx.MultiDiGraph`.
 
         Its nodes are `Node`s, with their `distance` from the one asked about and, if known, the `state` of
         their last run. The key of an edge is its kind. Follows all edges, or at most `up` and `down` of them,
-        and adds those of columns if asked.
+        and adds those of columns if asked. Without a name, these are all datasets and jobs, and which job
+        reads or writes which dataset.
 
         Raises:
             MissingPackageError: networkx is not installed.
             NotFoundError: see `dependencies`.
+            ValueError: `up`, `down` or `columns` are given without a name.
         """
         from .drawing import network_of
         from .graph import Graph
 
+        if name is None:
+            if up is not None or down is not None or columns:
+                raise ValueError("up, down and columns are about the graph around a name; give a name")
+            whole = self._answer(OfWhole())
+            return network_of(Graph(None, dict.fromkeys(whole.nodes, 0), whole.edges))
         return network_of(Graph.of(self.dependencies(name, up=up, down=down, columns=columns)))
 
     def explain(self, did: str) -> Explanation:

@@ -88,7 +88,8 @@ def network_of(graph: Graph) -> Any:  # noqa: ANN401 - networkx has no types
     graph = graph.whole()
     network = load_package("graph", "networkx").MultiDiGraph(about=graph.about)
     for node, distance in graph.distances.items():
-        network.add_node(node, **_data(node, ()), distance=distance, state=graph.states.get(node))
+        around = {} if graph.about is None else {"distance": distance, "state": graph.states.get(node)}
+        network.add_node(node, **_data(node, ()), **around)
     for edge in graph.edges:
         network.add_edge(edge.source, edge.target, key=str(edge.kind), **_data(edge, _ENDS))
     return network

@@ -1,6 +1,6 @@
 """The graph of datasets, jobs and columns: what depends on what."""
 
-from .around import Graph as Graph
+from .around import Graph as Graph, WholeGraph as WholeGraph
 from .asking import Dependencies as Dependencies, NameList as NameList, shown as shown
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
@@ -26,6 +26,7 @@ from .questions import (
     OfSearch as OfSearch,
     OfStale as OfStale,
     OfUnused as OfUnused,
+    OfWhole as OfWhole,
     Question as Question,
 )
 from .runs import LastRun as LastRun

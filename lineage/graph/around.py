@@ -1,31 +1,53 @@
-"""A node with all that was found around it, as one graph."""
+"""A node with all that was found around it, or all datasets and jobs, as one graph."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from .columns import DatasetColumns
 from .elements import Edge, Node
+from .walking import FLOW, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
     from .asking import Dependencies
     from .walking import Reach
+
+_EVERY: Final = "SELECT number FROM all_node WHERE kind IN ('dataset', 'job')"
+
+
+class WholeGraph(msgspec.Struct, frozen=True):
+    """All datasets and jobs; a dataset with several names is one node.
+
+    Attributes:
+        nodes: the datasets and the jobs, by their names.
+        edges: which job reads or writes which dataset.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+def find_whole_graph(ask: Ask) -> WholeGraph:
+    """All datasets and jobs, and which job reads or writes which dataset."""
+    nodes = Nodes(ask)
+    every = sorted(nodes.known[number] for number in nodes.settle(number for (number,) in ask(_EVERY, ())))
+    return WholeGraph(tuple(every), Walk(nodes, every, down=True, kinds=FLOW, depth=1).reach().edges)
 
 
 class Graph(msgspec.Struct, frozen=True):
     """A node with all that was found up and down from it.
 
     Attributes:
-        about: the node.
-        distances: by node, how many edges away it is, the nearest first; of `about`, 0.
+        about: the node; None: it is about all nodes.
+        distances: by node, how many edges away it is, the nearest first; of `about`, and of all, 0.
         edges: the edges between them, each once.
         states: how the jobs ran last, as far as that is known.
         columns: those of the datasets, and what they come from, if that was asked.
     """
 
-    about: Node
+    about: Node | None
     distances: dict[Node, int]
     edges: tuple[Edge, ...]
     states: dict[Node, str] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Lite
 
 import msgspec
 
+from .around import WholeGraph, find_whole_graph
 from .asking import Dependencies, NameList, find_dependencies, find_names
 from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
@@ -156,6 +157,15 @@ class OfSearch(Question[SearchResult], frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = FOUND_DEFAULT
 
 
+class OfWhole(Question[WholeGraph], frozen=True):
+    """All datasets and jobs; see `Lineage.graph`."""
+
+    path = "/api/v1/whole-graph"
+    summary = "List all datasets and jobs, and which job reads or writes which dataset"
+    answer = WholeGraph
+    finder = staticmethod(find_whole_graph)
+
+
 class OfAnalyzers(Question[AnalyzerList], frozen=True):
     """Who told the edges of the graph; see `Lineage.analyzers`."""
 
@@ -166,5 +176,6 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
 
 
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
-    *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch, OfAnalyzers),
+    *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch, OfWhole),
+    OfAnalyzers,
 )

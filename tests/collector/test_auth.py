@@ -88,6 +88,7 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/api/v1/search", {"read", "admin"}),
         ("GET", "/api/v1/analyzers", {"read", "admin"}),
         ("GET", "/api/v1/names", {"read", "admin"}),
+        ("GET", "/api/v1/whole-graph", {"read", "admin"}),
         ("GET", "/api/v1/datasets/unused", {"read", "admin"}),
         ("GET", "/api/v1/datasets/stale", {"read", "admin"}),
         ("GET", "/api/v1/datasets/duplicate-producers", {"read", "admin"}),

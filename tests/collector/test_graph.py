@@ -51,6 +51,9 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
     assert there.duplicate_producers() == here.duplicate_producers() == ()
     assert there.origins("report.sum") == here.origins("report.sum")
     assert [one.source.column for one in there.origins("report.sum").steps] == ["amount"]
+    assert dict(there.graph().nodes) == dict(here.graph().nodes)
+    assert set(there.graph().edges) == set(here.graph().edges)
+    assert len(there.graph().edges) == 3
     reply = served.get(f"{PATH}?name=lake/report&up=all")
     found = msgspec.json.decode(reply.body, type=Dependencies)
     assert found == here.dependencies("lake/report", up=None, down=1)

@@ -105,6 +105,37 @@ def test_what_real_spark_jobs_did_comes_back(tmp_path: Path, name: str) -> None:
     assert told(graph_of(again(tmp_path / "again", graph), name, None)) == told(graph)
 
 
+def test_the_whole_graph_has_each_dataset_and_job_once(home: Path) -> None:
+    link = {"symlinks": {"identifiers": [{"namespace": "hive", "name": "out", "type": "TABLE"}]}}
+    named = {"namespace": "lake", "name": "out", "facets": link}
+    alone = {
+        "eventTime": TIME,
+        "producer": "urn:x",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/DatasetEvent",
+        "dataset": {"namespace": "lake", "name": "alone"},
+    }
+    told = [
+        members("a", "COMPLETE", TIME, job="etl/a", inputs=["lake/in"], outputs=[named]),
+        members("b", "COMPLETE", TIME, job="etl/b", inputs=["hive/out", "lake/self"], outputs=["lake/self"]),
+        alone,
+    ]
+    lineage = Lineage.open(keep(home, (json.dumps(one).encode() for one in told)))
+    network = lineage.graph()
+    out = next(shown(node) for node in network if node.name == "out")
+    assert sorted(map(shown, network)) == sorted(
+        ["etl/a", "etl/b", "lake/alone", "lake/in", "lake/self", out]
+    )
+    assert {(shown(of), kind, shown(to)) for of, to, kind in network.edges(keys=True)} == {
+        ("lake/in", "read", "etl/a"),
+        ("etl/a", "write", out),
+        (out, "read", "etl/b"),
+        ("lake/self", "read", "etl/b"),
+        ("etl/b", "write", "lake/self"),
+    }
+    with pytest.raises(ValueError, match="give a name"):
+        lineage.graph(columns=True)
+
+
 def test_python_has_an_answer_as_a_graph_of_networkx(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [members("a", "COMPLETE", TIME, job="etl/a", inputs=["lake/in"], outputs=["lake/out"])]
     lineage = Lineage.open(keep(home, (json.dumps(one).encode() for one in chain)))

@@ -608,6 +608,7 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     assert_type(found.upstream.nodes, tuple[ReachedNode, ...])
     assert_type(found.node, Node)
     assert_type(lineage.graph("lake/orders", down=2), Any)
+    assert_type(lineage.graph(), Any)
     assert_type(lineage.upstream("lake/orders"), tuple[ReachedNode, ...])
     assert_type(lineage.downstream("lake/orders", 3), tuple[ReachedNode, ...])
     impact = lineage.impact("lake/orders.total")
