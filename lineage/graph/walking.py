@@ -86,9 +86,9 @@ class Nodes:
     def settle(self, numbers: Iterable[int]) -> set[int]:
         """The nodes that stand for some; these and their other names are looked up."""
         numbers = set(numbers)
-        fresh = numbers - self.one.keys()
+        fresh = numbers.difference(self.one)  # by far quicker than without its keys, if these are many
         self.load(fresh)
-        named = {self._dataset_of(number) for number in fresh} - self.one.keys()
+        named = {self._dataset_of(number) for number in fresh}.difference(self.one)
         same = self._find_same(named)
         for number in [*sorted(named), *sorted(fresh)] if same or self._names else ():
             if number not in self.one:
@@ -96,7 +96,7 @@ class Nodes:
                 self.one |= dict.fromkeys(group, number)
                 if len(group) > 1:
                     self._names[number] = group
-        alone = (named | fresh) - self.one.keys()
+        alone = (named | fresh).difference(self.one)
         self.one.update(zip(alone, alone, strict=True))
         return {self.one[number] for number in numbers}
 
@@ -110,7 +110,7 @@ class Nodes:
 
     def load(self, numbers: Iterable[int]) -> None:
         """Look up nodes."""
-        self.known |= nodes_with(self.ask, set(numbers) - self.known.keys())
+        self.known |= nodes_with(self.ask, set(numbers).difference(self.known))
 
     def _dataset_of(self, number: int) -> int:
         node = self.known.get(number)
@@ -128,11 +128,12 @@ class Nodes:
         same: defaultdict[int, set[int]] = defaultdict(set)
         seen = set(frontier)
         while frontier:
-            for end in ("source", "target"):
-                for source, target in list_ends(self.ask, end, frontier, EdgeKind.SAME):
-                    same[source].add(target)
-                    same[target].add(source)
-            frontier = same.keys() - seen
+            rows = list_ends(self.ask, "source", frontier, EdgeKind.SAME)
+            rows |= list_ends(self.ask, "target", frontier, EdgeKind.SAME)
+            for source, target in rows:
+                same[source].add(target)
+                same[target].add(source)
+            frontier = {number for row in rows for number in row} - seen
             seen |= frontier
         self.load(same)
         return same
@@ -228,7 +229,8 @@ class Walk:
         reached = dict.fromkeys(end for _, end in pairs)
         if self._is_flow:
             self._learn_explicit(reached)
-        self.distances = dict.fromkeys(reached, len(self.steps)) | self.distances
+        for end in reached:
+            self.distances.setdefault(end, len(self.steps))
         return {(end, near if end in self._explicit else 0) for near, end in pairs}
 
     def _list_along(self, end: str, numbers: Iterable[int], kinds: Iterable[EdgeKind]) -> list[EdgeRow]:
