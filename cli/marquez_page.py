@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from waybill.exporter import Query
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
-from waybill.marquez.graph import JOURNEY_PREFIX, JobGraph, Kind, Node, Step, full_name
+from waybill.facets.flows import FlowNode, Step, StepKind
+from waybill.marquez.graph import JOURNEY_PREFIX, JobGraph, full_name
 from waybill.marquez.links import page_url
 from waybill.transport import Journal
 from waybill.transport.config import MARQUEZ
@@ -37,10 +38,10 @@ class MarquezPage:
 
     def url(self, record: ProvenanceRecord) -> str | None:
         """The address of the job that has the file's run, or a summary of it; None if it is not known."""
-        source = Node(record.system_name, record.data_source)
+        source = FlowNode(record.system_name, record.data_source)
         if len(record.transforms) == 1:
             (only,) = record.transforms
-            if not self._graph.draws(Step(source, Kind.TRANSFORM, only)):
+            if not self._graph.draws(Step(source, StepKind.TRANSFORM, only)):
                 # A run without the facet: its job counts as the transform.
                 return page_url(self._base, record.system_name, only)
         parents = self._graph.split_into(source) if record.parent_did is not None else set()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .event import RunJob
 
 NOTES_MAX_BYTES: Final = 16 * 1024
-"""Larger facets are no part of `JobNotes`, which are stored with each job of a flow."""
+"""A larger facet is not repeated with each job of a flow, as `JobNotes` are."""
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -163,7 +163,8 @@ def find_dependencies(
     as_of_us = ALWAYS_US if as_of_ms is None else as_of_ms * 1_000
 
     def reach(depth: int | None, *, is_down: bool) -> Reach:
-        walk = Walk(Nodes(ask), [node], down=is_down, kinds=kinds, depth=depth, as_of_us=as_of_us)
+        inner = (EdgeKind.CONTAIN,) if is_down and node.kind is NodeKind.JOB else ()
+        walk = Walk(Nodes(ask), [node], down=is_down, kinds=(*kinds, *inner), depth=depth, as_of_us=as_of_us)
         return walk.reach()
 
     upstream, downstream = reach(up, is_down=False), reach(down, is_down=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import msgspec
 
 from waybill.facets import (
-    FINAL_STATES,
-    SEVERITY,
     UNREADABLE,
+    FinalState,
     RunEvent,
     RunState,
     has_record,
@@ -17,19 +16,28 @@ from waybill.facets import (
     observe_times,
     parse_instant_us,
 )
+from waybill.facets.flows import paths_in_records, state_in
+from waybill.transport.journal import Kind
 
-from .elements import HOUR_US, NodeKind, Seen, number_of
+from .elements import HOUR_US, Node, NodeKind, Seen, number_of
 from .naming import settle_names
-from .observing import job_of, observe_part, parts_of
+from .observing import Part, is_drawn, job_of, observe_part, part_of_file, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from waybill.facets import Event
+    from waybill.facets import Event, ProvenanceRecord
+    from waybill.facets.flows import FlowPath
+    from waybill.transport.journal import Entry
 
     from .analysing import FoundEvent
-    from .elements import EdgeKind, Node
-    from .observing import Observed, Part, Told
+    from .elements import EdgeKind
+    from .observing import Observed, Told
+
+_PASSED: Final = str(FinalState.COMPLETE)
+_SIZE_MAX: Final = 200_000
+"""So many nodes, edges and the like are kept in memory, and those of one event more."""
+_BYTES_EACH: Final = 512
 
 
 def last_part_of(name: str) -> str:
@@ -45,6 +53,11 @@ class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
     final_state: str
     did: str
 
+    @classmethod
+    def of(cls, record: ProvenanceRecord) -> Self:
+        """The file of a record."""
+        return cls(record.completed * 1_000, record.created * 1_000, str(record.final_state), record.did)
+
 
 class Known:
     """What the database has of a part; see `Seen`.
@@ -54,12 +67,11 @@ class Known:
         properties: their keys in the table.
     """
 
-    __slots__ = ("first_us", "is_new", "last_hour", "last_us", "properties", "run")
+    __slots__ = ("first_us", "last_hour", "last_us", "properties", "run")
 
     def __init__(self, seen: Seen) -> None:
         self.first_us, self.last_hour, self.run = seen
         self.last_us = self.first_us
-        self.is_new = True
         self.properties: tuple[tuple[int, str, int], ...] = ()
 
     def has(self, seen: Seen) -> bool:
@@ -74,7 +86,6 @@ class Known:
         merged = Seen(self.first_us, self.last_hour, self.run).merge(seen)
         self.first_us, self.last_hour, self.run = merged
         self.last_us = max(self.last_us, seen.first_us)
-        self.is_new = False
 
 
 class _Edge(NamedTuple):
@@ -100,10 +111,12 @@ class Batch:
 
     def __init__(self, known: dict[int, Known], rules: tuple[str, ...]) -> None:
         self.runs: dict[tuple[str, Node], RunState] = {}
-        self.files: dict[Node, LastFile] = {}
+        self._files: dict[Node, LastFile] = {}
+        self._passages: dict[int, tuple[Part, LastFile]] = {}
         self.seen_properties: dict[tuple[int, str, int], int] = {}
         self._known = known
         self._rules = rules
+        self._others = 0
         self._numbers: dict[Node, int] = {}
         self._nodes: dict[Node, Seen] = {}
         self._edges: dict[tuple[int, EdgeKind, int, int, str], _Edge] = {}
@@ -115,17 +128,37 @@ class Batch:
         run = event.run.runId if isinstance(event, RunEvent) else ""
         try:
             at_us = parse_instant_us(event.eventTime)
-            if isinstance(event, RunEvent):
-                self._take_run(job_of(event.job), event, at_us)
+            file = self._take_run(event, at_us) if isinstance(event, RunEvent) else None
         except UNREADABLE:
             return None  # the layout sets it aside
         seen = Seen(at_us, at_us // HOUR_US, run)
-        key = hash(tuple([self._take_part(part, seen) for part in parts_of(event)]))
-        known = self._known.setdefault(key, Known(seen))
-        if known.is_new or not known.has(seen):
-            known.take(seen)
-            return seen
-        return None
+        keys = [self._take_part(part, seen) for part in parts_of(event)]
+        if (part := part_of_file(event)) is not None:
+            keys.append(self._take_part(part, seen))
+            if file is not None:
+                self._take_passage(keys[-1], part, file)
+        _, is_told = self._know(hash(tuple(keys)), seen)
+        return None if is_told else seen
+
+    def take_passage(self, part: Part, seen: Seen, file: LastFile) -> None:
+        """Take the path of files, as `passages_in` gives it."""
+        self._take_passage(self._take_part(part, seen), part, file)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rest belongs into another one, so that memory is bounded."""
+        return len(self._nodes) + len(self._edges) + self._others > _SIZE_MAX
+
+    def last_files(self) -> dict[Node, LastFile]:
+        """By job whose runs are files, the file that ended last; a job that it passed is complete with it."""
+        found = dict(self._files)
+        for part, file in self._passages.values():
+            steps = part.path.steps if part.path is not None else []
+            for step in steps:
+                passed = file if step is steps[-1] else msgspec.structs.replace(file, final_state=_PASSED)
+                job = Node(NodeKind.JOB, *step.node)
+                found[job] = max(passed, found.get(job, passed))
+        return found
 
     def take_found(self, found: Iterable[FoundEvent], seen: Seen) -> None:
         """Take what analyzers found in an event that was seen then."""
@@ -158,11 +191,21 @@ class Batch:
         """The rows of the properties."""
         return [(*key, *told) for key, told in self._properties.items()]
 
+    def _know(self, key: int, seen: Seen) -> tuple[Known, bool]:
+        """What the database has of a part, and whether that is all."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Known(seen)
+        elif known.has(seen):
+            return known, True
+        else:
+            known.take(seen)
+        return known, False
+
     def _take_part(self, part: Part, seen: Seen) -> int:
         key, at_us = hash(part), seen.first_us
-        known = self._known.setdefault(key, Known(seen))
-        if known.is_new or not known.has(seen):
-            known.take(seen)
+        known, is_told = self._know(key, seen)
+        if not is_told:
             known.properties = self._observe(observe_part(part), seen)
         elif at_us > known.last_us:
             known.last_us = at_us
@@ -186,6 +229,8 @@ class Batch:
         )
 
     def _take_property(self, key: tuple[int, str, int], value: str, at_us: int) -> tuple[int, str, int]:
+        if key not in self._properties:
+            self._others += len(value) // _BYTES_EACH
         _, first_us, last_us = self._properties.get(key, (value, at_us, at_us))
         self._properties[key] = (value, min(first_us, at_us), max(last_us, at_us))
         return key
@@ -208,18 +253,42 @@ class Batch:
             number = self._numbers[node] = node.number
         return number
 
-    def _take_run(self, job: Node, event: RunEvent, at_us: int) -> None:
-        facets = event.run.facets
+    def _take_run(self, event: RunEvent, at_us: int) -> LastFile | None:
+        """Take how a run or, which is returned, a file ended."""
+        job, facets = job_of(event.job), event.run.facets
         if has_record(event):
             file = _file_of(event, at_us)
-            self.files[job] = max(file, self.files.get(job, file))
-            return
+            self._files[job] = max(file, self._files.get(job, file))
+            return file
         if facets is not None and (facets.delta_file is not None or facets.summary):
-            return  # a file that has begun, or a summary of files
+            return None  # a file that has begun, or a summary of files
         state = observe_times(event)
         key = (event.run.runId, job)
         known = self.runs.get(key)
         self.runs[key] = state if known is None else merge_states(known, state)
+        return None
+
+    def _take_passage(self, key: int, part: Part, file: LastFile) -> None:
+        known = self._passages.get(key)
+        if known is None and part.path is not None:
+            self._others += len(part.path.transforms)
+        if known is None or file > known[1]:
+            self._passages[key] = (part, file)
+
+
+def passages_in(entry: Entry) -> Iterator[tuple[Part, Seen, LastFile]]:
+    """The paths in an entry with DeltaFi's records, when files passed each, and the last of them."""
+    by_path: dict[FlowPath, list[ProvenanceRecord]] = {}
+    if entry.kind is Kind.PROVENANCE:
+        for path, record in paths_in_records(entry.body, entry.system_name):
+            by_path.setdefault(path, []).append(record)
+    for path, records in by_path.items():
+        if is_drawn(path):
+            last = max(LastFile.of(record) for record in records)
+            hour = last.ended_us // HOUR_US
+            run = min(one.did for one in records if one.completed * 1_000 // HOUR_US == hour)
+            first_us = min(one.completed for one in records) * 1_000
+            yield Part(None, None, None, 0, b"", path=path), Seen(first_us, hour, run), last
 
 
 def _file_of(event: RunEvent, at_us: int) -> LastFile:
@@ -230,5 +299,4 @@ def _file_of(event: RunEvent, at_us: int) -> LastFile:
     ended_us, began_us = (
         at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created)
     )
-    state = file.final_state or FINAL_STATES[SEVERITY[event.eventType]]
-    return LastFile(ended_us // 1_000 * 1_000, began_us // 1_000 * 1_000, str(state), file.did)
+    return LastFile(ended_us // 1_000 * 1_000, began_us // 1_000 * 1_000, str(state_in(event)), file.did)

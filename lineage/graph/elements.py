@@ -108,7 +108,8 @@ class EdgeKind(StrEnum):
     PRODUCE = "produce"
     """From a producer to a job or a dataset of its events."""
     CONTAIN = "contain"
-    """From a namespace to a dataset or a job in it, or from a dataset to a column."""
+    """From a namespace to a dataset or a job in it, from a dataset to a column, or from the job of files to
+    one of those that they pass."""
     RUN = "run"
     """From a job to a run of it."""
     PARENT_CONCEPT = "parentconcept"

@@ -128,7 +128,7 @@ def list_stale(ask: Ask, before_ms: int) -> DatasetList:
 def list_duplicates(ask: Ask) -> DuplicateList:
     """The jobs that write one dataset, and those that do the same from the same inputs.
 
-    A job that starts another one of them does nothing twice.
+    A job that starts another one of them, or contains it, does nothing twice.
     """
     writers: defaultdict[int, set[int]] = defaultdict(set)
     for job, dataset in ask(_EDGES, ("write",)):
@@ -144,9 +144,10 @@ def list_duplicates(ask: Ask) -> DuplicateList:
     groups: list[tuple[int, set[int]]] = [*outputs.items(), *((0, jobs) for jobs in _same_work(ask))]
     every = {job for _, jobs in groups for job in jobs}
     outer: defaultdict[int, set[int]] = defaultdict(set)
-    for job, started in list_ends(ask, "source", every, EdgeKind.START):
-        outer[started].add(job)
-    alone = [(one, jobs - {job for inner in jobs for job in outer[inner]}) for one, jobs in groups]
+    for kind in (EdgeKind.START, EdgeKind.CONTAIN):
+        for job, inner in list_ends(ask, "source", every, kind):
+            outer[inner].add(job)
+    alone = [(one, jobs - {job for one in jobs for job in outer[one]}) for one, jobs in groups]
     found = [(one, jobs) for one, jobs in alone if len(jobs) > 1]
     runs = ended_runs(ask, {job for _, jobs in found for job in jobs})
     named = nodes_with(ask, {*(one for one, _ in found), *(job for _, jobs in found for job in jobs)})

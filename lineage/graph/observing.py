@@ -14,22 +14,26 @@ import msgspec
 
 from waybill.facets import DATA_SINK, INFERRED_FACET, DatasetEvent, RunEvent
 from waybill.facets.event import SINKS_FACET, read_facet
+from waybill.facets.flows import path_in
 from waybill.facets.spark_writes import written
-from waybill.facets.standard import read_dependencies, read_members, read_standard
+from waybill.facets.standard import NOTES_MAX_BYTES, read_dependencies, read_members, read_standard
 
 from .elements import EVENT, EdgeKind, Node, NodeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from waybill.facets import Event
     from waybill.facets.event import DatasetName, Job
+    from waybill.facets.flows import FlowPath
     from waybill.facets.standard import Facet
 
 _T = TypeVar("_T")
 
 NAME_CHARS_MAX: Final = 4_096
 """A name with more characters tells nothing."""
+TRANSFORMS_MAX: Final = 1_000
+"""A path of a file with more transforms tells nothing of them."""
 PROPERTY_BYTES_MAX: Final = 2**20
 """A facet with more bytes is no property."""
 
@@ -61,6 +65,7 @@ class Part(NamedTuple):
         around: of a job, the job whose run started its run.
         dependencies: of a job, the run facet `jobDependencies`, as JSON.
         locations: of a dataset, the paths in it that the facet `subset` names.
+        path: the path of a file, whose run is one of the job; the facets are the job's.
     """
 
     job: _Pair | None
@@ -72,6 +77,7 @@ class Part(NamedTuple):
     around: _Pair | None = None
     dependencies: bytes = b""
     locations: tuple[str, ...] = ()
+    path: FlowPath | None = None
 
 
 class Told(NamedTuple):
@@ -222,6 +228,20 @@ def parts_of(event: Event) -> Iterator[Part]:
             yield Part(job, _pair(dataset), kind, place, bytes(dataset.facets), locations=locations)
 
 
+def part_of_file(event: Event) -> Part | None:
+    """The part of an event that tells the path of its file; None: it tells none."""
+    path = path_in(event)
+    if path is None or not isinstance(event, RunEvent) or not is_drawn(path):
+        return None
+    return Part(_pair(event.job), None, None, 0, bytes(event.job.facets), path=path)
+
+
+def is_drawn(path: FlowPath) -> bool:
+    """Whether a path has edges, and not too many."""
+    has_edges = path.transforms or path.sink or path.is_split or path.parent
+    return bool(has_edges) and len(path.transforms) <= TRANSFORMS_MAX
+
+
 def observe_part(part: Part, analyzer: str = "", confidence: float = 1.0) -> Observed:
     """Return what a part tells.
 
@@ -247,27 +267,48 @@ class _Observing:
 
     def observe(self) -> Observed:
         told = self._told
-        node = self._dataset or self._job
-        if node is None:
-            return told
-        told.nodes.add(node)
-        if self._dataset is None:
-            self._observe_job(node)
-        else:
-            self._observe_dataset(node)
-        keys = _DATASET_PROPERTIES if node.kind is NodeKind.DATASET else _JOB_PROPERTIES
-        for key in keys:
-            if (text := _property(self._facets.get(key, _ABSENT))) is not None:
-                told.properties[node, key] = text
-        for owner in self._standard("ownership").owners or ():
-            self._tell(Node(NodeKind.OWNER, "", owner.name), EdgeKind.OWN, node)
+        if self._part.path is not None:
+            self._observe_path(self._part.path)
+        elif self._dataset is not None:
+            self._observe_dataset(self._dataset)
+        elif self._job is not None:
+            self._observe_job(self._job)
         for edge in told.edges:
             told.nodes.update((edge.source, edge.target))
         told.nodes.update([one.dataset for one in told.nodes if one.kind is NodeKind.COLUMN])
         return told
 
+    def _describe(self, node: Node, *keys: str) -> None:
+        """Take the facets with some keys, and the owners, as those of a node."""
+        self._told.nodes.add(node)
+        for key in keys:
+            if (text := _property(self._facets.get(key, _ABSENT))) is not None:
+                self._told.properties[node, key] = text
+        for owner in self._standard("ownership").owners or ():
+            self._tell(Node(NodeKind.OWNER, "", owner.name), EdgeKind.OWN, node)
+
+    def _observe_path(self, path: FlowPath) -> None:
+        """Observe the jobs that a file passed; they have the owners and tags of the job of its run."""
+        self._facets = {key: facet for key, facet in self._facets.items() if len(facet) <= NOTES_MAX_BYTES}
+        documentation = self._standard("documentation").description or ""
+        for step in path.steps:
+            job = Node(NodeKind.JOB, *step.node)
+            if not _is_too_long(job):
+                self._describe(job, "ownership", "tags")
+                says = {"description": f"{step.job_says} {documentation}".rstrip()}
+                self._told.properties[job, "documentation"] = _text_of(says)
+            if self._job is not None:
+                self._tell(self._job, EdgeKind.CONTAIN, job)
+        for edge in path.edges():
+            job, dataset = Node(NodeKind.JOB, *edge.job.node), Node(NodeKind.DATASET, *edge.dataset)
+            if edge.is_output:
+                self._tell(job, EdgeKind.WRITE, dataset, place=1)  # after the job of the run
+            else:
+                self._tell(dataset, EdgeKind.READ, job, place=1)
+
     def _observe_job(self, job: Node) -> None:
         part = self._part
+        self._describe(job, *_JOB_PROPERTIES)
         if part.producer:
             self._tell(Node(NodeKind.PRODUCER, "", part.producer), EdgeKind.PRODUCE, job)
         if part.around is not None and part.around != part.job:
@@ -291,6 +332,7 @@ class _Observing:
 
     def _observe_dataset(self, dataset: Node) -> None:
         part = self._part
+        self._describe(dataset, *_DATASET_PROPERTIES)
         if part.producer:
             self._tell(Node(NodeKind.PRODUCER, "", part.producer), EdgeKind.PRODUCE, dataset)
         if self._job is not None and part.kind is not None:
@@ -441,8 +483,11 @@ def _property(facet: msgspec.Raw) -> str | None:
     told = read_facet(_OBJECT, facet)
     if told is None:
         return None
-    kept = {key: value for key, value in told.items() if not key.startswith("_")}
-    return msgspec.json.encode(kept, order="sorted").decode()
+    return _text_of({key: value for key, value in told.items() if not key.startswith("_")})
+
+
+def _text_of(facet: Mapping[str, object]) -> str:
+    return msgspec.json.encode(facet, order="sorted").decode()
 
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])

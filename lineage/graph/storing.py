@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
-from .batch import Batch, Known
+from .batch import Batch, Known, passages_in
 from .documents import Documents
 from .elements import HOUR_US
 from .runs import JobRuns
@@ -178,6 +178,10 @@ class GraphTables:
         """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
         batch = Batch(self._known, self._rules)
         for entry in entries:
+            for passage in passages_in(entry):
+                batch.take_passage(*passage)
+                batch = self._relieve(batch)
+            batch = self._relieve(batch)
             if (event := entry.event) is None or (seen := batch.take(event)) is None:
                 continue
             if not is_to_analyze(event, entry.body, self._analyzed):
@@ -185,9 +189,6 @@ class GraphTables:
             if (found := self._analyses.put(event, entry.body, seen)) is not None:
                 batch.take_found(*found)
         self._put(batch)
-        self._runs.put(batch.runs, batch.files)
-        if len(self._known) > _KNOWN_MAX:
-            self._known.clear()
 
     def list_unanalyzed(self, limit: int) -> list[tuple[int, bytes]]:
         """Some of the events that analyzers have not read, each with its key."""
@@ -217,6 +218,13 @@ class GraphTables:
             self._connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - our own
         self._known.clear()
 
+    def _relieve(self, batch: Batch) -> Batch:
+        """Put a batch that is full; return the one for what follows."""
+        if not batch.is_full:
+            return batch
+        self._put(batch)
+        return Batch(self._known, self._rules)
+
     def _put(self, batch: Batch) -> None:
         put = self._connection.executemany
         nodes, properties = batch.node_rows(), batch.property_rows()
@@ -228,3 +236,6 @@ class GraphTables:
         put(_PUT_PROPERTY, properties)
         put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
         self._documents.put(worded)
+        self._runs.put(batch.runs, batch.last_files())
+        if len(self._known) > _KNOWN_MAX:
+            self._known.clear()

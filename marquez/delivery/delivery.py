@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent, parse_instant_us
-from waybill.facets.standard import job_notes_of
+from waybill.facets.flows import paths_in_records
+from waybill.facets.standard import JobNotes, job_notes_of
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
@@ -30,8 +31,8 @@ from ..graph import (
     JobGraph,
     as_start,
     file_event_of,
-    path_of,
-    paths_of_records,
+    outcome_of,
+    outcome_of_record,
     present,
     start_of,
 )
@@ -48,10 +49,11 @@ from .tagging import TAGS_PREFIX, Tagging
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from waybill.facets.flows import FlowNode, FlowPath
     from waybill.transport.journal import Journal
 
     from ..backend import Target
-    from ..graph import FileEvent, Node, Outcome, Path
+    from ..graph import FileEvent, Outcome
 
 log = logging.getLogger("waybill.marquez")
 
@@ -275,19 +277,24 @@ class Delivery:
             self._job_graph.learn_datasets(entry.event.outputs or ())
         if (begun := entry.begun_transforms) is not None:
             self._begun_times.note(begun, entry.received_ms)
+        notes = JobNotes()
+        if event is not None and entry.run_event is not None:
+            notes = job_notes_of(entry.run_event.job)
+            self._tagging.want(event.flow.job_in_marquez, notes)
         for path, outcome in self._paths_of(entry, event):
-            jobs = self._job_graph.learn(path, now_ms())
-            if event is not None:
-                self._tagging.want(event.flow.job_in_marquez, path.notes)
+            jobs = self._job_graph.learn(path, now_ms(), notes)
             if entry.seq > self._counted:
                 self._job_graph.count(jobs, outcome, entry)
 
-    def _paths_of(self, entry: Entry, event: FileEvent | None) -> list[tuple[Path, Outcome]]:
-        if event is None or entry.run_event is None:
-            return paths_of_records(entry)
-        return [path_of(event, job_notes_of(entry.run_event.job), self._begun_times)]
+    def _paths_of(self, entry: Entry, event: FileEvent | None) -> list[tuple[FlowPath, Outcome]]:
+        if event is not None:
+            return [(event.path, outcome_of(event, self._begun_times))]
+        if entry.kind is not Kind.PROVENANCE:
+            return []
+        paths = paths_in_records(entry.body, entry.system_name)
+        return [(path, outcome_of_record(record)) for path, record in paths]
 
-    def _tell(self, node: Node) -> None:
+    def _tell(self, node: FlowNode) -> None:
         self._owe(self._job_graph.number(node), Subject(f"job {node.namespace} {node.name}"))
 
     def _admit_owed(self) -> int:

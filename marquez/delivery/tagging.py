@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from waybill.facets.flows import FlowNode
+
 from ..backend import Verdict
-from ..graph import Node, row_key
+from ..graph import row_key
 from ..links import namespace_in_marquez
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _GONE: Final = 404
 class _Tagged(msgspec.Struct):
     """A job, the tags that the last event with facts about it has, and those that are set."""
 
-    job: Node
+    job: FlowNode
     wanted: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
 
@@ -64,15 +66,15 @@ class Tagging:
         self._backend, self._name = backend, name
         self._jobs = {one.job: one for one in map(_ROW.decode, rows.values())}
         self._due_s = {job: 0.0 for job, one in self._jobs.items() if one.wanted != one.done}
-        self._after_s: dict[Node, float] = {}
+        self._after_s: dict[FlowNode, float] = {}
         """When a job may be tagged again."""
-        self._failures: dict[Node, int] = {}
-        self._changed: set[Node] = set()
+        self._failures: dict[FlowNode, int] = {}
+        self._changed: set[FlowNode] = set()
         self._sender = ThreadPoolExecutor(1, thread_name_prefix=f"waybill-{name}-tags")
         self._in_flight: tuple[_Tagged, Future[Answer | None]] | None = None
         self._busy_until_s = now_s + BUSY_EVERY_S
 
-    def want(self, job: Node, facets: JobNotes) -> None:
+    def want(self, job: FlowNode, facets: JobNotes) -> None:
         """Take in the facts that an event states about a job; an event without any changes nothing."""
         if self._backend is None or not facets:
             return

@@ -2,18 +2,21 @@
 
 from .begun_times import BegunTimes as BegunTimes
 from .datasets import DATASET_PREFIX as DATASET_PREFIX
-from .event_facets import FileEvent as FileEvent, Flow as Flow, file_event_of as file_event_of
+from .file_events import (
+    FileEvent as FileEvent,
+    Flow as Flow,
+    file_event_of as file_event_of,
+    full_name as full_name,
+)
 from .job_graph import (
     JOURNEY_PREFIX as JOURNEY_PREFIX,
     Job as Job,
     JobGraph as JobGraph,
     Outcome as Outcome,
-    Path as Path,
-    path_of as path_of,
-    paths_of_records as paths_of_records,
+    outcome_of as outcome_of,
+    outcome_of_record as outcome_of_record,
     row_key as row_key,
 )
-from .names import Kind as Kind, Node as Node, Step as Step, full_name as full_name
 from .presenting import present as present
 from .run_events import (
     as_start as as_start,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import DATA_SINK
+from waybill.facets.flows import FlowNode
 from waybill.facets.standard import read_members
-
-from .names import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -42,8 +41,8 @@ class Dataset(msgspec.Struct):
         facets: those about its columns, as the last event had them.
     """
 
-    node: Node
-    sinks: set[Node] = msgspec.field(default_factory=set)
+    node: FlowNode
+    sinks: set[FlowNode] = msgspec.field(default_factory=set)
     facets: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
 
 
@@ -58,20 +57,20 @@ class Datasets:
         stored = [msgspec.json.decode(row, type=Dataset) for row in rows.values()]
         self._known = {one.node: one for one in stored}
         self._of_sink = {sink: one.node for one in stored for sink in one.sinks}
-        self._changed: set[Node] = set()
+        self._changed: set[FlowNode] = set()
 
-    def learn(self, outputs: Iterable[OutputDataset]) -> dict[Node, Node]:
+    def learn(self, outputs: Iterable[OutputDataset]) -> dict[FlowNode, FlowNode]:
         """Learn from an event's outputs; returns the successor of each dataset that lost its last sink."""
-        moved: dict[Node, Node] = {}
+        moved: dict[FlowNode, FlowNode] = {}
         for written in outputs:
             if any(mark in bytes(written.facets) for mark in _MARKS):
                 moved |= self._learn(written)
         return moved
 
-    def _learn(self, written: OutputDataset) -> dict[Node, Node]:
+    def _learn(self, written: OutputDataset) -> dict[FlowNode, FlowNode]:
         facets = read_members(written.facets)
-        node = Node(written.namespace, written.name)
-        named = (Node(*sink) for sink in written.sinks)
+        node = FlowNode(written.namespace, written.name)
+        named = (FlowNode(*sink) for sink in written.sinks)
         sinks = [sink for sink in named if sink != node and self._of_sink.get(sink) != node]
         known = self._known.get(node)
         columns: dict[str, msgspec.Raw] = {
@@ -109,16 +108,16 @@ class Datasets:
         self._changed.add(dropped)
         return True
 
-    def node_of(self, dataset: Node) -> Node:
+    def node_of(self, dataset: FlowNode) -> FlowNode:
         """The dataset that a sink writes, as far as it is known; any other dataset is itself."""
         return self._of_sink.get(dataset, dataset)
 
-    def sinks_of(self, node: Node) -> list[Node]:
+    def sinks_of(self, node: FlowNode) -> list[FlowNode]:
         """The sinks that write a dataset, in order."""
         known = self._known.get(node)
         return sorted(known.sinks) if known is not None else []
 
-    def columns_of(self, node: Node) -> Mapping[str, msgspec.Raw]:
+    def columns_of(self, node: FlowNode) -> Mapping[str, msgspec.Raw]:
         """The facets about the columns of a dataset, as far as they are known."""
         known = self._known.get(node)
         return known.facets if known is not None else {}
@@ -131,5 +130,5 @@ class Datasets:
         self._changed.clear()
 
 
-def _key(node: Node) -> str:
+def _key(node: FlowNode) -> str:
     return f"{DATASET_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"

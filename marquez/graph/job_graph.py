@@ -1,17 +1,7 @@
 """The job graph: what Marquez draws of the flows that files pass, besides the runs that it is sent.
 
-A run in Marquez belongs to one job, so it does not show a file's way through its transforms. The graph does:
-each transform of a data source is a job, and what lies between two transforms is a dataset.
-
-    orders ─▶ [decompress · orders] ─▶ decompress · orders ─▶ [load · orders] ─▶ warehouse
-
-- A transform belongs to its data source, so two sources that share a transform remain two flows.
-- The data source and the data sinks are datasets, the same ones that the Tracker's runs read and write; a
-  sink is the dataset that it writes, if that is known.
-- A file that was split ends in a job of its own, whose output is the children's data source.
-- A path without transforms is one job; a path that ended early just ends.
-
-The backend learns about a job from its runs, one for the files of a minute. Each carries everything known
+What the jobs and datasets of a flow are is said in `waybill.facets.flows`, for the graph of a home, too. The
+backend learns about a job from its runs, one for the files of a minute. Each carries everything known
 about the job, because in Marquez the last event replaces the earlier ones. No JobEvent is sent, because it
 would remove the job's state from the page.
 """
@@ -23,23 +13,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
+from waybill.facets import PRODUCER, FinalState
+from waybill.facets.flows import FlowEdge, FlowNode, FlowPath, Step, StepKind, sink_says, source_says
 from waybill.facets.standard import JobNotes
-from waybill.transport.journal import Kind as EntryKind
 
 from .datasets import Datasets
-from .names import Kind, Node, Step, sink_says, source_says
 from .run_events import counts, run_event, standard_facet, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from waybill.facets import ProvenanceRecord
     from waybill.facets.event import OutputDataset
     from waybill.transport.journal import Entry
 
     from .begun_times import BegunTimes
-    from .event_facets import FileEvent
+    from .file_events import FileEvent
 
 JOURNEY_PREFIX: Final = "job:"
 
@@ -54,57 +44,7 @@ PATHS_MAX: Final = 10_000
 NOTE_AFTER_MS: Final = 60_000
 """A job's facets change at most so often, because several emitters may disagree about it for ever."""
 
-
-class Edge(NamedTuple):
-    """A job reads a dataset, or writes it."""
-
-    job: Step
-    dataset: Node
-    is_output: bool
-
-
-class Path(NamedTuple):
-    """The known path of one file.
-
-    Attributes:
-        parent: the data source of the file it was split from.
-        notes: further facts about the jobs of its data source.
-    """
-
-    source: Node
-    transforms: tuple[str, ...] = ()
-    sink: str | None = None
-    is_split: bool = False
-    parent: Node | None = None
-    notes: JobNotes = JobNotes()
-
-    @property
-    def parent_job(self) -> Step | None:
-        """The job that wrote its data source by splitting another file; None if there is none."""
-        return Step(self.parent, Kind.SPLIT) if self.parent is not None else None
-
-    @property
-    def steps(self) -> list[Step]:
-        """The jobs that the file passed, in their order."""
-        steps = [Step(self.source, Kind.TRANSFORM, one) for one in self.transforms]
-        if self.is_split:
-            steps.append(Step(self.source, Kind.SPLIT))
-        elif self.sink and not steps:
-            steps.append(Step(self.source, Kind.DIRECT, self.sink))
-        return steps
-
-    def edges(self) -> Iterator[Edge]:
-        """The part of the graph that the path shows."""
-        if self.parent_job is not None:
-            yield Edge(self.parent_job, self.source, is_output=True)
-        here, steps = self.source, self.steps
-        for step in steps:
-            yield Edge(step, here, is_output=False)
-            if step is not steps[-1]:
-                here = step.node
-                yield Edge(step, here, is_output=True)
-            elif self.sink and not self.is_split:
-                yield Edge(step, Node(self.source.namespace, self.sink), is_output=True)
+_NO_NOTES: Final = JobNotes()
 
 
 class Outcome(NamedTuple):
@@ -121,9 +61,9 @@ class Outcome(NamedTuple):
     completed_ms: int = 0
     begun_ms: tuple[int | None, ...] = ()
 
-    def span_ms(self, place: int, kind: Kind) -> tuple[int, int]:
+    def span_ms(self, place: int, kind: StepKind) -> tuple[int, int]:
         """When the path began its job at a place, from 0, and left it; as much as that may be, if unknown."""
-        if kind is Kind.SPLIT:
+        if kind is StepKind.SPLIT:
             return self.completed_ms, self.completed_ms
         began_ms, next_ms = (
             self.begun_ms[at] if at < len(self.begun_ms) else None for at in (place, place + 1)
@@ -132,39 +72,16 @@ class Outcome(NamedTuple):
         return min(self.created_ms if began_ms is None else began_ms, ended_ms), ended_ms
 
 
-def path_of(event: FileEvent, notes: JobNotes, begun: BegunTimes) -> tuple[Path, Outcome]:
-    """The path of the file in one event, and how it ended; `notes` are the facts about its job."""
-    is_split = event.state is FinalState.SPLIT
-    path = Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
-    begun_ms = begun.of(event.run_id, event.transforms) if event.state is not None else ()
-    return path, Outcome(event.state, event.cause, event.created_ms, event.completed_ms, tuple(begun_ms))
+def outcome_of(event: FileEvent, begun: BegunTimes) -> Outcome:
+    """How the path of the file in one event ended."""
+    begun_ms = begun.of(event.run_id, event.path.transforms) if event.state is not None else ()
+    return Outcome(event.state, event.cause, event.created_ms, event.completed_ms, tuple(begun_ms))
 
 
-def paths_of_records(entry: Entry) -> list[tuple[Path, Outcome]]:
-    """The paths of the files in an entry with DeltaFi's records, and how they ended."""
-    if entry.kind is not EntryKind.PROVENANCE:
-        return []
-    try:
-        records = decode_records(entry.body, system_name=entry.system_name)
-    except UNREADABLE:
-        return []
-    return [
-        (
-            Path(
-                Node(record.system_name, record.data_source),
-                tuple(record.transforms),
-                record.data_sink,
-                is_split=record.final_state is FinalState.SPLIT,
-            ),
-            Outcome(
-                record.final_state,
-                (record.annotations or {}).get("errorCause", ""),
-                record.created,
-                record.completed,
-            ),
-        )
-        for record in records
-    ]
+def outcome_of_record(record: ProvenanceRecord) -> Outcome:
+    """How the path of the file in one of DeltaFi's records ended."""
+    cause = (record.annotations or {}).get("errorCause", "")
+    return Outcome(record.final_state, cause, record.created, record.completed)
 
 
 class Job(msgspec.Struct):
@@ -178,11 +95,11 @@ class Job(msgspec.Struct):
         last: the window that was sent last.
     """
 
-    node: Node
+    node: FlowNode
     step: Step
-    inputs: set[Node] = msgspec.field(default_factory=set)
-    outputs: set[Node] = msgspec.field(default_factory=set)
-    notes: JobNotes = JobNotes()
+    inputs: set[FlowNode] = msgspec.field(default_factory=set)
+    outputs: set[FlowNode] = msgspec.field(default_factory=set)
+    notes: JobNotes = _NO_NOTES
     told_ms: int = 0
     open: Window | None = None
     closed: Window | None = None
@@ -193,7 +110,7 @@ class Job(msgspec.Struct):
         """A value that changes whenever more is known about the job."""
         return len(self.inputs) + len(self.outputs), self.notes
 
-    def datasets(self, edge: Edge) -> set[Node]:
+    def datasets(self, edge: FlowEdge) -> set[FlowNode]:
         """The inputs or the outputs, to which an edge belongs."""
         return self.outputs if edge.is_output else self.inputs
 
@@ -238,32 +155,32 @@ class JobGraph:
         self._jobs = {job.node: job for job in stored}
         self._nodes = list(self._jobs)
         self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
-        self._telling: dict[Node, tuple[int, JobNotes]] = {}
-        self._learned: dict[Path, _Learned] = {}
+        self._telling: dict[FlowNode, tuple[int, JobNotes]] = {}
+        self._learned: dict[tuple[FlowPath, JobNotes], _Learned] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
-        self._changed: set[Node] = set()
+        self._changed: set[FlowNode] = set()
         self._flush_seq = 0
-        self._notes: dict[Node, JobNotes] = {}
-        self._outputs: set[Node] = set()
+        self._notes: dict[FlowNode, JobNotes] = {}
+        self._outputs: set[FlowNode] = set()
         for job in stored:
             self._outputs |= job.outputs
-            self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, JobNotes())
-            if job.step.kind is Kind.SPLIT:
-                self._notes |= dict.fromkeys(job.outputs - self._notes.keys(), JobNotes())
+            self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, _NO_NOTES)
+            if job.step.kind is StepKind.SPLIT:
+                self._notes |= dict.fromkeys(job.outputs - self._notes.keys(), _NO_NOTES)
             if job.open is not None and job.closed is None:
                 job.close()
                 self._changed.add(job.node)
         self._counting = {job.node for job in stored if job.open is not None}
 
-    def untold(self) -> list[Node]:
+    def untold(self) -> list[FlowNode]:
         """The jobs with a window to send."""
         return [node for node, job in self._jobs.items() if job.closed is not None]
 
-    def number(self, node: Node) -> int:
+    def number(self, node: FlowNode) -> int:
         """A number below 0 for a job, used where events have their sequence numbers."""
         return self._numbers[node]
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> FlowNode:
         """The job that a number stands for."""
         return self._nodes[-number - 1]
 
@@ -279,9 +196,12 @@ class JobGraph:
                         job.told_ms = 0
                         self._changed.add(job.node)
 
-    def learn(self, path: Path, now_ms: int) -> list[Job]:
-        """Add one path; returns the jobs that it passed, as far as they are drawn."""
-        learned = self._learned.get(path)
+    def learn(self, path: FlowPath, now_ms: int, notes: JobNotes = _NO_NOTES) -> list[Job]:
+        """Add one path, and notes about the job of its files; returns the jobs that it passed.
+
+        Of these, only those that are drawn.
+        """
+        learned = self._learned.get((path, notes))
         if learned is not None and now_ms < learned.until_ms:
             return learned.jobs
         for sink_edge in path.edges():
@@ -296,16 +216,16 @@ class JobGraph:
                 job.datasets(edge).add(edge.dataset)
                 if edge.is_output:
                     self._outputs.add(edge.dataset)
-                self._notes.setdefault(path.source, JobNotes())
+                self._notes.setdefault(path.source, _NO_NOTES)
                 job.told_ms = 0
                 self._changed.add(node)
-            if path.parent_job != edge.job and job.note(path.notes, now_ms):
+            if path.parent_job != edge.job and job.note(notes, now_ms):
                 self._notes[path.source] = job.notes
                 self._changed.add(node)
         jobs = [self._jobs[step.node] for step in path.steps if step.node in self._jobs]
         if len(self._learned) >= PATHS_MAX:
             self._learned.clear()
-        self._learned[path] = _Learned(now_ms + LEARNED_FOR_MS, jobs)
+        self._learned[path, notes] = _Learned(now_ms + LEARNED_FOR_MS, jobs)
         return jobs
 
     def count(self, jobs: list[Job], outcome: Outcome, entry: Entry) -> None:
@@ -330,7 +250,7 @@ class JobGraph:
         windows = (self._jobs[node].open for node in self._counting)
         return sum(window is not None and window.seq < self._flush_seq for window in windows)
 
-    def due(self, now_ms: int, *, caught_up: bool) -> list[Node]:
+    def due(self, now_ms: int, *, caught_up: bool) -> list[FlowNode]:
         """Close the windows that are due, and return their jobs.
 
         A job that is new or has changed is due as soon as all waiting entries are read. While a window of a
@@ -359,7 +279,7 @@ class JobGraph:
         ]
         return max(min(first_ms) + WINDOW_MS - now_ms, 0) / 1000 if first_ms else None
 
-    def says(self, dataset: Node) -> str:
+    def says(self, dataset: FlowNode) -> str:
         """A description of a dataset of the graph; empty for any other."""
         job = self._jobs.get(dataset)
         if job is not None:
@@ -374,21 +294,21 @@ class JobGraph:
         """Whether there is a job for a step."""
         return step.node in self._jobs
 
-    def split_into(self, source: Node) -> set[Node]:
+    def split_into(self, source: FlowNode) -> set[FlowNode]:
         """The data sources whose files were split into files of this one."""
         steps = (job.step for job in self._jobs.values() if source in job.outputs)
-        return {step.source for step in steps if step.kind is Kind.SPLIT}
+        return {step.source for step in steps if step.kind is StepKind.SPLIT}
 
-    def notes_of(self, source: Node) -> JobNotes:
+    def notes_of(self, source: FlowNode) -> JobNotes:
         """The known facts about the jobs of a data source."""
-        return self._notes.get(source, JobNotes())
+        return self._notes.get(source, _NO_NOTES)
 
-    def _begin(self, node: Node, step: Step) -> Job:
+    def _begin(self, node: FlowNode, step: Step) -> Job:
         self._nodes.append(node)
         self._numbers[node] = -len(self._nodes)
         return self._jobs.setdefault(node, Job(node, step))
 
-    def told(self, node: Node, now_ms: int) -> JobNotes:
+    def told(self, node: FlowNode, now_ms: int) -> JobNotes:
         """Note that the backend took or refused the last `event` of a job; returns the facts in it."""
         job = self._jobs[node]
         extent = self._telling.pop(node)
@@ -404,7 +324,7 @@ class JobGraph:
             yield row_key(node), msgspec.json.encode(self._jobs[node], order="deterministic")
         self._changed.clear()
 
-    def forgotten(self, keys: Collection[str], now_ms: int) -> list[Node]:
+    def forgotten(self, keys: Collection[str], now_ms: int) -> list[FlowNode]:
         """Queue the last run of these jobs again, because the backend lacks it; `keys` are those of rows."""
         nodes = [node for node in self._jobs if row_key(node) in keys]
         for node in nodes:
@@ -413,7 +333,7 @@ class JobGraph:
             self._changed.add(node)
         return nodes
 
-    def event(self, node: Node) -> bytes | None:
+    def event(self, node: FlowNode) -> bytes | None:
         """The end event of a job's closed window; None if there is none."""
         job = self._jobs[node]
         if job.closed is None:
@@ -446,13 +366,13 @@ class JobGraph:
             facets={},
         )
 
-    def _dataset(self, node: Node) -> dict[str, object]:
+    def _dataset(self, node: FlowNode) -> dict[str, object]:
         """A dataset; it is described each time, or Marquez forgets that."""
         facet = standard_facet("1-1-0", "DocumentationDatasetFacet", description=self.says(node))
         return {**node._asdict(), "facets": {"documentation": facet}}
 
 
-def row_key(node: Node) -> str:
+def row_key(node: FlowNode) -> str:
     """The state key of a job."""
     return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
 

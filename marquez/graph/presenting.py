@@ -27,10 +27,11 @@ import msgspec
 
 from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, UNREADABLE, RunEvent
 from waybill.facets.event import SINKS_FACET, RunFacets, facet_schema_url
+from waybill.facets.flows import FlowNode, source_says
 from waybill.facets.standard import job_notes_of, read_standard
 
 from ..links import records_url
-from .names import Node, full_name, source_says
+from .file_events import full_name
 from .run_events import standard_facet
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _present_run(
     return _changed(body, members, changed)
 
 
-def _source_of(event: RunEvent, facets: RunFacets) -> Node | None:
+def _source_of(event: RunEvent, facets: RunFacets) -> FlowNode | None:
     """The data source of the files that an event is about; None if it is about none."""
     if facets.delta_file is not None:
         system, source = facets.delta_file.system_name, facets.delta_file.data_source
@@ -114,7 +115,7 @@ def _source_of(event: RunEvent, facets: RunFacets) -> Node | None:
         system, source = summary.systemName, summary.dataSource
     else:
         return None
-    return Node(system or event.job.namespace, source or event.job.name)
+    return FlowNode(system or event.job.namespace, source or event.job.name)
 
 
 def _changed(body: bytes, event: Members, changed: Members) -> bytes:
@@ -130,7 +131,7 @@ def _present_datasets(event: Members, graph: JobGraph) -> Members:
         datasets = _MANY.decode(event[side]) or []
         is_changed = False
         for dataset in datasets:
-            node = Node(*(msgspec.json.decode(dataset[member], type=str) for member in Node._fields))
+            node = FlowNode(*(msgspec.json.decode(dataset[member], type=str) for member in FlowNode._fields))
             has_sinks = _move_sinks(dataset)
             written, adds = node if has_sinks else graph.datasets.node_of(node), Members()
             if written != node:

@@ -15,7 +15,7 @@ import msgspec
 from waybill.facets import PRODUCER, FinalState
 
 if TYPE_CHECKING:
-    from .names import Node
+    from waybill.facets.flows import FlowNode
 
 WINDOW_MS: Final = 60_000
 """The most time that a run covers, while the backend keeps up."""
@@ -75,7 +75,7 @@ class Window(msgspec.Struct):
         """How many paths came here."""
         return self.passed + sum(self.states.values())
 
-    def run_id(self, journal_node: str, job: Node) -> str:
+    def run_id(self, journal_node: str, job: FlowNode) -> str:
         """The run's id, unique by the journal, the job and the first entry."""
         name = f"{PRODUCER}:{journal_node}:{job.namespace}:{job.name}:{self.seq}"
         return str(uuid.uuid5(uuid.NAMESPACE_URL, name))

@@ -29,7 +29,7 @@ from waybill.transport.errors import WaybillError
 from ..backend import base_url, open_session, shown
 
 if TYPE_CHECKING:
-    from ..graph import Node
+    from waybill.facets.flows import FlowNode
 
 PAGE_EVENTS: Final = 500
 PAGE_RUNS: Final = 2_000
@@ -177,7 +177,7 @@ class EventReader:
             limit = self._page_events if reached_us > start_us else 2 * limit
             start_us = max(start_us, reached_us)
 
-    def runs(self, job: Node) -> Iterator[list[ShownRun]] | None:
+    def runs(self, job: FlowNode) -> Iterator[list[ShownRun]] | None:
         """The runs of a job, the latest first; None if the backend has no such job.
 
         Pages may repeat runs and leave some out. They end early where Marquez cannot read one of its runs.
@@ -210,7 +210,7 @@ class EventReader:
         answer = self._ask(_RUN.format(quote(run_id, safe="")), {}, accepted=_NOT_THERE)
         return None if answer.status_code in _NOT_THERE else self._decode(answer.content, ShownRun)
 
-    def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
+    def draws(self, job: FlowNode, inputs: Collection[FlowNode], outputs: Collection[FlowNode]) -> bool:
         """Whether Marquez's graph has a job with at least these edges."""
         answer = self._ask(_path(job), {}, accepted=_NOT_THERE)
         if answer.status_code in _NOT_THERE:
@@ -288,7 +288,7 @@ class EventReader:
             ) from None
 
 
-def _path(job: Node) -> str:
+def _path(job: FlowNode) -> str:
     return _JOB.format(*(quote(name, safe="") for name in job))
 
 

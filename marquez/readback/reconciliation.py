@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import RunEvent, parse_instant_us
+from waybill.facets.flows import FlowNode
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Kind, event_in
 
 from ..acks import ROW_PREFIX, Acks
 from ..delivery import OWED_PREFIX, dead_letters
-from ..graph import JOURNEY_PREFIX, Job, Node, row_key
+from ..graph import JOURNEY_PREFIX, Job, row_key
 from ..summaries import CoalescedEntries, summary_event
 from .run_comparison import KnownRuns, is_later, is_lesser
 
@@ -193,7 +194,8 @@ def _read(journal: Journal, backend: str, seqs: Iterable[int]) -> Iterator[Missi
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
     """Let the home's runner send these again, before anything new."""
     names = [
-        row_key(Node(one.namespace, one.name)) if isinstance(one, MissingJob) else one.seq for one in missing
+        row_key(FlowNode(one.namespace, one.name)) if isinstance(one, MissingJob) else one.seq
+        for one in missing
     ]
     journal.commit(backend, put={f"{OWED_PREFIX}{name}": b"" for name in names})
 

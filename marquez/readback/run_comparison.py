@@ -14,8 +14,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.facets import SEVERITY, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.facets.flows import FlowNode
 
-from ..graph import Node, full_name, start_of
+from ..graph import full_name, start_of
 from ..links import namespace_in_marquez
 from ..subject import subject_of
 
@@ -111,9 +112,9 @@ class KnownRuns:
         select = "SELECT namespace, job FROM runs GROUP BY namespace, job ORDER BY min(first)"
         self._rows.execute("CREATE INDEX by_job ON runs (namespace, job)")
         for job in self._rows.execute(select).fetchall():
-            yield from self._lacking_of(Node(*job), reader)
+            yield from self._lacking_of(FlowNode(*job), reader)
 
-    def _lacking_of(self, job: Node, reader: EventReader) -> Iterator[int]:
+    def _lacking_of(self, job: FlowNode, reader: EventReader) -> Iterator[int]:
         where = "FROM runs WHERE namespace = ? AND job = ?"
         (waiting,) = self._rows.execute(f"SELECT count(*) {where}", job).fetchone()
         pages = reader.runs(job)
@@ -148,9 +149,9 @@ def is_later(time_us: int | None, known_us: int) -> bool:
     return time_us is None or time_us > known_us + 1
 
 
-def _job_of(event: RunEvent) -> Node:
+def _job_of(event: RunEvent) -> FlowNode:
     """The job of an event as Marquez names it."""
     facets, name = event.run.facets, event.job.name
     if facets is not None and facets.parent is not None:
         name = full_name(name, facets.parent.job.name)
-    return Node(namespace_in_marquez(event.job.namespace), name)
+    return FlowNode(namespace_in_marquez(event.job.namespace), name)

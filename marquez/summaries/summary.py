@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from waybill.facets import PRODUCER, FinalState
+from waybill.facets.flows import FlowNode
 
-from ..graph import CAUSE_CHARS_MAX, Flow, Node, counts, run_event, standard_facet, window_of
+from ..graph import CAUSE_CHARS_MAX, Flow, counts, run_event, standard_facet, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +47,8 @@ class Summary(msgspec.Struct):
     states: dict[FinalState, int] = {}
     size_bytes: int = 0
     sinks: set[str] = msgspec.field(default_factory=set)
-    inputs: set[Node] = msgspec.field(default_factory=set)
-    outputs: set[Node] = msgspec.field(default_factory=set)
+    inputs: set[FlowNode] = msgspec.field(default_factory=set)
+    outputs: set[FlowNode] = msgspec.field(default_factory=set)
     cause: str = ""
     link: str | None = None
 
@@ -56,7 +57,7 @@ class Summary(msgspec.Struct):
         self.events += 1
         self.last_ms = received_ms
         self.size_bytes += event.size_bytes
-        _add(self.sinks, [event.sink] if event.sink else ())
+        _add(self.sinks, [event.path.sink] if event.path.sink else ())
         _add(self.inputs, event.inputs)
         _add(self.outputs, event.outputs)
         self.cause = self.cause or event.cause[:CAUSE_CHARS_MAX]

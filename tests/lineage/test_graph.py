@@ -142,7 +142,9 @@ def test_a_tracked_file_s_flow_is_a_job_with_its_last_file(settings: Settings) -
             with tracker.file(name, data_source="sftp-in") as file:
                 file.egress("lake")
     found = asked(settings.home, "sftp-in")
-    assert (found.node.kind, names(found.downstream)) == ("job", [(1, f"{settings.system_name}/lake")])
+    system = settings.system_name
+    reached = [(1, f"{system}/(to lake) · sftp-in"), (1, f"{system}/lake")]
+    assert (found.node.kind, names(found.downstream)) == ("job", reached)
     assert found.last_run is not None
     assert (found.last_run.run, found.last_run.state) == (file.did, "COMPLETE")
 

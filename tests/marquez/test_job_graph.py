@@ -17,11 +17,12 @@ import requests
 
 from waybill.facets import FinalState
 from waybill.facets.event import RunJob
+from waybill.facets.flows import FlowNode, FlowPath, StepKind
 from waybill.facets.standard import NOTES_MAX_BYTES, JobNotes, Owner, job_notes_of
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
-from waybill.marquez.graph import BegunTimes, JobGraph, Kind as JobKind, Node
+from waybill.marquez.graph import BegunTimes, JobGraph
 from waybill.marquez.graph.begun_times import BEGUN_MAX
-from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
+from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome
 from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.journal import BegunTransforms, Entry
 
@@ -355,7 +356,7 @@ def test_a_run_of_a_transform_lasts_from_when_its_first_file_began_it_until_the_
 
 
 def test_a_path_that_nobody_noted_is_in_its_transforms_from_the_files_beginning_to_its_end() -> None:
-    kinds = (JobKind.TRANSFORM, JobKind.TRANSFORM, JobKind.SPLIT)
+    kinds = (StepKind.TRANSFORM, StepKind.TRANSFORM, StepKind.SPLIT)
     for begun_ms, expected in (
         ((20, 50), [(20, 50), (50, 90), (90, 90)]),
         ((None, None), [(10, 90), (10, 90), (90, 90)]),
@@ -365,7 +366,7 @@ def test_a_path_that_nobody_noted_is_in_its_transforms_from_the_files_beginning_
     ):
         outcome = Outcome(FinalState.SPLIT, "", 10, 90, begun_ms)
         assert [outcome.span_ms(place, kind) for place, kind in enumerate(kinds)] == expected
-    assert Outcome(FinalState.COMPLETE, "", 10, 90).span_ms(0, JobKind.DIRECT) == (10, 90)
+    assert Outcome(FinalState.COMPLETE, "", 10, 90).span_ms(0, StepKind.DIRECT) == (10, 90)
 
 
 def test_what_is_remembered_of_begun_transforms_is_bounded_and_the_oldest_goes_first() -> None:
@@ -387,7 +388,7 @@ def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
     draw(marquez.url)
     assert [event["eventType"] for event in of_transforms(marquez)] == ["START", "COMPLETE"]
     graph = JobGraph({}, "node")
-    path, outcome = FilePath(Node("s", "in"), ("clean",), "out"), Outcome(FinalState.COMPLETE)
+    path, outcome = FlowPath(FlowNode("s", "in"), ("clean",), "out"), Outcome(FinalState.COMPLETE)
     (job,) = graph.learn(path, 1_000)
     graph.count([job], outcome, Entry(1, 1_000, Kind.OPENLINEAGE, "", b""))
     assert graph.due(1_000, caught_up=False) == []
@@ -515,10 +516,10 @@ def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -
 def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
     graph, now_ms = JobGraph({}), 1_000_000
     ann, ben = (JobNotes(owners=(Owner(name),)) for name in ("ann", "ben"))
-    path = FilePath(Node("s", "in"), ("clean",), "out")
+    path = FlowPath(FlowNode("s", "in"), ("clean",), "out")
 
-    def owners(path: FilePath, at_ms: int) -> list[str]:
-        (job,) = graph.learn(path, at_ms)
+    def owners(notes: JobNotes, at_ms: int) -> list[str]:
+        (job,) = graph.learn(path, at_ms, notes)
         graph.count([job], Outcome(FinalState.COMPLETE), Entry(1, at_ms, Kind.OPENLINEAGE, "", b""))
         if graph.due(at_ms, caught_up=True) == []:
             return []
@@ -527,11 +528,13 @@ def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
         facet = json.loads(body or b"{}")["job"]["facets"].get("ownership", {"owners": [{"name": "nobody"}]})
         return [owner["name"] for owner in facet["owners"]]
 
-    assert owners(path, now_ms) == ["nobody"]
-    assert owners(path._replace(notes=ann), now_ms + 1) == ["ann"], "the first word is told at once"
-    assert owners(path._replace(notes=ben), now_ms + 2) == []
-    assert owners(path, now_ms + NOTE_AFTER_MS + 2) == ["ann"], "one who says nothing takes nothing away"
-    assert owners(path._replace(notes=ben), now_ms + 3 * NOTE_AFTER_MS) == ["ben"]
+    assert owners(JobNotes(), now_ms) == ["nobody"]
+    assert owners(ann, now_ms + 1) == ["ann"], "the first word is told at once"
+    assert owners(ben, now_ms + 2) == []
+    assert owners(JobNotes(), now_ms + NOTE_AFTER_MS + 2) == ["ann"], (
+        "one who says nothing takes nothing away"
+    )
+    assert owners(ben, now_ms + 3 * NOTE_AFTER_MS) == ["ben"]
     again = JobGraph(dict(graph.changed()))
     assert again.learn(path, now_ms)[0].notes == ben
 
@@ -539,11 +542,11 @@ def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
 def test_what_is_learned_while_a_run_is_on_its_way_is_sent_with_the_next() -> None:
     graph = JobGraph({})
     outcome, entry = Outcome(FinalState.COMPLETE), Entry(1, 1, Kind.OPENLINEAGE, "", b"")
-    (job,) = graph.learn(FilePath(Node("s", "in"), ("clean",), "out"), 1)
+    (job,) = graph.learn(FlowPath(FlowNode("s", "in"), ("clean",), "out"), 1)
     graph.count([job], outcome, entry)
     assert graph.due(1, caught_up=True) == [job.node]
     graph.event(job.node)
-    graph.count(graph.learn(FilePath(Node("s", "in"), ("clean",), "archive"), 2), outcome, entry)
+    graph.count(graph.learn(FlowPath(FlowNode("s", "in"), ("clean",), "archive"), 2), outcome, entry)
     assert graph.due(2, caught_up=True) == []
     again = JobGraph(dict(graph.changed()))
     assert again.untold() == [job.node], "what was on its way when a runner died is sent again"
@@ -556,7 +559,7 @@ def test_what_is_learned_while_a_run_is_on_its_way_is_sent_with_the_next() -> No
 def test_names_that_differ_for_each_file_fill_no_memory() -> None:
     journey = JobGraph({})
     for number in range(EDGES_MAX):
-        journey.learn(FilePath(Node("s", f"source-{number}"), ("clean",), "out"), 1)
+        journey.learn(FlowPath(FlowNode("s", f"source-{number}"), ("clean",), "out"), 1)
     assert len(journey.untold()) <= EDGES_MAX
 
 
@@ -579,6 +582,6 @@ def test_whatever_stands_in_the_journal_is_no_trouble(
     ids=["left", "came apart", "ended on its way"],
 )
 def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
-    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges())
-    assert (edges[0].job.node, edges[0].dataset) == (Node("s", "clean · in"), Node("s", "in"))
+    edges = list(FlowPath(FlowNode("s", "in"), ("clean",), sink, is_split).edges())
+    assert (edges[0].job.node, edges[0].dataset) == (FlowNode("s", "clean · in"), FlowNode("s", "in"))
     assert edges[-1].dataset.name == last

@@ -16,11 +16,10 @@ from hypothesis import example, given, strategies as st
 
 from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
+from waybill.facets.flows import FlowNode, FlowPath
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.facets.standard import JobNotes, Owner
-from waybill.marquez.graph import JobGraph, Node, file_event_of, present
-from waybill.marquez.graph.job_graph import Path as FilePath
-from waybill.marquez.graph.names import full_name
+from waybill.marquez.graph import JobGraph, file_event_of, full_name, present
 from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.journal import event_in
 
@@ -79,7 +78,7 @@ BODIES = st.fixed_dictionaries(
 
 def a_graph(notes: JobNotes = JobNotes(), *, written: bool = False) -> JobGraph:  # noqa: B008 - immutable
     graph = JobGraph({})
-    graph.learn(FilePath(Node("s", "in"), ("clean", "load"), "lake", notes=notes), 1)
+    graph.learn(FlowPath(FlowNode("s", "in"), ("clean", "load"), "lake"), 1, notes)
     if written:
         identifiers = [{"namespace": "s", "name": "lake", "type": "DATA_SINK"}]
         facets = {"symlinks": {"identifiers": identifiers}, "schema": {"fields": []}}

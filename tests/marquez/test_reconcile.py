@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from waybill.facets.flows import FlowNode
 from waybill.marquez import EventReader, MarquezReadError, open_reader, reconcile, reconcile_new, repair
-from waybill.marquez.graph import Node
 from waybill.transport import Journal, Kind, NotFoundError, Settings
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def test_a_run_with_a_later_start_or_an_earlier_end_gets_its_own_again(
     job: str,
 ) -> None:
     def shown(run: str) -> list[tuple[str, str]]:
-        pages = list(EventReader(url).runs(Node(runs.namespace, job)) or ())
+        pages = list(EventReader(url).runs(FlowNode(runs.namespace, job)) or ())
         return [(str(one.started_at), str(one.ended_at)) for page in pages for one in page if one.id == run]
 
     began_late, ended_early = runs.ids[job][1:]

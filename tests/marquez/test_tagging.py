@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from waybill.facets.flows import FlowNode
 from waybill.facets.standard import JobNotes, Tag
 from waybill.marquez.backend import Answer, Backend, Verdict
 from waybill.marquez.delivery.tagging import AGAIN_AFTER_S, BUSY_EVERY_S, Tagging
-from waybill.marquez.graph import Node
 from waybill.transport import Kind
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def test_jobs_are_tagged_also_while_events_never_stop_coming() -> None:
     backend = Asked()
     tagging = Tagging({}, backend, "tests", 0.0)
     assert not tagging.work(10.0, is_idle=True)
-    tagging.want(Node("ns", "job"), JobNotes(tags=(Tag("a"),)))
+    tagging.want(FlowNode("ns", "job"), JobNotes(tags=(Tag("a"),)))
     assert not tagging.work(10.0 + BUSY_EVERY_S / 2, is_idle=False), "its first event may be on its way"
     assert tagging.work(10.0 + BUSY_EVERY_S, is_idle=False)
     tagging.close()
@@ -204,7 +204,7 @@ def test_emitters_that_disagree_are_followed_once_a_minute() -> None:
     backend = Asked()
     tagging = Tagging({}, backend, "tests", 0.0)
     for second in range(180):
-        tagging.want(Node("ns", "job"), JobNotes(tags=(Tag("team", str(second % 2)),)))
+        tagging.want(FlowNode("ns", "job"), JobNotes(tags=(Tag("team", str(second % 2)),)))
         tagging.work(float(second), is_idle=True)
         tagging.wait(None)
     tagging.close()
@@ -215,7 +215,7 @@ def test_no_request_can_name_anything_but_a_tag() -> None:
     backend = Asked()
     tagging = Tagging({}, backend, "tests", 0.0)
     odd = JobNotes(tags=(Tag(".."), Tag("."), Tag(" "), Tag(""), Tag("a/../b?c#d")))
-    for job in (Node("ns", ".."), Node("my ns;", "a/b")):
+    for job in (FlowNode("ns", ".."), FlowNode("my ns;", "a/b")):
         tagging.want(job, odd)
     tagging.work(0.0, is_idle=True)
     tagging.close()

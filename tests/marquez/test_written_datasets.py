@@ -16,10 +16,10 @@ import requests
 
 from waybill.facets import RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
+from waybill.facets.flows import FlowNode, FlowPath
 from waybill.marquez import EventReader, reconcile
-from waybill.marquez.graph import Job, JobGraph, Node, present
+from waybill.marquez.graph import Job, JobGraph, present
 from waybill.marquez.graph.datasets import DATASETS_MAX, FACET_MAX_BYTES, Datasets
-from waybill.marquez.graph.job_graph import Path as FilePath
 from waybill.transport import Journal, Kind as EntryKind, Settings, Tracker
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def spark(journal: Journal, system: str, event_of: EventOf) -> Callable[..., Non
     return spark
 
 
-def known(url: str, dataset: Node) -> dict[str, Any]:
+def known(url: str, dataset: FlowNode) -> dict[str, Any]:
     where, name = (quote(one, safe="") for one in dataset)
     answer = requests.get(f"{url}/api/v1/namespaces/{where}/datasets/{name}", timeout=60)
     assert answer.status_code == 200
@@ -88,11 +88,11 @@ def known(url: str, dataset: Node) -> dict[str, Any]:
     return found
 
 
-def columns_of(url: str, dataset: Node) -> list[str]:
+def columns_of(url: str, dataset: FlowNode) -> list[str]:
     return sorted(field["name"] for field in known(url, dataset)["fields"])
 
 
-def drawn(url: str, dataset: Node) -> set[tuple[str, str]]:
+def drawn(url: str, dataset: FlowNode) -> set[tuple[str, str]]:
     query = {"nodeId": f"dataset:{dataset.namespace}:{dataset.name}", "depth": "20"}
     graph = requests.get(f"{url}/api/v1/lineage", params=query, timeout=60).json()["graph"]
     return {(one["data"]["namespace"], one["data"]["name"]) for one in graph}
@@ -131,7 +131,7 @@ def test_a_sink_and_what_spark_writes_there_are_one_dataset_with_columns(
     with new_tracker() as tracker:
         pass_files(tracker)  # another process, which does not say what it writes
     deliver()
-    node = Node("file", str(lake))
+    node = FlowNode("file", str(lake))
     jobs = {(system, "load · orders"), (system, "orders"), (system, "spark.write")}
     assert drawn(url, node) == {*jobs, tuple(node)}  # the data source has its job's name
     alias = requests.get(f"{url}/api/v1/namespaces/{system}/datasets/lake", timeout=60)
@@ -146,10 +146,10 @@ def test_a_sink_that_marquez_knows_by_its_name_is_drawn_as_the_dataset_from_then
     with new_tracker() as tracker:
         pass_files(tracker)
         deliver()
-        assert (system, "lake") in drawn(url, Node(system, "orders"))
+        assert (system, "lake") in drawn(url, FlowNode(system, "orders"))
         pass_files(tracker, dataset=tmp_path)
         deliver()
-    nodes = drawn(url, Node(system, "orders"))
+    nodes = drawn(url, FlowNode(system, "orders"))
     assert ("file", str(tmp_path)) in nodes
     assert (system, "lake") not in nodes
 
@@ -171,7 +171,7 @@ def test_summaries_name_the_dataset_and_nothing_of_the_graph_counts_as_lost(
     journal.mark(b"flush")
     worker.run(at_most_s=3600.0)
     worker.delivery.close()
-    node = Node("file", str(tmp_path))
+    node = FlowNode("file", str(tmp_path))
     assert (system, "orders") in drawn(url, node)
     assert (system, "lake") not in drawn(url, node)
     assert columns_of(url, node) == ["a", "b"]
@@ -187,7 +187,7 @@ def test_columns_that_the_tracker_gives_stay_with_files_that_do_not_get_there(
         deliver()
         pass_files(tracker)
         deliver()
-    assert columns_of(url, Node(system, "lake")) == ["a", "b"]
+    assert columns_of(url, FlowNode(system, "lake")) == ["a", "b"]
 
 
 def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent(
@@ -281,7 +281,7 @@ def sink_of(name: str) -> dict[str, Any]:
 
 def test_the_last_columns_count_and_large_ones_do_not() -> None:
     datasets = Datasets({})
-    lake = Node("file", "/lake")
+    lake = FlowNode("file", "/lake")
     for columns in (["a"], ["b", "c"], ["x" * FACET_MAX_BYTES]):
         datasets.learn(outputs(("/lake", a_schema(*columns))))
     assert json.loads(bytes(datasets.columns_of(lake)["schema"])) == a_schema("b", "c")["schema"]
@@ -297,20 +297,20 @@ def test_datasets_that_are_no_sinks_are_forgotten_first() -> None:
         datasets.learn(outputs((f"/{number}", a_schema("a"))))
     rows = dict(datasets.changed())
     assert sum(row is not None for row in rows.values()) == DATASETS_MAX
-    assert datasets.columns_of(Node("file", "/0")) == {}
-    assert datasets.node_of(Node("s", "lake")) == Node("file", "/lake")
-    assert datasets.columns_of(Node("file", "/lake"))
+    assert datasets.columns_of(FlowNode("file", "/0")) == {}
+    assert datasets.node_of(FlowNode("s", "lake")) == FlowNode("file", "/lake")
+    assert datasets.columns_of(FlowNode("file", "/lake"))
 
 
 def test_a_sink_that_writes_elsewhere_moves_with_its_jobs() -> None:
     graph = JobGraph({})
-    graph.learn(FilePath(Node("s", "in"), ("load",), "lake"), 1)
+    graph.learn(FlowPath(FlowNode("s", "in"), ("load",), "lake"), 1)
     for name in ("/old", "/new"):
         graph.learn_datasets(outputs((name, sink_of("lake"))))
     (job,) = [msgspec.json.decode(row, type=Job) for _, row in graph.changed()]
-    assert job.outputs == {Node("file", "/new")}
-    assert graph.says(Node("file", "/new")) == "The data sink lake."
-    assert graph.datasets.sinks_of(Node("file", "/old")) == []
+    assert job.outputs == {FlowNode("file", "/new")}
+    assert graph.says(FlowNode("file", "/new")) == "The data sink lake."
+    assert graph.datasets.sinks_of(FlowNode("file", "/old")) == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"5", b'["schema"]', b"[" * 9_999 + b"schema"])
