@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _PASSED: Final = str(FinalState.COMPLETE)
 _SIZE_MAX: Final = 200_000
+STEPS_MAX: Final = 20_000
+"""The records of one entry tell of so many transforms of different paths; further paths tell nothing."""
 """So many nodes, edges and the like are kept in memory, and those of one event more."""
 _BYTES_EACH: Final = 512
 
@@ -282,7 +284,11 @@ def passages_in(entry: Entry) -> Iterator[tuple[Part, Seen, LastFile]]:
     if entry.kind is Kind.PROVENANCE:
         for path, record in paths_in_records(entry.body, entry.system_name):
             by_path.setdefault(path, []).append(record)
+    steps = 0
     for path, records in by_path.items():
+        steps += len(path.transforms)
+        if steps > STEPS_MAX:
+            return  # no system of flows has so many; where each file has names of its own, it ends here
         if is_drawn(path):
             last = max(LastFile.of(record) for record in records)
             hour = last.ended_us // HOUR_US

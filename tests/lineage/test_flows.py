@@ -15,6 +15,7 @@ from waybill.facets import FinalState
 from waybill.facets.flows import path_in, paths_in_records
 from waybill.lineage import Lineage
 from waybill.lineage.graph import shown
+from waybill.lineage.graph.batch import STEPS_MAX
 from waybill.lineage.graph.observing import NAME_CHARS_MAX, TRANSFORMS_MAX
 from waybill.marquez.graph import JobGraph
 from waybill.marquez.graph.job_graph import Outcome
@@ -197,6 +198,21 @@ def test_in_any_order_and_repeated_files_and_records_give_the_same_rows(
         with closing(sqlite3.connect(home / "index.db")) as database:
             rows.append([database.execute(statement).fetchall() for statement in ALL_ROWS])
     assert rows[0] == rows[1] == rows[2]
+
+
+def test_the_records_of_one_entry_tell_of_a_bounded_number_of_transforms(home: Path) -> None:
+    paths = STEPS_MAX // TRANSFORMS_MAX
+    keep_records(
+        home,
+        [
+            a_record(*(f"t{path}-{number}" for number in range(TRANSFORMS_MAX)), dataSource=f"s{path}")
+            for path in range(paths + 1)
+        ],
+    )
+    lineage = Lineage.open(home)
+    assert len(lineage.downstream(f"edge/s{paths - 1}", None)) == 2 * TRANSFORMS_MAX - 1
+    with pytest.raises(NotFoundError):
+        lineage.dependencies(f"edge/s{paths}")
 
 
 def test_very_long_paths_and_names_tell_nothing(home: Path) -> None:
