@@ -23,6 +23,8 @@ OF_USAGE: Final = (SettingsError, NotFoundError, NameTakenError, MissingExtraErr
 COMMANDS: Final = {
     "init": "Ask for the main settings, write a commented waybill.yaml, and create the home.",
     "demo": "Follow a year of real flights through a PySpark pipeline.",
+    "run": "Run a package's program, and keep when it began, how it ended, and what happened within it.",
+    "package": "Write, check, list and show the manifests of packages.",
     "flush": "Drain every buffer, compact every hour, and list the new files.",
     "find": "Find files by where they came from, what was done to them, and where they ended.",
     "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
@@ -52,7 +54,7 @@ COMMANDS: Final = {
     "doctor": "Check this machine and these settings.",
     "serve": "Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.",
     "drain": "Stop the home's collector, flush everything, and report what is left.",
-    "schema": "Print the JSON Schema of one of Waybill's facets, or list them.",
+    "schema": "Print the JSON Schema of one of Waybill's facets, or of manifests, or list them.",
     "where": "Show where an acknowledged entry is: in the journal, in which file, exported, delivered.",
     "settings": "Show each setting, its value, and where the value came from.",
     "dead-letters": "List, show, retry or drop the events that a backend refuses permanently.",

@@ -41,7 +41,7 @@ def facet_schemas(incomplete: str) -> list[str]:
     """The schemas of the facets."""
     from waybill.facets.schema_files import read_facet_schemas
 
-    return _starting(read_facet_schemas(), incomplete)
+    return _starting([*read_facet_schemas(), "package"], incomplete)
 
 
 def backends(context: typer.Context, incomplete: str) -> list[str]:

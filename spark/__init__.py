@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .engine import plain_session as plain_session
     from .errors import SparkSetupError as SparkSetupError, SparkTaskError as SparkTaskError
     from .rebuilding import rebuild_on_spark as rebuild_on_spark
+    from .rows import SparkRows as SparkRows
     from .runtime import (
         LISTENER_VERSION as LISTENER_VERSION,
         Java as Java,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-ROOMS = ("facets", "transport", "marquez", "exporter", "lineage", "collector", "spark", "cli")
+ROOMS = ("facets", "transport", "marquez", "exporter", "lineage", "collector", "spark", "pipelines", "cli")
 FACE = ("__init__.py", "__main__.py", "py.typed")
 FOREIGN = re.compile(
     r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"

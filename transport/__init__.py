@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .receiver import Receiver as Receiver
     from .rejects import Reject as Reject, Rejects as Rejects
     from .runner import FlushReport as FlushReport, Projection as Projection, Step as Step, flush as flush
-    from .tracker import TrackedFile as TrackedFile, Tracker as Tracker
+    from .tracker import TrackedFile as TrackedFile, Tracker as Tracker, tracked as tracked
     from .transport import WaybillConfig as WaybillConfig, WaybillTransport as WaybillTransport
 
 if not TYPE_CHECKING:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
 
     from .config import Settings
+    from .tracker.rows import TrackedRows
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -113,6 +114,13 @@ class AsyncTracker:
     """`Tracker.adopt`, awaited."""
     join = _awaited(Tracker.join)
     """`Tracker.join`, awaited."""
+    emit = _awaited(Tracker.emit)
+    """`Tracker.emit`, awaited."""
+
+    @functools.wraps(Tracker.rows)
+    def rows(self, *arguments: Any, **named: Any) -> TrackedRows[Any]:  # noqa: ANN401 - the Tracker's
+        """`Tracker.rows`, for a plain loop: its beginning and its end wait for the disk."""
+        return self._blocking.rows(*arguments, **named)
 
 
 class AsyncTrackedFile(TrackedPath):

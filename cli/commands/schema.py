@@ -1,4 +1,4 @@
-"""`waybill schema`: the JSON Schemas of Waybill's own facets."""
+"""`waybill schema`: the JSON Schemas of Waybill's own facets, and of manifests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import msgspec
 import typer
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
+from waybill.pipelines import manifest_schema
 from waybill.transport import NotFoundError
 
 from .. import completing, console
 from ..arguments import JsonLines
+
+_PACKAGE = "package"
 
 
 def schema(
@@ -27,21 +30,23 @@ def schema(
     *,
     as_json: JsonLines = False,
 ) -> None:
-    """Print the JSON Schema of one of Waybill's facets, or list them.
+    """Print the JSON Schema of one of Waybill's facets, or of manifests, or list them.
 
     A facet's _schemaURL in events is urn:waybill:facet: and this name. The list has every version of each.
+    That of the manifests of packages is for editors and other tools.
 
     Examples:
 
     \b
       waybill schema
       waybill schema WaybillDeltaFileRunFacet-1-0-0
+      waybill schema package > dk.schema.json
     """
     if name is None:
-        for known in read_facet_schemas():
+        for known in (*read_facet_schemas(), _PACKAGE):
             console.json({"name": known}) if as_json else console.line(known)
         return
-    body = find_facet_schema(name)
+    body = msgspec.json.encode(manifest_schema()) if name == _PACKAGE else find_facet_schema(name)
     if body is None:
         raise NotFoundError(f"there is no schema {name}; `waybill schema` lists them")
     if as_json:

@@ -212,8 +212,9 @@ def parts_of(event: Event) -> Iterator[Part]:
     around, dependencies = None, b""
     if isinstance(event, RunEvent) and (facets := event.run.facets) is not None:
         dependencies = bytes(facets.job_dependencies)
-        if facets.parent is not None and facets.delta_file is None:  # a file's parent is a file
-            around = _pair(facets.parent.job)
+        parent, file = facets.parent, facets.delta_file
+        if parent is not None and (file is None or parent.run.runId != file.parent_did):  # it is no file
+            around = _pair(parent.job)
     yield Part(job, None, None, 0, bytes(event.job.facets), event.producer, around, dependencies)
     for place, dataset in enumerate(event.inputs or ()):
         if not _is_too_long(dataset):

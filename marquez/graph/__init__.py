@@ -22,7 +22,6 @@ from .run_events import (
     as_start as as_start,
     counts as counts,
     run_event as run_event,
-    standard_facet as standard_facet,
     start_of as start_of,
     window_of as window_of,
 )

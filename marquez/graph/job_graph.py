@@ -15,10 +15,11 @@ import msgspec
 
 from waybill.facets import PRODUCER, FinalState
 from waybill.facets.flows import FlowEdge, FlowNode, FlowPath, Step, StepKind, sink_says, source_says
+from waybill.facets.json_events import standard_facet
 from waybill.facets.standard import JobNotes
 
 from .datasets import Datasets
-from .run_events import counts, run_event, standard_facet, window_of
+from .run_events import counts, run_event, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:

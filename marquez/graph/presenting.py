@@ -28,11 +28,11 @@ import msgspec
 from waybill.facets import DATA_SINK, PRESENTED_FACET, PRODUCER, UNREADABLE, RunEvent
 from waybill.facets.event import SINKS_FACET, RunFacets, facet_schema_url
 from waybill.facets.flows import FlowNode, source_says
+from waybill.facets.json_events import standard_facet
 from waybill.facets.standard import job_notes_of, read_standard
 
 from ..links import records_url
 from .file_events import full_name
-from .run_events import standard_facet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

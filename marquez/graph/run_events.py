@@ -6,19 +6,17 @@ has two events; the first is derived from the second.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from waybill.facets import PRODUCER, SUMMARY_FACET, FinalState
+from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, standard_facet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from waybill.facets import WaybillSummaryRunFacet
-
-OPENLINEAGE_SPEC: Final = "https://openlineage.io/spec"
 
 
 def run_event(
@@ -47,7 +45,7 @@ def run_event(
             "eventType": "FAIL" if failed else "COMPLETE",
             "eventTime": last,
             "producer": PRODUCER,
-            "schemaURL": f"{OPENLINEAGE_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            "schemaURL": RUN_EVENT_SCHEMA,
             "run": {"runId": run_id, "facets": of_run},
             "job": dict(job),
             "inputs": inputs,
@@ -92,18 +90,3 @@ def counts(states: Mapping[FinalState, int]) -> dict[str, Any]:
 def window_of(first_ms: int, last_ms: int) -> dict[str, Any]:
     """The fields of a summary's facet with its window; at least 1 ms long, or the run would have no end."""
     return {"windowStart": instant(first_ms), "windowEnd": instant(max(last_ms, first_ms + 1))}
-
-
-def instant(time_ms: int) -> str:
-    """A time as OpenLineage writes it."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def standard_facet(version: str, name: str, **members: object) -> dict[str, object]:
-    """A facet of OpenLineage's own, of a version of its schema."""
-    return {
-        "_producer": PRODUCER,
-        "_schemaURL": f"{OPENLINEAGE_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
-        **members,
-    }

@@ -13,8 +13,9 @@ import msgspec
 
 from waybill.facets import PRODUCER, FinalState
 from waybill.facets.flows import FlowNode
+from waybill.facets.json_events import standard_facet
 
-from ..graph import CAUSE_CHARS_MAX, Flow, counts, run_event, standard_facet, window_of
+from ..graph import CAUSE_CHARS_MAX, Flow, counts, run_event, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

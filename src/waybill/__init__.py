@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Tracker as Tracker,
         WaybillError as WaybillError,
         flush as flush,
+        tracked as tracked,
     )
 
     __version__: str
@@ -41,6 +42,7 @@ _PACKAGES = {
         "Tracker",
         "WaybillError",
         "flush",
+        "tracked",
     },
 }
 """The package that each name comes from."""

@@ -47,10 +47,14 @@ WORDS: Final = {
 }
 """The arguments that a command needs."""
 
-MAKE_A_HOME: Final = {"demo", "init", "serve", "spark submit"}
+MAKE_A_HOME: Final = {"demo", "init", "run", "serve", "spark submit"}
 WITHOUT_A_HOME: Final = {
     "analyzers",
     "fingerprint",
+    "package init",
+    "package list",
+    "package show",
+    "package validate",
     "plan",
     "schema",
     "dev up",

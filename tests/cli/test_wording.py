@@ -260,7 +260,11 @@ def test_a_command_without_json_passes_the_output_of_another_program_through() -
     options = {
         name: {one for param in command.params for one in param.opts} for name, command in every_command()
     }
-    assert {name for name, given in options.items() if "--json" not in given} == {"spark submit", "dev logs"}
+    assert {name for name, given in options.items() if "--json" not in given} == {
+        "run",
+        "spark submit",
+        "dev logs",
+    }
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from seam.disks import disk
+
+__all__ = ["disk"]
 
 
 @pytest.fixture

@@ -24,5 +24,6 @@ def refused(words: Sequence[str]) -> str:
     if command.context_settings.get("ignore_unknown_options"):
         return ""  # they are for another program
     known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
-    unknown = [one for one in left if one.startswith("-") and one.partition("=")[0] not in known]
+    own_words = left[: left.index("--")] if "--" in left else left  # the others are for another program
+    unknown = [one for one in own_words if one.startswith("-") and one.partition("=")[0] not in known]
     return f"{' '.join(path)} has no {', '.join(unknown)}" if unknown else ""

@@ -185,9 +185,30 @@ from waybill.marquez import (
     repair,
     retry_dead_letters,
 )
+from waybill.pipelines import (
+    HEARTBEAT_S,
+    MANIFEST_NAMES,
+    BrokenUse,
+    Manifest,
+    ManifestError,
+    Package,
+    PackageFinding,
+    RunOutcome,
+    RunReport,
+    check_packages,
+    find_manifest,
+    first_line,
+    list_broken_uses,
+    list_packages,
+    manifest_schema,
+    read_package,
+    run_package,
+    sample_manifest,
+)
 from waybill.spark import (
     LISTENER_VERSION,
     Java,
+    SparkRows,
     SparkSetupError,
     SparkTaskError,
     compact_on_spark,
@@ -869,6 +890,36 @@ async def what_users_type_most_is_in_the_package_itself() -> None:
         assert_type([record.final_state is waybill.FinalState.ERROR for record in found], list[bool])
     except waybill.WaybillError as error:
         assert_type(str(error), str)
+
+
+def a_package_is_checked_and_run(spark: SparkSession, tracker: Tracker) -> None:
+    packages, unread = list_packages(Path("packages"))
+    assert_type((packages, unread), tuple[list[Package], list[PackageFinding]])
+    assert_type([one.what for one in check_packages(packages)], list[str])
+    assert_type(list_broken_uses(packages, packages), list[BrokenUse])
+    try:
+        package = read_package(find_manifest(Path("packages") / MANIFEST_NAMES[0]))
+    except ManifestError as error:
+        assert_type((error.path, error.line, error.field, error.what), tuple[str, int, str, str])
+        return
+    assert_type(package.manifest, Manifest)
+    assert_type((manifest_schema(), sample_manifest("daily")), tuple[dict[str, Any], str])
+    report = RunReport(package, ["--fast"], environment={}, fingerprint_max_bytes=1)
+    outcome = run_package(report, print, {}, say=print, heartbeat_s=HEARTBEAT_S)
+    assert_type((outcome, first_line(outcome.reason)), tuple[RunOutcome, str])
+    for row in tracker.rows([{"url": "https://a.example"}], dataset=lambda row: row["url"]):
+        assert_type(row, dict[str, str])
+    with SparkRows(spark, dataset=lambda row: row["url"], tracker=tracker) as rows:
+        spark.range(1).foreachPartition(rows.of_partition(lambda _: None))
+
+
+@waybill.tracked(inputs=["s3://lake/in"], outputs=["s3://lake/out"])
+def a_function_is_tracked(number: int) -> str:
+    return str(number)
+
+
+def a_tracked_function_keeps_its_type() -> None:
+    assert_type(a_function_is_tracked(1), str)
 
 
 def a_name_that_is_not_there_is_told_before_it_is_run() -> None:

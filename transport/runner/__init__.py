@@ -18,5 +18,5 @@ from .runner import (
     forget_problems as forget_problems,
     statuses as statuses,
 )
-from .supervisor import LOG_NAME as LOG_NAME, Supervisor as Supervisor
+from .supervisor import LOG_NAME as LOG_NAME, Supervisor as Supervisor, is_runner as is_runner
 from .unended import note_program as note_program

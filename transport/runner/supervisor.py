@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .. import locks
@@ -17,8 +18,6 @@ from ..fork_safety import without_forks
 from ..permissions import open_private
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..config import Settings
     from ..journal import Journal
 
@@ -26,6 +25,7 @@ log = logging.getLogger("waybill.transport")
 
 LOG_NAME: Final = "runner.log"
 
+_COMMAND: Final = ("-m", "waybill.transport")
 _LOOK_EVERY_S: Final = 1.0
 _LOOK_EVERY_S_MAX: Final = 60.0
 _LOG_BYTES_MAX: Final = 2**20
@@ -146,7 +146,7 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
         flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if too_long else os.O_APPEND)
         with os.fdopen(open_private(log_file, flags), "wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "waybill.transport", str(home), str(lease.descriptor)],
+                [sys.executable, *_COMMAND, str(home), str(lease.descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -161,6 +161,15 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
     child = _Child(process)
     _children[:] = [*(one for one in _children if not one.has_ended()), child]
     return child
+
+
+def is_runner(pid: int) -> bool:
+    """Whether a process is the runner of a home; only Linux can tell."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return [os.fsdecode(part) for part in command[1 : 1 + len(_COMMAND)]] == [*_COMMAND]
 
 
 def _environment(settings: Settings) -> dict[str, str]:

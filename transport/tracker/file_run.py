@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
 
+    from waybill.facets.context import Around
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
     from ..transport import WaybillTransport
@@ -255,6 +256,22 @@ def _event_of(file: FileIdentity, state: PathState) -> RunEvent:
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source, inputFacets=_input_facets_of(file, state))],
         outputs=_outputs_of(file.system_name, state),
+        producer=PRODUCER,
+    )
+
+
+def parent_of(around: Around) -> RunFacet:
+    """The standard facet `parent` of a run that is a part of another one."""
+    from openlineage.client.facet_v2 import parent_run
+
+    root = parent_run.Root(
+        run=parent_run.RootRun(around.root.run),
+        job=parent_run.RootJob(around.root.namespace, around.root.job),
+    )
+    return parent_run.ParentRunFacet(
+        run=parent_run.Run(around.parent.run),
+        job=parent_run.Job(around.parent.namespace, around.parent.job),
+        root=root,
         producer=PRODUCER,
     )
 

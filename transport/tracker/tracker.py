@@ -34,11 +34,12 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
 
 from waybill.facets import FinalState, parents_of
+from waybill.facets.context import find_around
 from waybill.facets.event import DeltaFile
 
 from ..config import Settings
@@ -62,10 +63,12 @@ from .file_run import (
     list_of,
     name_of,
     now_ms,
+    parent_of,
     sinks_of,
     text_of,
     written_by_sink,
 )
+from .rows import TrackedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -73,10 +76,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import RunEvent
 
     from .datasets import Dataset, DatasetName, DatasetSchema
     from .file_run import DataSinks, Failure
 
+
+_Row = TypeVar("_Row")
 
 _ORIGIN: Final = "Tracker"
 """The origin that messages name for a value passed to the Tracker."""
@@ -133,6 +139,7 @@ class Tracker(OfOneProcess):
             client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
         self._client: Final = client
         self._transport: Final = transport_of(client)
+        self._around: Final = find_around(os.environ)
 
     def file(
         self,
@@ -262,7 +269,7 @@ class Tracker(OfOneProcess):
         given = annotations_of(begun.facet.annotations if annotations is None else annotations)
         passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
         self._sinks.learn(identity.data_source, sinks_of(data_sinks))
-        run = FileRun(identity, self._client.emit, self._sinks, self._transport)
+        run = FileRun(identity, self.emit, self._sinks, self._transport)
         run.tell(PathState(at_ms=run.next_instant_ms(), annotations=given, is_adopted=True))
         file = TrackedFile(run, given)
         file._transforms.extend(passed)  # noqa: SLF001 - as if they were called there
@@ -314,6 +321,56 @@ class Tracker(OfOneProcess):
                 parent._blocking._end_joined()  # noqa: SLF001 - a join is a call on each file, too
         return file
 
+    def rows(
+        self,
+        rows: Iterable[_Row],
+        *,
+        dataset: Callable[[_Row], DatasetName | None],
+        job: str = "rows",
+        written: bool = False,
+        one_in: int = 1,
+        run_each: bool = False,
+    ) -> TrackedRows[_Row]:
+        """Go through rows of which each decides which dataset is used, and record which were.
+
+            for row in tracker.rows(rows, dataset=lambda row: row["url"], job="crawl"):
+                ...
+
+        All rows are one run. Its end names the 1,000 datasets that most rows use, each with the number of
+        its rows, and its tags say how many rows and datasets there were. Use it in a ``with`` if an exception
+        within the loop is to be recorded as its failure.
+
+        Args:
+            rows: the rows.
+            dataset: gives a row's dataset, as a path, a URI, or a namespace and a name; None: it uses none.
+            job: the name of the run's job; its namespace is the system name.
+            written: whether the datasets are written; else they are read.
+            one_in: look only at the first of so many rows; all of them are counted.
+            run_each: whether each row that is looked at is a run of its own, too.
+
+        Raises:
+            AdmissionError: the job's name is empty, or `one_in` is less than 1.
+            JournalError: an event could not be kept, from the loop.
+        """
+        if one_in < 1:
+            raise AdmissionError("one_in", f"is {one_in}", "give 1 for every row, or more")
+        return TrackedRows(
+            self.emit,
+            rows,
+            dataset=dataset,
+            job=(self.system_name, name_of("job", job)),
+            written=written,
+            one_in=one_in,
+            run_each=run_each,
+        )
+
+    def emit(self, event: RunEvent) -> None:
+        """Give an event to the client; a run without a parent is below the run around this program."""
+        facets = event.run.facets
+        if self._around is not None and facets is not None and "parent" not in facets:
+            facets["parent"] = parent_of(self._around)
+        self._client.emit(event)
+
     def _parents(self, what: str, files: list[TrackedPath | str]) -> tuple[FileIdentity, ...]:
         """Check the files that another came from, and return their identities without their own parents."""
         if not files:
@@ -353,7 +410,7 @@ class Tracker(OfOneProcess):
 
     def _begin(self, identity: FileIdentity, sinks: dict[str, Dataset], known: dict[str, str]) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
-        run = FileRun(identity, self._client.emit, self._sinks, self._transport)
+        run = FileRun(identity, self.emit, self._sinks, self._transport)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
         return TrackedFile(run, known)
 

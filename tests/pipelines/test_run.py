@@ -1,0 +1,290 @@
+"""`waybill run`: a program that knows nothing of Waybill is a run with a beginning and an end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.lineage import Lineage
+from waybill.lineage.graph import EdgeKind
+from waybill.transport import fingerprint_of
+
+if TYPE_CHECKING:
+    from conftest import Events, RunPackage, WriteManifest
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def types_of(told: list[dict[str, Any]]) -> list[str]:
+    return [event["eventType"] for event in told]
+
+
+def wait_for(path: Path) -> None:
+    deadline_s = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline_s, f"{path} never came"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_a_program_is_one_run_with_what_its_manifest_says(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    package = write_manifest(
+        "cp orders.csv totals.csv",
+        metadata={
+            "namespace": "sales",
+            "owner": "data-team",
+            "description": "Adds up.",
+            "labels": {"a": "b"},
+        },
+        tier="critical",
+        schedule={"cron": "0 2 * * *"},
+        runtime={"reported_env": ["MODE", "ABSENT"]},
+        inputs=[
+            {
+                "name": "orders",
+                "binding": "orders.csv",
+                "type": "file",
+                "description": "One line each.",
+                "classification": {"pii": True, "sensitivity": "confidential"},
+                "schema": [{"name": "id", "type": "long"}],
+            }
+        ],
+        outputs=[{"name": "totals", "binding": {"namespace": "file", "dataset": "totals.csv"}}],
+    )
+    (package / "orders.csv").write_text("id\n1\n")
+    done = run_package(package, "--nominal-time", "2026-01-31", "--", "--date", "x@y", MODE="night")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    start, end = events()
+    assert types_of([start, end]) == ["START", "COMPLETE"]
+    assert start["run"]["runId"] == end["run"]["runId"]
+    job, run = end["job"], end["run"]["facets"]
+    assert (job["namespace"], job["name"]) == ("sales", "nightly")
+    assert job["facets"]["documentation"]["description"] == "Adds up."
+    assert job["facets"]["ownership"]["owners"] == [{"name": "data-team", "type": "OWNER"}]
+    tags = {tag["key"]: tag["value"] for tag in job["facets"]["tags"]["tags"]}
+    assert tags == {"a": "b", "tier": "critical", "schedule": "0 2 * * *"}
+    assert shlex.split(job["facets"]["sourceCode"]["sourceCode"])[-2:] == ["--date", "x@y"]
+    assert run["nominalTime"]["nominalStartTime"] == "2026-01-31T00:00:00.000Z"
+    assert run["environmentVariables"]["environmentVariables"] == [{"name": "MODE", "value": "night"}]
+    assert [one["value"] for one in run["executionParameters"]["parameters"]][-2:] == ["--date", "x@y"]
+    (read,), (written,) = end["inputs"], end["outputs"]
+    assert (read["namespace"], read["name"]) == ("file", str(package / "orders.csv"))
+    assert read["facets"]["schema"]["fields"] == [{"name": "id", "type": "long"}]
+    assert {tag["key"] for tag in read["facets"]["tags"]["tags"]} == {"pii", "sensitivity", "type"}
+    assert "version" not in start["inputs"][0]["facets"]
+    content = str(fingerprint_of(package / "totals.csv"))
+    assert [one["facets"]["version"]["datasetVersion"] for one in (read, written)] == [content, content]
+    assert written["outputFacets"]["outputStatistics"]["size"] == len("id\n1\n")
+
+
+def test_a_program_that_fails_passes_on_its_exit_code_and_its_last_words(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    done = run_package(write_manifest("echo out; seq 1000 >&2; echo 'no such table' >&2; exit 3"))
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.stderr.splitlines()[-2:] == ["no such table", "waybill: exit code 3: no such table"]
+    start, end = events()
+    assert types_of([start, end]) == ["START", "FAIL"]
+    message = end["run"]["facets"]["errorMessage"]["message"].splitlines()
+    assert (message[0], message[-2:]) == ("exit code 3: no such table", ["1000", "no such table"])
+
+
+def test_attempts_are_one_run(write_manifest: WriteManifest, run_package: RunPackage, events: Events) -> None:
+    package = write_manifest("test -e seen || { touch seen; exit 4; }", runtime={"retries": 2})
+    done = run_package(package)
+    assert done.returncode == 0
+    assert "attempt 1 of 3: exit code 4; it is run again" in done.stderr
+    told = events()
+    assert types_of(told) == ["START", "FAIL", "START", "COMPLETE"]
+    assert len({event["run"]["runId"] for event in told}) == 1
+
+
+def test_no_attempt_is_left_after_the_last(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    assert run_package(write_manifest("exit 4", runtime={"retries": 1})).returncode == 4
+    assert types_of(events()) == ["START", "FAIL"] * 2
+    assert "attempt 2 of 2: exit code 4" in events()[-1]["run"]["facets"]["errorMessage"]["message"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_goes_on_to_the_program_and_the_run_is_aborted(
+    number: signal.Signals,
+    write_manifest: WriteManifest,
+    script: Path,
+    home: Path,
+    events: Events,
+) -> None:
+    package = write_manifest(f"trap 'touch got; exit 9' {number.name[3:]}; touch up; sleep 60 & wait")
+    command = [str(script), "run", str(package), "--home", str(home)]
+    with subprocess.Popen(command, env={**os.environ, "WAYBILL_RUNNER": "none"}) as process:
+        wait_for(package / "up")
+        process.send_signal(number)
+        assert process.wait(30) == 9
+    assert (package / "got").exists()
+    assert types_of(events()) == ["START", "ABORT"]
+    message = events()[-1]["run"]["facets"]["errorMessage"]["message"]
+    assert message.startswith(f"it was stopped by {number.name}")
+
+
+def test_a_program_that_ignores_signals_is_killed_after_its_grace(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    package = write_manifest(
+        "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done", runtime={"timeout": "1s", "grace": "1s"}
+    )
+    done = run_package(package)
+    assert done.returncode == 124
+    assert done.stderr.splitlines()[-1].startswith("waybill: it took longer than 1 s")
+    assert types_of(events()) == ["START", "ABORT"]
+    assert not is_running(int((package / "pid").read_text()))
+
+
+def test_nothing_that_a_program_started_is_left_running(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    daemon = "setsid sh -c 'echo $$ > daemon; trap \"\" TERM; while :; do sleep 0.05; done' >&2 &"
+    package = write_manifest(
+        f"{daemon} sleep 60 & echo $! > child; while ! test -s daemon; do sleep 0.02; done",
+        runtime={"grace": "1s"},
+    )
+    assert run_package(package).returncode == 0
+    assert types_of(events()) == ["START", "COMPLETE"]
+    for name in ("child", "daemon"):
+        assert not is_running(int((package / name).read_text()))
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("no-such-program", 127, "no-such-program cannot be run: No such file or directory"),
+        ("/etc/passwd", 126, "/etc/passwd cannot be run: Permission denied"),
+    ],
+)
+def test_a_program_that_cannot_be_run_is_a_failed_run(
+    command: str,
+    code: int,
+    says: str,
+    write_manifest: WriteManifest,
+    run_package: RunPackage,
+    events: Events,
+) -> None:
+    done = run_package(write_manifest(runtime={"command": [command]}))
+    assert (done.returncode, done.stderr) == (code, f"waybill: exit code {code}: {says}\n")
+    assert types_of(events()) == ["START", "FAIL"]
+
+
+def test_a_run_tells_that_it_goes_on(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    assert run_package(write_manifest("sleep 1"), "--heartbeat", "0.2").returncode == 0
+    told = types_of(events())
+    assert (told[0], set(told[1:-1]), told[-1]) == ("START", {"RUNNING"}, "COMPLETE")
+    assert len(told) >= 4
+
+
+def test_the_program_learns_of_its_run_and_of_the_one_above(
+    write_manifest: WriteManifest, script: Path, home: Path, run_package: RunPackage, events: Events
+) -> None:
+    inner = write_manifest("env -0 > env", name='in "n"\nl', folder="inner")
+    outer = write_manifest(shlex.join([str(script), "run", str(inner)]), name="outer")
+    traced = f"00-{TRACE}-{SPAN}-01"
+    assert run_package(outer, TRACEPARENT=traced, SPARK_SUBMIT_OPTS="-Da=b").returncode == 0
+    told = events()
+    assert [(one["eventType"], one["job"]["name"]) for one in told] == [
+        ("START", "outer"), ("START", 'in "n"\nl'), ("COMPLETE", 'in "n"\nl'), ("COMPLETE", "outer")
+    ]  # fmt: skip
+    above, parent = told[0]["run"]["runId"], told[1]["run"]["facets"]["parent"]
+    assert (parent["run"]["runId"], parent["root"]["run"]["runId"]) == (above, above)
+    assert (parent["job"], "parent" in told[0]["run"]["facets"]) == (
+        {"namespace": "default", "name": "outer"}, False
+    )  # fmt: skip
+    tags = {tag["key"]: tag["value"] for tag in told[1]["run"]["facets"]["tags"]["tags"]}
+    assert tags == {"trace_id": TRACE, "span_id": SPAN}
+    lines = (inner / "env").read_text().rstrip("\0").split("\0")
+    given = dict(line.split("=", 1) for line in lines)
+    run = told[1]["run"]["runId"]
+    context = json.loads(given["OPENLINEAGE_CONTEXT"])["parent"]
+    assert (context["run"]["runId"], context["root"]["run"]["runId"]) == (run, above)
+    assert given["OPENLINEAGE_PARENT_ID"] == f'default/in "n"\nl/{run}'
+    assert given["WAYBILL_HOME"] == str(home)
+    assert given["OTEL_RESOURCE_ATTRIBUTES"].endswith(
+        f"openlineage.run.id={run},openlineage.job.name=in%20%22n%22%0Al"
+    )
+    options = shlex.split(given["SPARK_SUBMIT_OPTS"])
+    assert options[0] == "-Da=b"
+    assert options[-6:-3] == [
+        "-Dspark.openlineage.parentJobNamespace=default",
+        '-Dspark.openlineage.parentJobName=in "n"\nl',
+        f"-Dspark.openlineage.parentRunId={run}",
+    ]
+
+
+def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events, home: Path
+) -> None:
+    program = (
+        "from openlineage.client import OpenLineageClient\n"
+        "from openlineage.client.event_v2 import Job, Run, RunEvent, RunState\n"
+        "from waybill import Tracker\n"
+        "OpenLineageClient().emit(RunEvent(eventTime='2026-01-31T00:00:00Z', eventType=RunState.START,\n"
+        "    run=Run('01000000-0000-7000-8000-000000000001'), job=Job('n', 'client'), producer='p'))\n"
+        "with Tracker() as tracker, tracker.file('a.csv', data_source='in') as file:\n"
+        "    [half, _] = file.split(['b', 'c'], data_source='halves')\n"
+        "    half.egress('lake')\n"
+    )
+    package = write_manifest(runtime={"command": [sys.executable, "-c", program]})
+    done = run_package(package)
+    assert done.returncode == 0, done.stderr
+    told = events()
+    run = told[0]["run"]["runId"]
+    by_job = {event["job"]["name"]: event["run"] for event in told}
+    assert by_job["client"]["facets"]["parent"]["run"]["runId"] == run
+    assert by_job["in"]["facets"]["parent"]["run"]["runId"] == run
+    assert by_job["halves"]["facets"]["parent"]["run"]["runId"] == by_job["in"]["runId"]
+    related = Lineage.open(home).dependencies("nightly").related
+    assert {edge.target.name for edge in related if edge.kind is EdgeKind.START} == {"client", "in"}
+
+
+def test_a_transport_that_the_user_chose_stays(
+    write_manifest: WriteManifest, run_package: RunPackage
+) -> None:
+    package = write_manifest("echo $OPENLINEAGE_CONFIG $OPENLINEAGE_URL")
+    assert run_package(package, OPENLINEAGE_CONFIG="/etc/ol.yml").stdout == "/etc/ol.yml\n"
+    assert run_package(package).stdout.startswith("http://127.0.0.1:")
+
+
+def test_events_that_cannot_be_kept_stop_no_program(
+    write_manifest: WriteManifest, run_package: RunPackage
+) -> None:
+    package = write_manifest("touch ran; exit 5")
+    done = run_package(package, WAYBILL_JOURNAL_MAX_BYTES="1MiB", WAYBILL_ADMIT_NAME_CHARS="3")
+    assert (done.returncode, (package / "ran").exists()) == (5, True)
+    assert "2 events of the run are not kept" in done.stderr
+
+
+def test_a_dry_run_prints_the_first_event_and_runs_nothing(
+    write_manifest: WriteManifest, run_package: RunPackage, home: Path
+) -> None:
+    package = write_manifest("touch ran")
+    done = run_package(package, "--dry-run")
+    assert json.loads(done.stdout)["eventType"] == "START"
+    assert not (package / "ran").exists()
+    assert not home.exists()
