@@ -11,6 +11,7 @@ JSON in the form of the standard facet `parent`, and for older integrations in `
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -26,8 +27,13 @@ CONTEXT: Final = "OPENLINEAGE_CONTEXT"
 PARENT: Final = "OPENLINEAGE_PARENT_ID"
 ROOT: Final = "OPENLINEAGE_ROOT_PARENT_ID"
 SPARK_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+URL: Final = "OPENLINEAGE_URL"
+ENDPOINT: Final = "OPENLINEAGE_ENDPOINT"
 RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
 TRACE: Final = "TRACEPARENT"
+_CHOSEN: Final = frozenset({"OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT", "OPENLINEAGE__TRANSPORT__TYPE"})
+"""What else says where OpenLineage's clients send their events. Python's sets longer names itself."""
+_SPARK: Final = "spark.openlineage."
 _IDS: Final = re.compile(r"(.+)/([^/]+)/([^/]+)", re.DOTALL)
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
@@ -75,11 +81,10 @@ class Around(msgspec.Struct, frozen=True):
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """The variables that tell a program of them; `before` are those that it has already."""
-        context = msgspec.json.encode({"parent": self.members()}).decode()
         names = {"openlineage.run.id": self.parent.run, "openlineage.job.name": self.parent.job}
         attributes = [f"{key}={quote(value)}" for key, value in names.items()]
         return {
-            CONTEXT: context,
+            CONTEXT: self._context(),
             PARENT: str(self.parent),
             ROOT: str(self.root),
             SPARK_OPTIONS: " ".join([*filter(None, [before.get(SPARK_OPTIONS)]), *self._spark_options()]),
@@ -88,14 +93,51 @@ class Around(msgspec.Struct, frozen=True):
 
     def _spark_options(self) -> Iterator[str]:
         """Spark's options for the listener, as properties of its JVM in the words of a command line."""
-        for prefix, named in (("parent", self.parent), ("rootParent", self.root)):
+        options = {
+            f"{prefix}{name}": value
+            for prefix, named in (("parent", self.parent), ("rootParent", self.root))
             for name, value in (
                 ("JobNamespace", named.namespace),
                 ("JobName", named.job),
                 ("RunId", named.run),
-            ):
-                escaped = value.replace("\\", r"\\").replace('"', r"\"")
-                yield f'"-Dspark.openlineage.{prefix}{name}={escaped}"'
+            )
+        }
+        if any(value.startswith("[") and value.endswith("]") for value in options.values()):
+            # The listener takes these for lists, and sends nothing. Only newer ones have this option.
+            options = {"context": self._context()}
+        for name, value in options.items():
+            yield _spark_option(name, value)
+
+    def _context(self) -> str:
+        return msgspec.json.encode({"parent": self.members()}).decode()
+
+
+def lead_to(url: str, before: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The variables that lead OpenLineage's clients to an endpoint; none if the user has chosen another.
+
+    Spark's listener gets its options, which come after those that the user gave to Spark, but before a file.
+
+    Args:
+        url: the endpoint, to which clients add the standard path.
+        before: the variables that the program has already.
+        folder: where it runs.
+    """
+    if _CHOSEN & before.keys():
+        return {}
+    led = {URL: url, ENDPOINT: "api/v1/lineage"}
+    options = before.get(SPARK_OPTIONS, "")
+    files = (place / "openlineage.yml" for place in (folder, Path.home() / ".openlineage"))
+    if f"{_SPARK}transport." not in options and not any(file.exists() for file in files):
+        given = {"type": "http", "url": url}
+        more = [_spark_option(f"transport.{name}", value) for name, value in given.items()]
+        led[SPARK_OPTIONS] = " ".join([*filter(None, [options]), *more])
+    return led
+
+
+def _spark_option(name: str, value: str) -> str:
+    """An option of Spark's listener, as a property of its JVM in the words of a command line."""
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    return f'"-D{_SPARK}{name}={escaped}"'
 
 
 class _Run(msgspec.Struct):

@@ -74,7 +74,7 @@ def run_package(
     child = Child(
         report.command,
         folder=report.package.folder,
-        environment={**environment, **runtime.env, **report.below.environment(environment)},
+        environment={**environment, **report.below.environment(environment)},
         grace_s=duration_s(runtime.grace),
     )
     with child:

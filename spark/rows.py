@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pyspark import cloudpickle
 
-from waybill.facets.context import Around, JobRun
-from waybill.transport import Tracker
+from waybill.facets.context import Around, JobRun, find_around
+from waybill.transport import AdmissionError, Tracker
 from waybill.transport.tracker.datasets import dataset_of
-from waybill.transport.tracker.file_run import failure_of
+from waybill.transport.tracker.file_run import failure_of, name_of
 from waybill.transport.tracker.job_run import ToldRun
-from waybill.transport.tracker.rows import RowCounts
+from waybill.transport.tracker.rows import RowCounts, check_sample
 
 from . import counting_rows
 from .tracking.listener_options import APPLICATION_RUN, NAMESPACE
@@ -36,7 +37,8 @@ class SparkRows:
         with SparkRows(spark, dataset=lambda row: row["url"], job="crawl") as rows:
             frame.foreachPartition(rows.of_partition(fetch_all))
 
-    A task that Spark runs again counts again, except within `foreachPartition`.
+    A task that fails counts nothing. Work that Spark does again, as after the loss of an executor, counts
+    again, except within `foreachPartition`.
 
     Args:
         spark: the session; not one of Spark Connect, whose tasks cannot report to the driver.
@@ -46,6 +48,11 @@ class SparkRows:
         written: whether the datasets are written; else they are read.
         one_in: look only at the first of so many rows in each task; all of them are counted.
         tracker: keeps the run's events; None: a new one, with the settings that it finds.
+
+    Raises:
+        AdmissionError: the job's name is empty, or `one_in` is less than 1; at the end of the block: a
+            dataset has no name.
+        JournalError: an event could not be kept, at the beginning or the end of the block.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class SparkRows:
         one_in: int = 1,
         tracker: Tracker | None = None,
     ) -> None:
+        check_sample(one_in)
         self._tracker: Final = tracker or Tracker()
         self._owns_tracker: Final = tracker is None
         self._written: Final = written
@@ -66,8 +74,8 @@ class SparkRows:
         self._look: Final = functools.partial(
             counting_rows.count_rows, dataset=dataset, one_in=one_in, counts=self._counts
         )
-        name = self._tracker.system_name
-        self._run: Final = ToldRun(self._tracker.emit, name, job, "ROWS", _application_of(spark))
+        name, above = self._tracker.system_name, _application_of(spark)
+        self._run: Final = ToldRun(self._tracker.emit, name, name_of("job", job), "ROWS", above)
 
     def __enter__(self) -> Self:
         self._run.tell("START")
@@ -76,15 +84,21 @@ class SparkRows:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        failure = None if raised is None else failure_of(raised)
-        state = "COMPLETE" if raised is None else "FAIL" if isinstance(raised, Exception) else "ABORT"
         rows, looked_at, unnamed, uses = self._counts.value
-        counts = RowCounts(rows, looked_at, unnamed)
-        for given, used in uses.items():
-            counts.uses[dataset_of(given)] += used
+        counts, wrong = RowCounts(rows, looked_at, unnamed), None
+        try:
+            for given, used in uses.items():
+                counts.uses[dataset_of(given)] += used
+        except AdmissionError as error:  # which only the driver can find
+            wrong = error
+        why = raised or wrong
+        failure = None if why is None else failure_of(why)
+        state = "COMPLETE" if why is None else "FAIL" if isinstance(why, Exception) else "ABORT"
         counts.tell(self._run, state, written=self._written, failure=failure)
         if self._owns_tracker:
             self._tracker.close()
+        if wrong is not None and raised is None:
+            raise wrong
 
     def of_partition(
         self, function: Callable[[Iterator[Any]], _Result]
@@ -96,7 +110,12 @@ class SparkRows:
     def of_frames(self, function: Callable[[Iterator[Any]], _Result]) -> Callable[[Iterable[Any]], _Result]:
         """A function for ``mapInPandas`` whose rows are counted; `dataset` gets each as a dict."""
         look = self._look
-        return lambda frames: function(look((frame, frame.to_dict("records")) for frame in frames))
+
+        def rows_of(frame: Any) -> list[Any]:  # noqa: ANN401 - pandas is not needed here
+            rows: list[Any] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+            return rows
+
+        return lambda frames: function(look((frame, rows_of(frame)) for frame in frames))
 
     def of_values(self, function: Callable[..., _Result]) -> Callable[..., _Result]:
         """A function for a UDF whose calls are counted; `dataset` gets its arguments as a tuple."""
@@ -111,5 +130,5 @@ def _application_of(spark: SparkSession) -> Around | None:
     namespace: str | None = spark.conf.get(NAMESPACE, None)
     if run is None or namespace is None:
         return None
-    above = JobRun(namespace, spark.sparkContext.appName or "", run)
-    return Around(above, above)
+    above, around = JobRun(namespace, spark.sparkContext.appName or "", run), find_around(os.environ)
+    return Around(above, around.root if around else above)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DK_CONFIG: Final = "~/.dk/config.yaml"
-_CHOSEN: Final = ("OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
-"""What says where OpenLineage's clients send their events, besides OPENLINEAGE_URL."""
 
 
 @with_settings("home", "root", "system_name", "provenance_enabled", "marquez_url")
@@ -63,12 +61,13 @@ def run(
       waybill run ./my-package -- --date 2026-01-31
       waybill run ./my-package --nominal-time yesterday --dry-run
     """
-    from waybill.facets.context import find_around, find_trace
+    from waybill.facets.context import find_around, find_trace, lead_to
     from waybill.pipelines import RunReport, first_line, read_package, run_package
 
-    environment = dict(os.environ)
+    read = read_package(package)
+    environment = {**os.environ, "WAYBILL_HOME": str(settings.home), **read.manifest.runtime.env}
     report = RunReport(
-        read_package(package),
+        read,
         arguments or (),
         environment=environment,
         around=find_around(environment),
@@ -87,10 +86,9 @@ def run(
         contextlib.closing(home),
         contextlib.closing(Receiver(lambda body: home.emit(report.below.adopt(body)))) as receiver,
     ):
-        environment["WAYBILL_HOME"] = str(settings.home)
-        if not any(name.startswith(_CHOSEN) for name in environment):
+        if led := lead_to(receiver.url, environment, read.folder):
             receiver.start()
-            environment["OPENLINEAGE_URL"] = receiver.url
+            environment |= led
         outcome = run_package(report, home.emit, environment, say=console.error, heartbeat_s=heartbeat_s)
     if outcome.state != "COMPLETE":
         console.error(first_line(outcome.reason))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from waybill.lineage import find
-from waybill.transport import Settings, flush
+from waybill.transport import Journal, Settings, flush
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -47,3 +49,37 @@ def records_of(home: Path, root: Path) -> list[ProvenanceRecord]:
     report = flush(Settings.load(given, env={}, cwd=home.parent))
     assert (report.problems, report.poison) == ({}, {})
     return find(root)
+
+
+def events_of(home: Path) -> list[dict[str, Any]]:
+    """The events that a home has kept."""
+    return [json.loads(entry.body) for entry in Journal(home).read(0, limit=10_000)]
+
+
+def run_package(client: str, package: Path, home: Path, **variables: str | Path) -> dict[str, str]:
+    """Run a package around a client that knows nothing of OpenLineage but what the package's run tells it.
+
+    Returns:
+        Of each job, all of which have run with success, the job of its parent; the package's, which is in
+        the namespace `shop`, has none.
+    """
+    waybill = program_of(client, "waybill")
+    assert not [name for name in os.environ if name.startswith(("OPENLINEAGE", "AIRFLOW__OPENLINEAGE"))]
+    done = call(waybill, "run", package, "--home", home, cwd=home.parent, WAYBILL_RUNNER="none", **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = events_of(home)
+    names = {event["run"]["runId"]: event["job"]["name"] for event in events}
+    ended = {event["run"]["runId"] for event in events if event["eventType"] == "COMPLETE"}
+    assert ended == names.keys(), done.stdout + done.stderr
+    below = [event for event in events if event["job"]["namespace"] != "shop"]
+    told = {(one["job"]["name"], names[one["run"]["facets"]["parent"]["run"]["runId"]]) for one in below}
+    assert len(told) == len(names) - 1
+    return dict(told)
+
+
+def started_by(job: str, home: Path) -> list[str]:
+    """What `waybill lineage` says that a job starts."""
+    waybill = Path(sys.executable).parent / "waybill"
+    done = call(waybill, "lineage", job, "--home", home, cwd=home.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("\nStarts:\n")[2].partition("\n\n")[0].split()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from clients import call, program_of, records_of
+from clients import call, program_of, records_of, run_package, started_by
 from pasting import blocks
 from served import without_runner
 
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.ecosystem
 
 PROJECT = Path(__file__).with_name("dbt_project")
 GUIDE = Path(__file__).parents[2] / "docs" / "dbt.md"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dbt"
 
 
 @pytest.fixture
@@ -98,3 +99,16 @@ def test_a_home_that_has_agreed_on_another_root_costs_neither_the_job_nor_an_eve
     lease.release()
     assert f"waybill settings apply --home {home} --root {tmp_path / 'another'}" in said
     assert states_of(home, root) == MODELS
+
+
+def test_the_runs_of_dbt_in_a_package_are_below_its_run(home: Path, tmp_path: Path) -> None:
+    package = shutil.copytree(EXAMPLE, tmp_path / "package")
+    above = run_package("dbt", package, home, DBT_SEND_ANONYMOUS_USAGE_STATS="false")
+    models = {name: parent for name, parent in above.items() if ".sql." not in name}
+    assert models == {
+        "dbt-run-shop": "shop-models",
+        "model.shop.orders": "dbt-run-shop",
+        "model.shop.totals": "dbt-run-shop",
+    }
+    assert {parent for name, parent in above.items() if ".sql." in name} == models.keys() - {"dbt-run-shop"}
+    assert started_by("shop-models", home) == ["dbt/dbt-run-shop"]

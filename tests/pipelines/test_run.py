@@ -94,6 +94,15 @@ def test_a_program_is_one_run_with_what_its_manifest_says(
     assert written["outputFacets"]["outputStatistics"]["size"] == len("id\n1\n")
 
 
+def test_what_the_manifest_sets_is_told_like_what_was_set_before(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    package = write_manifest("true", runtime={"env": {"MODE": "day"}, "reported_env": ["MODE"]})
+    assert run_package(package, MODE="night").returncode == 0
+    told = events()[-1]["run"]["facets"]["environmentVariables"]["environmentVariables"]
+    assert told == [{"name": "MODE", "value": "day"}]
+
+
 def test_a_program_that_fails_passes_on_its_exit_code_and_its_last_words(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
@@ -251,7 +260,7 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
         "    half.egress('lake')\n"
     )
     package = write_manifest(runtime={"command": [sys.executable, "-c", program]})
-    done = run_package(package)
+    done = run_package(package, OPENLINEAGE_ENDPOINT="elsewhere")
     assert done.returncode == 0, done.stderr
     told = events()
     run = told[0]["run"]["runId"]
@@ -269,6 +278,44 @@ def test_a_transport_that_the_user_chose_stays(
     package = write_manifest("echo $OPENLINEAGE_CONFIG $OPENLINEAGE_URL")
     assert run_package(package, OPENLINEAGE_CONFIG="/etc/ol.yml").stdout == "/etc/ol.yml\n"
     assert run_package(package).stdout.startswith("http://127.0.0.1:")
+    set_by_a_client = {"OPENLINEAGE__TRANSPORT__TRANSPORTS__DEFAULT_HTTP__URL": "http://127.0.0.1:1"}
+    assert run_package(package, **set_by_a_client).stdout.startswith("http://127.0.0.1:")
+
+
+def test_the_listener_of_spark_sends_to_the_run_unless_the_user_told_it_otherwise(
+    write_manifest: WriteManifest, run_package: RunPackage
+) -> None:
+    ours, theirs = (
+        "-Dspark.openlineage.transport.url=http://127.0.0.1:",
+        "-Dspark.openlineage.transport.type=file",
+    )
+
+    def options_of(package: Path, **environment: str) -> list[str]:
+        return shlex.split(run_package(package, **environment).stdout)
+
+    def is_led(options: list[str]) -> bool:
+        return "-Dspark.openlineage.transport.type=http" in options and any(ours in one for one in options)
+
+    tells = 'printf %s "$SPARK_SUBMIT_OPTS"'
+    assert is_led(options_of(write_manifest(tells)))
+    assert not is_led(options_of(write_manifest(tells), OPENLINEAGE_CONFIG="/etc/ol.yml"))
+    assert not is_led(options_of(write_manifest(tells), SPARK_SUBMIT_OPTS=theirs))
+    of_package = options_of(write_manifest(tells, runtime={"env": {"SPARK_SUBMIT_OPTS": theirs}}))
+    assert of_package[0] == theirs
+    assert not is_led(of_package)
+    (write_manifest(tells) / "openlineage.yml").write_text("transport: {type: console}")
+    assert not is_led(options_of(write_manifest(tells)))
+
+
+def test_a_name_that_the_listener_of_spark_would_take_for_a_list_reaches_it_as_a_context(
+    write_manifest: WriteManifest, run_package: RunPackage
+) -> None:
+    package = write_manifest(
+        'printf %s "$SPARK_SUBMIT_OPTS"; printf %s "$OPENLINEAGE_CONTEXT" > told', name="[a]"
+    )
+    options = shlex.split(run_package(package).stdout)
+    assert options[-1] == f"-Dspark.openlineage.context={(package / 'told').read_text()}"
+    assert not any("parentJobName" in option for option in options[:-1])
 
 
 def test_events_that_cannot_be_kept_stop_no_program(

@@ -74,9 +74,10 @@ def dataset_of(given: DatasetName) -> Dataset:
     Raises:
         AdmissionError: the namespace or the name is missing.
     """
+    dataset = Dataset("", "")
     if isinstance(given, tuple):
-        dataset = Dataset(*given) if len(given) == len(Dataset._fields) else Dataset("", "")
-    else:
+        dataset = Dataset(*given) if len(given) == len(Dataset._fields) else dataset
+    elif isinstance(given, str | bytes | os.PathLike):
         text = os.fsdecode(given)
         dataset = _of_uri(text) if "://" in text or text.startswith("file:/") else _of_path(text)
     if not (dataset.namespace and dataset.name):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from waybill.facets.context import Around, JobRun
 
+from ..errors import AdmissionError
 from .datasets import dataset_of
 from .file_run import Failure, OfOneProcess, failure_of
 from .job_run import ToldRun
@@ -23,6 +24,12 @@ _Row = TypeVar("_Row")
 
 NAMED_MAX: Final = 1_000
 """How many datasets one run names, the most used ones; the others are only counted."""
+
+
+def check_sample(one_in: int) -> None:
+    """Raise an `AdmissionError` unless a sample of one in so many rows has rows."""
+    if one_in < 1:
+        raise AdmissionError("one_in", f"is {one_in}", "give 1 for every row, or more")
 
 
 class RowCounts:

@@ -68,7 +68,7 @@ from .file_run import (
     text_of,
     written_by_sink,
 )
-from .rows import TrackedRows
+from .rows import TrackedRows, check_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -352,8 +352,7 @@ class Tracker(OfOneProcess):
             AdmissionError: the job's name is empty, or `one_in` is less than 1.
             JournalError: an event could not be kept, from the loop.
         """
-        if one_in < 1:
-            raise AdmissionError("one_in", f"is {one_in}", "give 1 for every row, or more")
+        check_sample(one_in)
         return TrackedRows(
             self.emit,
             rows,
