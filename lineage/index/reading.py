@@ -7,6 +7,7 @@ moment at which it was opened, or renewed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -102,7 +103,7 @@ class IndexReader:
         tail_entries: how many entries it has in memory since the index does not have them.
     """
 
-    def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead | None) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead[int] | None) -> None:
         self.lack: str | None = None
         self.tail_entries = 0
         self._connection = connection
@@ -329,7 +330,7 @@ def _explained(path: Path, error: apsw.Error) -> JournalError:
 
 def _make_tables(
     connection: apsw.Connection, path: Path | None, rules: tuple[str, ...] = ()
-) -> OpenedToRead | None:
+) -> OpenedToRead[int] | None:
     """Make the tables in memory, and views of these and of an index's, if there is one of this format."""
     connection.execute(SCHEMA)
     opened = _attach(connection, path, rules)
@@ -341,12 +342,13 @@ def _trimmers_of(journal: Journal) -> tuple[str, ...]:
     return tuple(agreed(journal).get("dataset_trimmers", TRIMMERS))
 
 
-def _attach(connection: apsw.Connection, path: Path | None, rules: tuple[str, ...]) -> OpenedToRead | None:
+def _attach(
+    connection: apsw.Connection, path: Path | None, rules: tuple[str, ...]
+) -> OpenedToRead[int] | None:
     if path is not None and path.exists():
         with contextlib.suppress(apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError):
-            opened = OpenedToRead(path)
-            connection.execute("ATTACH ? AS disk", (opened.uri,))
-            if connection.execute("PRAGMA disk.user_version").get == FORMAT:
+            opened = OpenedToRead(path, functools.partial(_attach_address, connection))
+            if opened.used == FORMAT:
                 return opened
             connection.execute("DETACH disk")
             opened.close()
@@ -354,6 +356,16 @@ def _attach(connection: apsw.Connection, path: Path | None, rules: tuple[str, ..
     connection.execute(_KIND.sub(r"\1disk.", SCHEMA))
     set_trimmers(connection, rules, "disk")
     return None
+
+
+def _attach_address(connection: apsw.Connection, address: str) -> int:
+    """Attach an index; returns its format."""
+    connection.execute("ATTACH ? AS disk", (address,))
+    try:
+        return cast("int", connection.execute("PRAGMA disk.user_version").get)
+    except apsw.Error:
+        connection.execute("DETACH disk")
+        raise
 
 
 _BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Generic, NoReturn, TypeVar
 
 import apsw
 
@@ -22,18 +22,23 @@ from .schema import check_tables
 from .watch import log_of
 
 _BUSY_TIMEOUT_MS: Final = 2_000
-_FLAGS: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 _NOT_SO: Final = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.BusyError)
 
 
-class OpenedToRead:
+_T = TypeVar("_T")
+
+
+class OpenedToRead(Generic[_T]):
     """A database that is open to be read.
 
     Args:
         path: the file, which exists.
+        use: opens an address of it, and reads; it may be called again with another one, if it raises an
+            `apsw.Error`.
 
     Attributes:
-        uri: its address for `ATTACH`.
+        used: what `use` returned.
         is_live: whether it shows what is written later.
 
     Raises:
@@ -41,45 +46,30 @@ class OpenedToRead:
         OSError: it cannot be copied.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, use: Callable[[str], _T]) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self.uri = f"{path.absolute().as_uri()}?mode=ro"
-        self.is_live = _can_open(self.uri)
-        if not self.is_live:
-            log = log_of(path)
-            if not log.exists() or not log.stat().st_size:
-                self.uri = f"{path.absolute().as_uri()}?immutable=1"
-            else:
-                self._folder = tempfile.TemporaryDirectory(prefix="waybill-")
-                copy = Path(self._folder.name) / path.name
-                shutil.copyfile(path, copy)
-                shutil.copyfile(log, log_of(copy))
-                self.uri = copy.as_uri()
-
-    def connect(self) -> apsw.Connection:
-        """Connect to it."""
-        flags = _FLAGS if self._folder is None else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(self.uri, flags=flags)
-        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-        return connection
+        self.is_live = True
+        try:
+            self.used = use(f"{path.absolute().as_uri()}?mode=ro")
+        except _NOT_SO:
+            self.is_live = False
+            self.used = use(self._address_of_still(path))
 
     def close(self) -> None:
         """Remove the copy, if there is one."""
         if self._folder is not None:
             self._folder.cleanup()
 
-
-def _can_open(uri: str) -> bool:
-    try:
-        connection = apsw.Connection(uri, flags=_FLAGS)
-        try:
-            connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        finally:
-            connection.close()
-    except _NOT_SO:
-        return False
-    return True
+    def _address_of_still(self, path: Path) -> str:
+        """The address of what is there now: the database itself if its WAL is empty, else a copy of both."""
+        log = log_of(path)
+        if not log.exists() or not log.stat().st_size:
+            return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._folder = tempfile.TemporaryDirectory(prefix="waybill-")
+        copy = Path(self._folder.name) / path.name
+        shutil.copyfile(path, copy)
+        shutil.copyfile(log, log_of(copy))
+        return copy.as_uri()
 
 
 class ReadOnlyDatabase:
@@ -87,8 +77,7 @@ class ReadOnlyDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._opened: OpenedToRead | None = None
-        self._reader: apsw.Connection | None = None
+        self._opened: OpenedToRead[apsw.Connection] | None = None
         self._lock = threading.RLock()
         self.write_lock = threading.RLock()
         self.on_fork: Callable[[], None] = lambda: None
@@ -100,11 +89,10 @@ class ReadOnlyDatabase:
         """The connection for reading; one thread has it at a time."""
         with self._lock:
             try:
-                if self._reader is None:
-                    self._opened = OpenedToRead(self._path)
-                    self._reader = self._opened.connect()
-                    check_tables(self._reader)
-                yield self._reader
+                if self._opened is None:
+                    self._opened = OpenedToRead(self._path, _connect)
+                    check_tables(self._opened.used)
+                yield self._opened.used
             except (apsw.Error, OSError) as error:
                 what = f"{self._path} cannot be read ({reason_of(error)})"
                 raise JournalError(f"{what}; check the disk and the permissions of the home") from None
@@ -138,8 +126,19 @@ class ReadOnlyDatabase:
     def close(self) -> None:
         """Close the connection; the next use connects again."""
         with self._lock:
-            if self._reader is not None:
-                self._reader.close()
             if self._opened is not None:
+                self._opened.used.close()
                 self._opened.close()
-            self._reader = self._opened = None
+            self._opened = None
+
+
+def _connect(address: str) -> apsw.Connection:
+    # The address says whether it may be changed, as the index of a copy's WAL has to be.
+    connection = apsw.Connection(address, flags=_FLAGS)
+    try:
+        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.Error:
+        connection.close()
+        raise
+    return connection
