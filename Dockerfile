@@ -14,6 +14,7 @@ RUN uv sync --locked --no-dev --no-install-project --extra collector --extra exp
 COPY src src
 COPY facets facets
 COPY transport transport
+COPY pipelines pipelines
 COPY marquez marquez
 COPY exporter exporter
 COPY lineage lineage
