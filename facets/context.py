@@ -29,6 +29,8 @@ ROOT: Final = "OPENLINEAGE_ROOT_PARENT_ID"
 SPARK_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 URL: Final = "OPENLINEAGE_URL"
 ENDPOINT: Final = "OPENLINEAGE_ENDPOINT"
+LED: Final = "_WAYBILL_RUN_URL"
+"""Says that an `URL` is that of a `waybill run`, whose own home has a backend already."""
 RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
 TRACE: Final = "TRACEPARENT"
 _CHOSEN: Final = frozenset({"OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT", "OPENLINEAGE__TRANSPORT__TYPE"})
@@ -124,7 +126,7 @@ def lead_to(url: str, before: Mapping[str, str], folder: Path) -> dict[str, str]
     """
     if _CHOSEN & before.keys():
         return {}
-    led = {URL: url, ENDPOINT: "api/v1/lineage"}
+    led = {URL: url, LED: url, ENDPOINT: "api/v1/lineage"}
     options = before.get(SPARK_OPTIONS, "")
     files = (place / "openlineage.yml" for place in (folder, Path.home() / ".openlineage"))
     if f"{_SPARK}transport." not in options and not any(file.exists() for file in files):

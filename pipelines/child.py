@@ -35,6 +35,7 @@ _TAIL_LINES: Final = 20
 _READ_BYTES: Final = 2**16
 _LOOK_EVERY_S: Final = 0.02
 _LAST_WORDS_S: Final = 1.0
+_GIVEN_UP_S: Final = 5.0
 _SET_CHILD_SUBREAPER: Final = 36
 
 
@@ -219,6 +220,8 @@ def _stop_left(leader: int, others: set[int], grace_s: float) -> None:
         if number is signal.SIGTERM and time.monotonic() >= kill_due_s:
             number = signal.SIGKILL
             told.clear()
+        elif time.monotonic() >= kill_due_s + _GIVEN_UP_S:
+            return  # the kernel does not let it go, or it belongs to somebody else
         for pid in left - told:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from waybill.facets.context import LED, URL, find_around, find_trace, lead_to
 from waybill.transport import Settings
 from waybill.transport.config.found_files import read_settings_file
 
@@ -61,7 +62,6 @@ def run(
       waybill run ./my-package -- --date 2026-01-31
       waybill run ./my-package --nominal-time yesterday --dry-run
     """
-    from waybill.facets.context import find_around, find_trace, lead_to
     from waybill.pipelines import RunReport, first_line, read_package, run_package
 
     read = read_package(package)
@@ -105,13 +105,14 @@ def _with_backend(settings: Settings, environment: Mapping[str, str]) -> Setting
     """
     if settings.chosen("backends") or settings.chosen("marquez_url"):
         return settings
-    if url := environment.get("OPENLINEAGE_URL"):
+    url = environment.get(URL)
+    if url and url != environment.get(LED):
         given: object = {
             "backend": "custom",
             "endpoint": url,
             "api_key": environment.get("OPENLINEAGE_API_KEY"),
         }
-        origin = "environment OPENLINEAGE_URL"
+        origin = f"environment {URL}"
     else:
         path = Path(_DK_CONFIG).expanduser()
         found = read_settings_file(path).get("lineage")

@@ -16,7 +16,8 @@ import pytest
 
 from waybill.lineage import Lineage
 from waybill.lineage.graph import EdgeKind
-from waybill.transport import fingerprint_of
+from waybill.transport import BackendSetting, Journal, fingerprint_of
+from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     from conftest import Events, RunPackage, WriteManifest
@@ -33,6 +34,14 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline_s, f"{path} never came"
         time.sleep(0.02)
+
+
+def backends_of(home: Path) -> tuple[BackendSetting, ...]:
+    journal = Journal(home, to_read=True)
+    try:
+        return obey(journal).backends
+    finally:
+        journal.close()
 
 
 def is_running(pid: int) -> bool:
@@ -227,6 +236,7 @@ def test_the_program_learns_of_its_run_and_of_the_one_above(
     )  # fmt: skip
     tags = {tag["key"]: tag["value"] for tag in told[1]["run"]["facets"]["tags"]["tags"]}
     assert tags == {"trace_id": TRACE, "span_id": SPAN}
+    assert [one.endpoint for one in backends_of(home)] == [], "the outer run is no backend of the inner"
     lines = (inner / "env").read_text().rstrip("\0").split("\0")
     given = dict(line.split("=", 1) for line in lines)
     run = told[1]["run"]["runId"]
@@ -325,6 +335,23 @@ def test_events_that_cannot_be_kept_stop_no_program(
     done = run_package(package, WAYBILL_JOURNAL_MAX_BYTES="1MiB", WAYBILL_ADMIT_NAME_CHARS="3")
     assert (done.returncode, (package / "ran").exists()) == (5, True)
     assert "2 events of the run are not kept" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["environment", "configuration of dk", "both"])
+def test_events_go_on_to_the_backend_that_the_environment_or_dk_names(
+    where: str, write_manifest: WriteManifest, run_package: RunPackage, home: Path, tmp_path: Path
+) -> None:
+    given = {"HOME": str(tmp_path)}
+    if where != "environment":
+        (tmp_path / ".dk").mkdir()
+        lines = ["lineage:", "  backend: marquez", "  endpoint: http://127.0.0.1:9/api/v1/lineage"]
+        (tmp_path / ".dk" / "config.yaml").write_text("\n".join(lines))
+    if where != "configuration of dk":
+        given["OPENLINEAGE_URL"] = "http://127.0.0.1:8/api/v1/lineage"
+    assert run_package(write_manifest(), **given).returncode == 0
+    kind, port = ("marquez", 9) if where == "configuration of dk" else ("custom", 8)
+    (backend,) = backends_of(home)
+    assert (backend.backend, backend.endpoint) == (kind, f"http://127.0.0.1:{port}/api/v1/lineage")
 
 
 def test_a_dry_run_prints_the_first_event_and_runs_nothing(
