@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from .event import Parent
 from .json_events import standard_facet
 from .record import UNREADABLE
 
@@ -142,26 +143,8 @@ def _spark_option(name: str, value: str) -> str:
     return f'"-D{_SPARK}{name}={escaped}"'
 
 
-class _Run(msgspec.Struct):
-    runId: str  # noqa: N815 - OpenLineage's own name
-
-
-class _Job(msgspec.Struct):
-    namespace: str
-    name: str
-
-
-class _JobRun(msgspec.Struct):
-    run: _Run
-    job: _Job
-
-    @property
-    def named(self) -> JobRun:
-        return JobRun(self.job.namespace, self.job.name, self.run.runId)
-
-
-class _Parent(_JobRun):
-    root: _JobRun | None = None
+class _Parent(Parent, frozen=True):
+    root: Parent | None = None
 
 
 class _Context(msgspec.Struct):
@@ -178,7 +161,10 @@ def find_around(environment: Mapping[str, str]) -> Around | None:
             return None
         above = _IDS.fullmatch(environment.get(ROOT, "")) or named
         return Around(JobRun(*named.groups()), JobRun(*above.groups()))
-    return Around(parent.named, (parent.root or parent).named)
+    of_job = [
+        JobRun(one.job.namespace, one.job.name, one.run.runId) for one in (parent, parent.root or parent)
+    ]
+    return Around(*of_job)
 
 
 def find_trace(environment: Mapping[str, str]) -> tuple[str, str] | None:

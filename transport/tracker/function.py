@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from .datasets import dataset_of
 from .file_run import failure_of
-from .job_run import ToldRun, uses_of
+from .job_run import ToldRun, Uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -63,12 +63,12 @@ def tracked(
             """The run of a call; its result is put into the list."""
             home, result = tracker or _shared(), list[Any]()
             run = ToldRun(home.emit, home.system_name, name, "FUNCTION")
-            read = uses_of(_named(inputs, *arguments, **named))
+            read: Uses = dict.fromkeys(_named(inputs, *arguments, **named))
             tags = {} if event_id is None else {_EVENT_ID: event_id(*arguments, **named)}
             run.tell("START", inputs=read, tags=tags)
             try:
                 yield result
-                written = uses_of(_named(outputs, *result, *arguments, **named))
+                written: Uses = dict.fromkeys(_named(outputs, *result, *arguments, **named))
             except BaseException as error:
                 kind = "FAIL" if isinstance(error, Exception) else "ABORT"
                 run.tell(kind, inputs=read, failure=failure_of(error), tags=tags)

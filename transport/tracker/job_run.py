@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import PRODUCER
@@ -127,8 +127,3 @@ def _outputs(uses: Uses) -> list[OutputDataset]:
             count = statistics.OutputStatisticsOutputDatasetFacet(rowCount=rows, producer=PRODUCER)
             dataset.outputFacets = {"outputStatistics": count}
     return datasets
-
-
-def uses_of(datasets: Iterable[Dataset]) -> dict[Dataset, int | None]:
-    """Datasets of which no rows are counted."""
-    return dict.fromkeys(datasets)
