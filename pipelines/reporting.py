@@ -35,6 +35,9 @@ _TRACE_TAG: Final = "trace_id"
 _SPAN_TAG: Final = "span_id"
 
 
+_Stamp = tuple[int, int, int]
+
+
 class RunReport:
     """Makes the events of one run of a package.
 
@@ -60,6 +63,7 @@ class RunReport:
         fingerprint_max_bytes: int,
     ) -> None:
         metadata, runtime = package.manifest.metadata, package.manifest.runtime
+        self._specs: Final = {"input": package.manifest.inputs, "output": package.manifest.outputs}
         self.package: Final = package
         self.command: Final = [*runtime.arguments, *arguments]
         self.run: Final = JobRun(metadata.namespace, metadata.name, new_run_id())
@@ -69,6 +73,8 @@ class RunReport:
         self._job = {"namespace": self.run.namespace, "name": self.run.job, "facets": self._job_facets()}
         self._run_facets = self._facets_of_run(environment, around, trace, nominal_ms)
         self._last_ms = 0
+        files = [package.dataset_of(spec) for specs in self._specs.values() for spec in specs]
+        self._begun = {name: _stamp_of(Path(name)) for namespace, name in files if namespace == FILE}
 
     def event(self, kind: str, failure: str = "", *, is_end: bool = False) -> bytes:
         """An event of the run, now.
@@ -76,13 +82,13 @@ class RunReport:
         Args:
             kind: its type, such as ``START``.
             failure: why an attempt ended so.
-            is_end: whether the program has ended: then, files are told with their size and content.
+            is_end: whether the program has ended: then, the files that it has read unchanged and those that
+                it has changed are told with their size and content.
         """
         facets = dict(self._run_facets)
         if failure:
             said = {"message": failure, "programmingLanguage": "UNKNOWN"}
             facets["errorMessage"] = standard_facet("1-0-1", "ErrorMessageRunFacet", **said)
-        manifest = self.package.manifest
         self._last_ms = max(time.time_ns() // 1_000_000, self._last_ms + 1)
         return msgspec.json.encode(
             {
@@ -92,8 +98,10 @@ class RunReport:
                 "schemaURL": RUN_EVENT_SCHEMA,
                 "run": {"runId": self.run.run, "facets": facets},
                 "job": self._job,
-                "inputs": [self._dataset(spec, "input", is_end=is_end) for spec in manifest.inputs],
-                "outputs": [self._dataset(spec, "output", is_end=is_end) for spec in manifest.outputs],
+                **{
+                    f"{side}s": [self._dataset(spec, side, is_end=is_end) for spec in specs]
+                    for side, specs in self._specs.items()
+                },
             }
         )
 
@@ -185,22 +193,33 @@ class RunReport:
             "1-0-1", "DatasourceDatasetFacet", name=without_users(namespace), uri=without_users(namespace)
         )
         dataset: dict[str, object] = {"namespace": namespace, "name": name, "facets": facets}
-        if is_end and namespace == FILE and (found := self._find_content(Path(name))) is not None:
+        if is_end and namespace == FILE and (found := self._find_content(Path(name), side)) is not None:
             content, size_bytes = found
             facets["version"] = standard_facet("1-0-1", "DatasetVersionDatasetFacet", datasetVersion=content)
             count = standard_facet(*_STATISTICS[side], size=size_bytes, fileCount=1)
             dataset[f"{side}Facets"] = {f"{side}Statistics": count}
         return dataset
 
-    def _find_content(self, path: Path) -> tuple[str, int] | None:
-        """The fingerprint and the size of a file; None if it is none, or cannot be read."""
+    def _find_content(self, path: Path, side: str) -> tuple[str, int] | None:
+        """The fingerprint and the size of a file; None if they are not those of what was read or written."""
+        is_same = self._begun[str(path)] == _stamp_of(path)
         try:
-            if not path.is_file():
+            # One that changed is not known to be as it was read; one that did not was written before.
+            if is_same is not (side == "input") or not path.is_file():
                 return None
             found = fingerprint_of(path, max_bytes=self._fingerprint_max_bytes)
         except (OSError, FingerprintError):
             return None
         return str(found), found.input_bytes
+
+
+def _stamp_of(path: Path) -> _Stamp | None:
+    """A value that changes with a file; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _owners(owner: str) -> list[dict[str, str]]:

@@ -112,6 +112,22 @@ def test_what_the_manifest_sets_is_told_like_what_was_set_before(
     assert told == [{"name": "MODE", "value": "day"}]
 
 
+def test_a_file_that_a_run_did_not_write_or_that_changed_under_it_has_no_version(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    package = write_manifest(
+        "echo more >> grows; exit 1",
+        inputs=[{"name": "grows", "binding": "grows"}, {"name": "stays", "binding": "stays"}],
+        outputs=[{"name": "old", "binding": "old"}],
+    )
+    for name in ("grows", "stays", "old"):
+        (package / name).write_text("yesterday's")
+    assert run_package(package).returncode == 1
+    end = events()[-1]
+    told = {one["name"]: one["facets"].get("version") for one in (*end["inputs"], *end["outputs"])}
+    assert [Path(name).name for name, version in told.items() if version] == ["stays"]
+
+
 def test_a_program_that_fails_passes_on_its_exit_code_and_its_last_words(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
