@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Kept
 
 PROGRAM = """if True:
@@ -49,7 +51,8 @@ def test_find_loads_neither_numpy_nor_pandas_nor_what_delivers(kept: Kept) -> No
     assert {"numpy", "pandas", "requests", "waybill.marquez", "waybill.exporter.sources"} & loaded == set()
 
 
-def test_a_drain_needs_none_of_the_packages_that_serve(kept: Kept) -> None:
-    _, loaded = loaded_by("drain", "--home", kept.home)
+@pytest.mark.usefixtures("made_home")
+def test_a_drain_needs_none_of_the_packages_that_serve(home: Path) -> None:
+    _, loaded = loaded_by("drain", "--home", home)
     assert "waybill.collector.server.stopping" in loaded
     assert {"uvloop", "granian"} & loaded == set()
