@@ -43,6 +43,7 @@ BENCHMARKS = (
     ("journeys",),
     ("journeys", "--closure"),
     ("datasets",),
+    ("packages",),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),
