@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from seam.disks import fill
 from seam.homes import settings_in
 
@@ -20,6 +21,8 @@ from waybill.transport import Journal, flush
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
+
+pytestmark = pytest.mark.exhaustive
 
 WAYBILL = Path(sys.executable).parent / "waybill"
 STDERR_BYTES = 200_000_000

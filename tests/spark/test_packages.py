@@ -18,6 +18,8 @@ from waybill.spark import fetch_listener, find_java
 from waybill.spark.runtime import LISTENER_CLASS
 from waybill.transport import Journal
 
+pytestmark = pytest.mark.spark_truth
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pyspark"
 NAME = 'daily "totals"\n\\ of 1/2'
 
