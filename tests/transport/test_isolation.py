@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import resource
 import signal
@@ -76,6 +77,17 @@ def test_memory_that_is_short_for_a_while_makes_no_entry_poison(
     runner.kill()
     runner.wait()
     journal.close()
+
+
+def test_a_projection_that_is_short_of_memory_for_a_moment_waits_and_has_no_problem(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    with contextlib.closing(Journal(tmp_path / "home")) as journal:
+        journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"short-once", b"b"))
+        report = flush(settings_of(tmp_path / "home"))
+        assert ("copy" in report.left, report.problems.get("copy")) == (False, None)
+        assert sorted(set(copied(copy_folder))) == [b"a", b"b", b"short-once"]
+        assert (journal.poison.all(), (copy_folder / "was short").exists()) == ([], True)
 
 
 def test_an_entry_at_which_three_runners_die_is_set_aside_and_its_neighbours_are_applied(

@@ -38,6 +38,9 @@ _POLL_S: Final = 0.05
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
 _OPEN_RUNS_EVERY_S: Final = 1.0
+_FOR_MEMORY_S: Final = 1.0
+_SHORT_OF_MEMORY_MAX: Final = 5
+"""So often a projection waits for memory before its entries are suspected."""
 _FAILED_RETRY_S: Final = 5.0
 _DAY_MS: Final = 86_400_000
 _ISOLATE_EVERY_S: Final = 600.0
@@ -260,6 +263,7 @@ class _Worker(threading.Thread):
         self._lease = lease
         self._is_suspect = is_suspect
         self._isolation_due_s = float("-inf")
+        self._short_of_memory = 0
         self._reported = ProjectionStatus()
         self._woken = threading.Event()
 
@@ -310,8 +314,14 @@ class _Worker(threading.Thread):
             if self._projection is None:
                 (self._projection,) = open_projections(self._journal, self._settings, self.projection_name)[0]
             step = self._projection.step()
+            self._short_of_memory = 0
             return step, 0 if step.applied or step.problem is not None else self._projection.pending()
         except Exception as error:
+            if isinstance(error, MemoryError) and self._short_of_memory < _SHORT_OF_MEMORY_MAX:
+                # Another projection may have it, for as long as a large entry takes.
+                self._short_of_memory += 1
+                self.close(finish=True)
+                return Step(retry_s=_FOR_MEMORY_S), 1
             log.exception("projection %s failed", self.projection_name)
             failed = Step(retry_s=_FAILED_RETRY_S, problem=_said(error))
             if is_held_up(error) or time.monotonic() < self._isolation_due_s:
