@@ -16,19 +16,16 @@ from waybill.facets import (
     observe_times,
     parse_instant_us,
 )
-from waybill.facets.flows import paths_in_records, state_in
-from waybill.transport.journal import Kind
+from waybill.facets.flows import state_in
 
 from .elements import HOUR_US, Node, NodeKind, Seen, number_of
 from .naming import settle_names
-from .observing import Part, is_drawn, job_of, observe_part, part_of_file, parts_of
+from .observing import Part, job_of, observe_part, part_of_file, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from waybill.facets import Event, ProvenanceRecord
-    from waybill.facets.flows import FlowPath
-    from waybill.transport.journal import Entry
 
     from .analysing import FoundEvent
     from .elements import EdgeKind
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 
 _PASSED: Final = str(FinalState.COMPLETE)
 _SIZE_MAX: Final = 200_000
-STEPS_MAX: Final = 20_000
-"""The records of one entry tell of so many transforms of different paths; further paths tell nothing."""
 """So many nodes, edges and the like are kept in memory, and those of one event more."""
 _BYTES_EACH: Final = 512
 
@@ -141,10 +136,6 @@ class Batch:
                 self._take_passage(keys[-1], part, file)
         _, is_told = self._know(hash(tuple(keys)), seen)
         return None if is_told else seen
-
-    def take_passage(self, part: Part, seen: Seen, file: LastFile) -> None:
-        """Take the path of files, as `passages_in` gives it."""
-        self._take_passage(self._take_part(part, seen), part, file)
 
     @property
     def is_full(self) -> bool:
@@ -276,25 +267,6 @@ class Batch:
             self._others += len(part.path.transforms)
         if known is None or file > known[1]:
             self._passages[key] = (part, file)
-
-
-def passages_in(entry: Entry) -> Iterator[tuple[Part, Seen, LastFile]]:
-    """The paths in an entry with DeltaFi's records, when files passed each, and the last of them."""
-    by_path: dict[FlowPath, list[ProvenanceRecord]] = {}
-    if entry.kind is Kind.PROVENANCE:
-        for path, record in paths_in_records(entry.body, entry.system_name):
-            by_path.setdefault(path, []).append(record)
-    steps = 0
-    for path, records in by_path.items():
-        steps += len(path.transforms)
-        if steps > STEPS_MAX:
-            return  # no system of flows has so many; where each file has names of its own, it ends here
-        if is_drawn(path):
-            last = max(LastFile.of(record) for record in records)
-            hour = last.ended_us // HOUR_US
-            run = min(one.did for one in records if one.completed * 1_000 // HOUR_US == hour)
-            first_us = min(one.completed for one in records) * 1_000
-            yield Part(None, None, None, 0, b"", path=path), Seen(first_us, hour, run), last
 
 
 def _file_of(event: RunEvent, at_us: int) -> LastFile:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
-from .batch import Batch, Known, passages_in
+from .batch import Batch, Known
 from .documents import Documents
 from .elements import HOUR_US
 from .runs import JobRuns
@@ -178,9 +178,6 @@ class GraphTables:
         """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
         batch = Batch(self._known, self._rules)
         for entry in entries:
-            for passage in passages_in(entry):
-                batch.take_passage(*passage)
-                batch = self._relieve(batch)
             batch = self._relieve(batch)
             if (event := entry.event) is None or (seen := batch.take(event)) is None:
                 continue

@@ -8,18 +8,16 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import pytest
 from events import members
 
 from waybill.facets import FinalState
-from waybill.facets.flows import path_in, paths_in_records
+from waybill.facets.flows import path_in
 from waybill.lineage import Lineage
 from waybill.lineage.graph import shown
-from waybill.lineage.graph.batch import STEPS_MAX
-from waybill.lineage.graph.observing import NAME_CHARS_MAX, TRANSFORMS_MAX
+from waybill.lineage.graph.observing import TRANSFORMS_MAX
 from waybill.marquez.graph import JobGraph
 from waybill.marquez.graph.job_graph import Outcome
-from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from waybill.lineage.graph import Reach
 
 EdgeName = tuple[str, str, str]
-RECORD = {"did": "a", "systemName": "edge", "dataSource": "sftp-in", "filename": "a.csv"}
-TIMES = {"created": 1_769_860_800_000, "completed": 1_769_860_860_000}
 ALL_ROWS = (
     "SELECT * FROM node ORDER BY 1",
     "SELECT * FROM edge ORDER BY 1, 2, 3, 4, 5",
@@ -38,16 +34,7 @@ ALL_ROWS = (
 )
 
 
-def a_record(
-    *transforms: str, sink: str | None = None, state: str = "COMPLETE", **others: object
-) -> dict[str, object]:
-    said = {"transforms": transforms, "dataSink": sink, "finalState": state}
-    return {**RECORD, **TIMES, **said, **others}
-
-
-def keep_records(home: Path, *arrays: list[dict[str, object]]) -> None:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.PROVENANCE, json.dumps(one).encode(), "edge") for one in arrays)
+EDGES_OF_FILES = 14
 
 
 def pass_files(settings: Settings) -> None:
@@ -71,11 +58,6 @@ def pass_files(settings: Settings) -> None:
             file.egress("pond")
         with tracker.file("lost.csv", data_source="orders"):
             pass
-    keep_records(
-        settings.home,
-        [a_record("decompress", "load", sink="lake"), a_record("decompress", sink="lake", state="ERROR")],
-        [a_record("decompress", state="SPLIT"), a_record(sink="archive", systemName=None, dataSource="(in)")],
-    )
 
 
 def sent_to_marquez(home: Path) -> set[EdgeName]:
@@ -85,10 +67,8 @@ def sent_to_marquez(home: Path) -> set[EdgeName]:
         for entry in journal.read(0):
             if entry.run_event is not None:
                 graph.learn_datasets(entry.run_event.outputs or ())
-            path, is_of_records = path_in(entry.event), entry.kind is Kind.PROVENANCE
-            records = paths_in_records(entry.body, entry.system_name) if is_of_records else []
-            for one in [*(path for path, _ in records), *([path] if path is not None else [])]:
-                graph.count(graph.learn(one, 1), Outcome(FinalState.COMPLETE), entry)
+            if (path := path_in(entry.event)) is not None:
+                graph.count(graph.learn(path, 1), Outcome(FinalState.COMPLETE), entry)
     edges: set[EdgeName] = set()
     for node in graph.due(1, caught_up=True):
         event = json.loads(graph.event(node) or b"")
@@ -126,8 +106,7 @@ def test_the_graph_has_the_edges_that_marquez_is_sent(settings: Settings) -> Non
     assert ("write", f"{system}/partition · months", "s3://lake/months") in found
     assert ("write", f"{system}/(to pond) · orders", "s3://lake/orders") in found
     assert ("write", f"{system}/(split) · years", f"{system}/months") in found
-    assert ("read", "edge/decompress · sftp-in", "edge/load · sftp-in") in found
-    assert len(found) == 22
+    assert len(found) == EDGES_OF_FILES
 
 
 def test_a_flow_is_followed_through_its_transforms(settings: Settings) -> None:
@@ -177,9 +156,7 @@ def test_a_job_of_a_flow_has_the_owners_and_tags_of_the_job_of_its_files(home: P
     assert [shown(one.node) for one in lineage.search("ann load").nodes] == ["edge/load · in"]
 
 
-def test_in_any_order_and_repeated_files_and_records_give_the_same_rows(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_in_any_order_and_repeated_files_give_the_same_rows(settings: Settings, tmp_path: Path) -> None:
     pass_files(settings)
     with closing(Journal(settings.home)) as journal:
         read = [one for one in journal.read(0) if one.kind is not Kind.MARK]
@@ -200,31 +177,10 @@ def test_in_any_order_and_repeated_files_and_records_give_the_same_rows(
     assert rows[0] == rows[1] == rows[2]
 
 
-def test_the_records_of_one_entry_tell_of_a_bounded_number_of_transforms(home: Path) -> None:
-    paths = STEPS_MAX // TRANSFORMS_MAX
-    keep_records(
-        home,
-        [
-            a_record(*(f"t{path}-{number}" for number in range(TRANSFORMS_MAX)), dataSource=f"s{path}")
-            for path in range(paths + 1)
-        ],
-    )
-    lineage = Lineage.open(home)
-    assert len(lineage.downstream(f"edge/s{paths - 1}", None)) == 2 * TRANSFORMS_MAX - 1
-    with pytest.raises(NotFoundError):
-        lineage.dependencies(f"edge/s{paths}")
-
-
-def test_very_long_paths_and_names_tell_nothing(home: Path) -> None:
-    many = [f"t{number}" for number in range(TRANSFORMS_MAX + 1)]
-    keep_records(
-        home,
-        [a_record(*many, dataSource="many"), a_record(*many[1:], dataSource="fewer")],
-        [a_record("x" * NAME_CHARS_MAX, "load", sink="lake", dataSource="long")],
-        [{"did": 7}],
-    )
-    lineage = Lineage.open(home)
-    with pytest.raises(NotFoundError):
-        lineage.dependencies("edge/many")
-    assert len(lineage.downstream("edge/fewer", None)) == 2 * TRANSFORMS_MAX - 1
-    assert names(lineage.dependencies("load · long", up=None, down=None).downstream) == [(1, "edge/lake")]
+def test_a_path_of_very_many_transforms_tells_nothing_of_them(settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="many") as file:
+        for number in range(TRANSFORMS_MAX + 1):
+            file.transform(f"t{number}").__enter__()
+        file.egress("lake")
+    found = Lineage.open(settings.home).dependencies("many", down=None).downstream
+    assert names(found) == [(1, f"{settings.system_name}/lake")]
