@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -16,6 +16,9 @@ from waybill.transport.config import AGREED, MARQUEZ, agreed, follow
 _Found = TypeVar("_Found")
 
 Complete = Callable[[str], list[str]]
+
+PACKAGE_SCHEMA: Final = "package"
+"""The name of the schema of manifests, beside those of facets."""
 
 
 def values_of(setting: str) -> Complete | None:
@@ -41,7 +44,7 @@ def facet_schemas(incomplete: str) -> list[str]:
     """The schemas of the facets."""
     from waybill.facets.schema_files import read_facet_schemas
 
-    return _starting([*read_facet_schemas(), "package"], incomplete)
+    return _starting([*read_facet_schemas(), PACKAGE_SCHEMA], incomplete)
 
 
 def backends(context: typer.Context, incomplete: str) -> list[str]:

@@ -89,6 +89,20 @@ class RunReport:
         if failure:
             said = {"message": failure, "programmingLanguage": "UNKNOWN"}
             facets["errorMessage"] = standard_facet("1-0-1", "ErrorMessageRunFacet", **said)
+        datasets = {
+            f"{side}s": [self._dataset(spec, side, is_end=is_end) for spec in specs]
+            for side, specs in self._specs.items()
+        }
+        return self._encode(kind, {"facets": facets}, self._job, datasets)
+
+    def heartbeat(self) -> bytes:
+        """An event that the run goes on, which says nothing else."""
+        return self._encode("RUNNING", {}, {key: self._job[key] for key in ("namespace", "name")}, {})
+
+    def _encode(
+        self, kind: str, run: Mapping[str, object], job: Mapping[str, object], datasets: Mapping[str, object]
+    ) -> bytes:
+        """An event, later than the one before."""
         self._last_ms = max(time.time_ns() // 1_000_000, self._last_ms + 1)
         return msgspec.json.encode(
             {
@@ -96,22 +110,10 @@ class RunReport:
                 "eventTime": instant(self._last_ms),
                 "producer": PRODUCER,
                 "schemaURL": RUN_EVENT_SCHEMA,
-                "run": {"runId": self.run.run, "facets": facets},
-                "job": self._job,
-                **{
-                    f"{side}s": [self._dataset(spec, side, is_end=is_end) for spec in specs]
-                    for side, specs in self._specs.items()
-                },
+                "run": {"runId": self.run.run, **run},
+                "job": job,
+                **datasets,
             }
-        )
-
-    def heartbeat(self) -> bytes:
-        """An event that the run goes on, which says nothing else."""
-        self._last_ms = max(time.time_ns() // 1_000_000, self._last_ms + 1)
-        job = {key: self._job[key] for key in ("namespace", "name")}
-        event = {"eventType": "RUNNING", "eventTime": instant(self._last_ms), "producer": PRODUCER}
-        return msgspec.json.encode(
-            {**event, "schemaURL": RUN_EVENT_SCHEMA, "run": {"runId": self.run.run}, "job": job}
         )
 
     def _job_facets(self) -> dict[str, object]:

@@ -8,13 +8,10 @@ import msgspec
 import typer
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
-from waybill.pipelines import manifest_schema
 from waybill.transport import NotFoundError
 
 from .. import completing, console
 from ..arguments import JsonLines
-
-_PACKAGE = "package"
 
 
 def schema(
@@ -43,10 +40,15 @@ def schema(
       waybill schema package > dk.schema.json
     """
     if name is None:
-        for known in (*read_facet_schemas(), _PACKAGE):
+        for known in (*read_facet_schemas(), completing.PACKAGE_SCHEMA):
             console.json({"name": known}) if as_json else console.line(known)
         return
-    body = msgspec.json.encode(manifest_schema()) if name == _PACKAGE else find_facet_schema(name)
+    if name == completing.PACKAGE_SCHEMA:
+        from waybill.pipelines import manifest_schema
+
+        body: bytes | None = msgspec.json.encode(manifest_schema())
+    else:
+        body = find_facet_schema(name)
     if body is None:
         raise NotFoundError(f"there is no schema {name}; `waybill schema` lists them")
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from .observing import Part, job_of, observe_part, part_of_file, parts_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.facets import Event, ProvenanceRecord
+    from waybill.facets import Event
 
     from .analysing import FoundEvent
     from .elements import EdgeKind
@@ -49,11 +49,6 @@ class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
     began_us: int
     final_state: str
     did: str
-
-    @classmethod
-    def of(cls, record: ProvenanceRecord) -> Self:
-        """The file of a record."""
-        return cls(record.completed * 1_000, record.created * 1_000, str(record.final_state), record.did)
 
 
 class Known:

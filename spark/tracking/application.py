@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets.json_events import new_run_id
 from waybill.transport.home import Home
 from waybill.transport.receiver import Receiver
 
@@ -45,12 +46,10 @@ class Application:
     """
 
     def __init__(self, settings: Settings, name: str) -> None:
-        from openlineage.client.uuid import generate_new_uuid
-
         self._home = Home.open(settings)
         self.given = settings
         self.settings = self._home.settings
-        self.run_id = str(generate_new_uuid())
+        self.run_id = new_run_id()
         self._run = ObservedRun(self.run_id, settings.system_name, name)
         self._watch = FailureWatch(self._home.emit, lambda: self._run)
         self._receiver = Receiver(self._home.emit, self._hear)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from events import events_in
 
 from waybill.cli.app import main
-from waybill.transport import Journal
 
 Events = Callable[[], list[dict[str, Any]]]
 RunPackage = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -71,11 +72,4 @@ def run_package(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 def events(home: Path) -> Events:
     """The events that the home has kept, in their order."""
 
-    def read() -> list[dict[str, Any]]:
-        journal = Journal(home, to_read=True)
-        try:
-            return [json.loads(entry.body) for entry in journal.read(0, limit=1_000) if entry.event]
-        finally:
-            journal.close()
-
-    return read
+    return functools.partial(events_in, home)

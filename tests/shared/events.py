@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from waybill.transport import Journal
 
 RUN_EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 """What a `schemaURL` names."""
@@ -49,3 +52,12 @@ def members(
 def event(run: str, kind: str = "COMPLETE", at: str = "2026-01-31T12:00:00Z", **others: Any) -> bytes:  # noqa: ANN401 - as above
     """The bytes of a run event; see `members`."""
     return json.dumps(members(run, kind, at, **others)).encode()
+
+
+def events_in(home: Path) -> list[dict[str, Any]]:
+    """The events that a home has kept, in their order."""
+    journal = Journal(home, to_read=True)
+    try:
+        return [json.loads(entry.body) for entry in journal.read(0, limit=1_000) if entry.event]
+    finally:
+        journal.close()

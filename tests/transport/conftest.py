@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from waybill.transport import Settings, Tracker
+
 MODULE = '''
 import json, os, signal, time
 from pathlib import Path
@@ -121,3 +123,10 @@ def copy_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(folder))
     yield folder
     sys.modules.pop("third_party", None)
+
+
+@pytest.fixture
+def tracker(settings: Settings) -> Iterator[Tracker]:
+    """A Tracker with a home of its own."""
+    with Tracker(settings=settings) as made:
+        yield made

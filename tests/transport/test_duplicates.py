@@ -8,7 +8,7 @@ import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,17 +32,8 @@ from waybill.transport import (
     Tracker,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ORDERS = "xxh3-128:b47e5f278b024151d3047ab9cc789b9d"
 """Of the bytes ``orders``."""
-
-
-@pytest.fixture
-def tracker(settings: Settings) -> Iterator[Tracker]:
-    with Tracker(settings=settings) as tracker:
-        yield tracker
 
 
 @pytest.fixture

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from events import events_in
 
 import waybill
-from waybill.transport import Journal, Tracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from waybill.transport import Settings
-
-
-@pytest.fixture
-def tracker(settings: Settings) -> Iterator[Tracker]:
-    with Tracker(settings=settings) as made:
-        yield made
-
-
-def events_of(settings: Settings) -> list[dict[str, Any]]:
-    journal = Journal(settings.home, to_read=True)
-    try:
-        return [json.loads(entry.body) for entry in journal.read(0, limit=1_000) if entry.event]
-    finally:
-        journal.close()
+    from waybill.transport import Settings, Tracker
 
 
 def test_a_call_is_a_run_with_the_datasets_and_the_events_id(tracker: Tracker, settings: Settings) -> None:
@@ -43,7 +26,7 @@ def test_a_call_is_a_run_with_the_datasets_and_the_events_id(tracker: Tracker, s
         return event["id"]
 
     assert (handle({"source": "s3://in/a.png", "id": "77"}), handle.__doc__) == ("77", "Make a thumbnail.")
-    start, end = events_of(settings)
+    start, end = events_in(settings.home)
     assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == end["run"]["runId"]
     assert end["job"]["name"].endswith(".handle")
@@ -61,7 +44,7 @@ def test_an_error_reaches_the_caller_and_the_run(tracker: Tracker, settings: Set
 
     with pytest.raises(ValueError, match="no header"):
         fail()
-    end = events_of(settings)[-1]
+    end = events_in(settings.home)[-1]
     assert (end["eventType"], end["job"]["name"]) == ("FAIL", "fails")
     assert end["run"]["facets"]["errorMessage"]["message"] == "ValueError: no header"
 
@@ -78,6 +61,6 @@ def test_a_coroutine_is_a_run_until_it_is_done_or_cancelled(tracker: Tracker, se
 
     assert asyncio.run(copy("a")) == "A"
     asyncio.run(cancelled())
-    ends = [event for event in events_of(settings) if event["eventType"] != "START"]
+    ends = [event for event in events_in(settings.home) if event["eventType"] != "START"]
     assert [end["eventType"] for end in ends] == ["COMPLETE", "ABORT"]
     assert ends[0]["outputs"][0]["name"] == "A"

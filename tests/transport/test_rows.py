@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from events import events_in
 
-from waybill.transport import AdmissionError, Journal, Tracker
+from waybill.transport import AdmissionError, Tracker
 from waybill.transport.tracker.rows import NAMED_MAX
 
 if TYPE_CHECKING:
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 URLS = ["https://a.example/x", "https://a.example/y", "https://a.example/x"]
 
 
-@pytest.fixture
-def tracker(settings: Settings) -> Iterator[Tracker]:
-    with Tracker(settings=settings) as made:
-        yield made
-
-
-def events_of(settings: Settings) -> list[dict[str, Any]]:
-    journal = Journal(settings.home, to_read=True)
-    try:
-        return [json.loads(entry.body) for entry in journal.read(0, limit=1_000) if entry.event]
-    finally:
-        journal.close()
-
-
 def counts_of(event: dict[str, Any]) -> dict[str, str]:
     tags = event["run"]["facets"]["tags"]["tags"]
     return {tag["key"]: tag["value"] for tag in tags if tag["source"] == "waybill"}
@@ -40,7 +26,7 @@ def counts_of(event: dict[str, Any]) -> dict[str, str]:
 def test_all_rows_are_one_run_that_counts_them_by_dataset(tracker: Tracker, settings: Settings) -> None:
     seen = list(tracker.rows(URLS, dataset=lambda url: url, job="crawl"))
     assert seen == URLS
-    start, end = events_of(settings)
+    start, end = events_in(settings.home)
     assert (start["eventType"], end["eventType"], end["job"]["name"]) == ("START", "COMPLETE", "crawl")
     rows = {one["name"]: one["inputFacets"]["inputStatistics"]["rowCount"] for one in end["inputs"]}
     assert (rows, end["outputs"]) == ({"/x": 2, "/y": 1}, [])
@@ -56,7 +42,7 @@ def test_a_sample_names_some_datasets_and_counts_all_rows(tracker: Tracker, sett
 
     assert len(list(tracker.rows(range(10), dataset=table, one_in=4, written=True))) == 10
     assert looked_at == [0, 4, 8]
-    end = events_of(settings)[-1]
+    end = events_in(settings.home)[-1]
     assert [one["name"] for one in end["outputs"]] == ["4", "8"]
     assert counts_of(end) == {"rows": "10", "rows_looked_at": "3", "datasets": "2"}
 
@@ -67,14 +53,14 @@ def test_only_the_most_used_datasets_are_named_and_all_are_counted(
     names = [f"s3://lake/{number}" for number in range(NAMED_MAX + 5)]
     for _ in tracker.rows([*names, names[-1]], dataset=lambda name: name):
         pass
-    end = events_of(settings)[-1]
+    end = events_in(settings.home)[-1]
     assert (len(end["inputs"]), end["inputs"][0]["name"]) == (NAMED_MAX, str(NAMED_MAX + 4))
     assert counts_of(end)["datasets"] == str(NAMED_MAX + 5)
 
 
 def test_a_row_is_a_run_of_its_own_only_if_that_is_asked(tracker: Tracker, settings: Settings) -> None:
     list(tracker.rows(URLS[:2], dataset=lambda url: url, job="crawl", run_each=True))
-    told = events_of(settings)
+    told = events_in(settings.home)
     above = told[0]["run"]["runId"]
     own = [event for event in told if event["run"]["runId"] != above]
     assert [event["eventType"] for event in own] == ["START", "COMPLETE"] * 2
@@ -86,11 +72,11 @@ def test_a_loop_that_ends_early_is_aborted_and_one_that_fails_within_its_block_h
 ) -> None:
     for _ in tracker.rows(URLS, dataset=lambda url: url):
         break
-    assert events_of(settings)[-1]["eventType"] == "ABORT"
+    assert events_in(settings.home)[-1]["eventType"] == "ABORT"
     with pytest.raises(KeyError), tracker.rows(URLS, dataset=lambda url: url) as rows:
         for _ in rows:
             raise KeyError("no such page")
-    end = events_of(settings)[-1]
+    end = events_in(settings.home)[-1]
     assert (end["eventType"], len(end["inputs"])) == ("FAIL", 1)
     assert "no such page" in end["run"]["facets"]["errorMessage"]["message"]
 
@@ -100,10 +86,10 @@ def test_a_loop_that_ends_early_is_aborted_and_one_that_fails_within_its_block_h
 
     with pytest.raises(OSError, match="lost"):
         list(tracker.rows(broken(), dataset=lambda url: url))
-    assert events_of(settings)[-1]["eventType"] == "FAIL"
+    assert events_in(settings.home)[-1]["eventType"] == "FAIL"
     with tracker.rows(URLS, dataset=lambda url: url):
         pass
-    assert events_of(settings)[-1]["eventType"] == "ABORT"
+    assert events_in(settings.home)[-1]["eventType"] == "ABORT"
 
 
 def test_a_row_whose_dataset_has_no_name_fails_the_loop_with_the_reason(tracker: Tracker) -> None:

@@ -20,7 +20,6 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping  # msgspec reads it at run time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from waybill.facets import (
     parse_instant_us,
 )
 from waybill.facets.causes import CAUSED_BY, chain_of
+from waybill.facets.json_events import instant, new_run_id
 
 from ..errors import AdmissionError
 from ..fingerprints import ALGORITHM, Fingerprint
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from openlineage.client.event_v2 import OutputDataset, RunEvent
-    from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
+    from openlineage.client.facet_v2 import InputDatasetFacet, JobFacet, RunFacet
 
     from waybill.facets.context import Around
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
@@ -71,12 +71,6 @@ log = logging.getLogger("waybill.transport")
 _Name = TypeVar("_Name", bound="str | os.PathLike[str]")
 
 
-def _new_did() -> str:
-    from openlineage.client.uuid import generate_new_uuid
-
-    return str(generate_new_uuid())
-
-
 class Content(msgspec.Struct, frozen=True):
     """Which content a file has, and whether it is to be processed even if that is known."""
 
@@ -97,7 +91,7 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
         content: None: its fingerprint was not asked for.
     """
 
-    did: str = msgspec.field(default_factory=_new_did)
+    did: str = msgspec.field(default_factory=new_run_id)
     parent: FileIdentity | None = None
     joined: tuple[FileIdentity, ...] = ()
     system_name: str
@@ -226,7 +220,7 @@ class FileRun(OfOneProcess):
 def _event_of(file: FileIdentity, state: PathState) -> RunEvent:
     """Build the event that reports a path's state."""
     from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
+    from openlineage.client.facet_v2 import parent_run
 
     run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: _delta_file(file, state)}
     if file.parent is not None and file.parent.data_source:
@@ -238,25 +232,38 @@ def _event_of(file: FileIdentity, state: PathState) -> RunEvent:
     if file.joined:
         run_facets["jobDependencies"] = _joined_from(file.joined)
     if state.failure is not None:
-        run_facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
-            message=state.failure.message,
-            programmingLanguage="PYTHON",
-            stackTrace=state.failure.stack_trace,
-            producer=PRODUCER,
-        )
-    job_type = job_type_job.JobTypeJobFacet(
-        processingType="BATCH", integration="WAYBILL", jobType="FILE", producer=PRODUCER
-    )
+        run_facets["errorMessage"] = error_of(state.failure)
     return RunEvent(
-        eventTime=_instant(state.at_ms),
+        eventTime=instant(state.at_ms),
         eventType=RunState(
             "RUNNING" if state.is_adopted else _EVENT_TYPES.get(state.final_state, "COMPLETE")
         ),
         run=Run(file.did, run_facets),
-        job=Job(file.system_name, file.data_source, {"jobType": job_type}),
+        job=Job(file.system_name, file.data_source, {"jobType": job_type_of("FILE")}),
         inputs=[InputDataset(file.system_name, file.data_source, inputFacets=_input_facets_of(file, state))],
         outputs=_outputs_of(file.system_name, state),
         producer=PRODUCER,
+    )
+
+
+def error_of(failure: Failure) -> RunFacet:
+    """The standard facet `errorMessage` of a run that failed."""
+    from openlineage.client.facet_v2 import error_message_run
+
+    return error_message_run.ErrorMessageRunFacet(
+        message=failure.message,
+        programmingLanguage="PYTHON",
+        stackTrace=failure.stack_trace,
+        producer=PRODUCER,
+    )
+
+
+def job_type_of(kind: str) -> JobFacet:
+    """The standard facet `jobType` of a job of ours, of a kind such as ``FILE``."""
+    from openlineage.client.facet_v2 import job_type_job
+
+    return job_type_job.JobTypeJobFacet(
+        processingType="BATCH", integration="WAYBILL", jobType=kind, producer=PRODUCER
     )
 
 
@@ -348,16 +355,11 @@ def _delta_file(file: FileIdentity, state: PathState) -> WaybillDeltaFileRunFace
         transforms=list(state.transforms),
         dataSink=state.data_sink,
         finalState=state.final_state.value if state.final_state else None,
-        created=_instant(file.created_ms),
-        completed=_instant(state.at_ms) if state.final_state else None,
+        created=instant(file.created_ms),
+        completed=instant(state.at_ms) if state.final_state else None,
         annotations=dict(state.annotations) or None,
         producer=PRODUCER,
     )
-
-
-def _instant(epoch_ms: int) -> str:
-    seconds, ms = divmod(epoch_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
 
 
 def now_ms() -> int:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from waybill.facets import PRODUCER
 from waybill.facets.json_events import instant, new_run_id
 
-from .file_run import now_ms, parent_of
+from .file_run import error_of, job_type_of, now_ms, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
-    from openlineage.client.facet_v2 import JobFacet, RunFacet
+    from openlineage.client.facet_v2 import RunFacet
 
     from waybill.facets.context import Around
 
     from .datasets import Dataset
     from .file_run import Failure
+
+_Facet = TypeVar("_Facet")
 
 Uses = Mapping["Dataset", int | None]
 """Datasets, and of how many rows each; None: that is not known."""
@@ -72,33 +74,21 @@ class ToldRun:
             eventTime=instant(self._last_ms),
             eventType=RunState(event_type),
             run=Run(self.run_id, self._run_facets(failure, tags or {})),
-            job=Job(*self._job, {"jobType": self._job_type()}),
+            job=Job(*self._job, {"jobType": job_type_of(self._kind)}),
             inputs=_inputs(inputs or {}),
             outputs=_outputs(outputs or {}),
             producer=PRODUCER,
         )
         self._emit(event)
 
-    def _job_type(self) -> JobFacet:
-        from openlineage.client.facet_v2 import job_type_job
-
-        return job_type_job.JobTypeJobFacet(
-            processingType="BATCH", integration="WAYBILL", jobType=self._kind, producer=PRODUCER
-        )
-
     def _run_facets(self, failure: Failure | None, tags: Mapping[str, object]) -> dict[str, RunFacet]:
-        from openlineage.client.facet_v2 import error_message_run, tags_run
+        from openlineage.client.facet_v2 import tags_run
 
         facets: dict[str, RunFacet] = {}
         if self._above is not None:
             facets["parent"] = parent_of(self._above)
         if failure is not None:
-            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
-                message=failure.message,
-                programmingLanguage="PYTHON",
-                stackTrace=failure.stack_trace,
-                producer=PRODUCER,
-            )
+            facets["errorMessage"] = error_of(failure)
         if tags:
             told = [tags_run.TagsRunFacetFields(key, str(value), "waybill") for key, value in tags.items()]
             facets["tags"] = tags_run.TagsRunFacet(tags=told, producer=PRODUCER)
@@ -107,23 +97,26 @@ class ToldRun:
 
 def _inputs(uses: Uses) -> list[InputDataset]:
     from openlineage.client.event_v2 import InputDataset
-    from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
+    from openlineage.client.facet_v2 import input_statistics_input_dataset as of_input
 
-    datasets = [InputDataset(*dataset) for dataset in uses]
-    for dataset, rows in zip(datasets, uses.values(), strict=True):
-        if rows is not None:
-            count = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, producer=PRODUCER)
-            dataset.inputFacets = {"inputStatistics": count}
-    return datasets
+    make = of_input.InputStatisticsInputDatasetFacet
+    return [
+        InputDataset(*dataset, inputFacets=_counted("inputStatistics", make, rows))
+        for dataset, rows in uses.items()
+    ]
 
 
 def _outputs(uses: Uses) -> list[OutputDataset]:
     from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
+    from openlineage.client.facet_v2 import output_statistics_output_dataset as of_output
 
-    datasets = [OutputDataset(*dataset) for dataset in uses]
-    for dataset, rows in zip(datasets, uses.values(), strict=True):
-        if rows is not None:
-            count = statistics.OutputStatisticsOutputDatasetFacet(rowCount=rows, producer=PRODUCER)
-            dataset.outputFacets = {"outputStatistics": count}
-    return datasets
+    make = of_output.OutputStatisticsOutputDatasetFacet
+    return [
+        OutputDataset(*dataset, outputFacets=_counted("outputStatistics", make, rows))
+        for dataset, rows in uses.items()
+    ]
+
+
+def _counted(name: str, make: Callable[..., _Facet], rows: int | None) -> dict[str, _Facet]:
+    """The facet with the number of rows, if it is known."""
+    return {} if rows is None else {name: make(rowCount=rows, producer=PRODUCER)}
