@@ -218,8 +218,11 @@ def _packages_at(ref: str, folder: Path) -> list[Package]:
         raise NotFoundError(f"git does not have {ref} of {folder}: {says[-1] if says else 'unknown'}")
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
-            manifests = [one for one in tar if Path(one.name).name in MANIFEST_NAMES]
-            tar.extractall(place, manifests, filter="data")
+            for member in tar:
+                path = Path(place, member.name)
+                if path.name in MANIFEST_NAMES and (content := tar.extractfile(member)) is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content.read())
         packages, _ = list_packages(Path(place))
     # A dataset that is a file of the package has its path, and that is here.
     return [replace(one, path=folder.absolute() / one.path.relative_to(place)) for one in packages]
