@@ -219,8 +219,8 @@ def _packages_at(ref: str, folder: Path) -> list[Package]:
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
             for member in tar:
-                path = Path(place, member.name)
-                if path.name in MANIFEST_NAMES and (content := tar.extractfile(member)) is not None:
+                path, content = Path(place, member.name), tar.extractfile(member) if member.isfile() else None
+                if path.name in MANIFEST_NAMES and content is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(content.read())
         packages, _ = list_packages(Path(place))
