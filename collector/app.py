@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.routing import Route, Router
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.lineage.graph import QUESTIONS
@@ -26,7 +30,17 @@ from .endpoints import (
     ProvenanceEndpoints,
     TraceEndpoints,
 )
-from .http import Answer, Handler, Problem, Request, json_answer
+from .http import (
+    Endpoint,
+    Handler,
+    Problem,
+    Request,
+    WebRequest,
+    WebResponse,
+    answer_through,
+    json_response,
+    request_of,
+)
 from .http_page import html_page
 from .keys import Role
 from .logs import about
@@ -34,130 +48,194 @@ from .openapi import SCHEMA_JSON, SCHEMA_PATH, description
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
+    from starlette.types import Receive, Scope as ScopeOfWeb, Send
 
-    from .http import Auth, Bodies, Connections, Exchange
+    from .http import Auth, Bodies, Exchange
     from .metrics import Metrics
 
 log = logging.getLogger("waybill.collector")
 
 
-class Route(NamedTuple):
-    """A handler, and the role that a key needs for it; None: no key is needed."""
+class Intake(NamedTuple):
+    """The handler of a path that takes events; its method is POST, and its key needs the role `emit`."""
 
-    role: Role | None
-    handler: Handler
-
-
-Routes = Mapping[str, Mapping[str, Route]]
-"""By path and method."""
+    path: str
+    take: Handler
 
 
-def routes_of(
-    lineage: LineageEndpoints, provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
-) -> Routes:
-    """Every path of the collector."""
-    return {
-        LINEAGE_PATH: {"POST": Route(Role.EMIT, lineage.event)},
-        BATCH_PATH: {"POST": Route(Role.EMIT, lineage.batch)},
-        PROVENANCE_PATH: {"POST": Route(Role.EMIT, provenance.take)},
-        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, partial(provenance.records, from_deltafi=True))},
-        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, partial(provenance.stats, from_deltafi=True))},
-        f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
-        RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
-        SUMMARY_PATH: {"GET": Route(Role.READ, provenance.summary)},
-        TRACE_PATH: {"GET": Route(Role.READ, trace.trace)},
-        f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
-        OPEN_PATH: {"GET": Route(Role.READ, provenance.open_files)},
-        DUPLICATES_PATH: {"GET": Route(Role.READ, provenance.duplicates)},
-        **{one.path: {"GET": Route(Role.READ, partial(provenance.answer, one))} for one in QUESTIONS},
-        "/health/live": {"GET": Route(None, health.live)},
-        "/health/ready": {"GET": Route(None, health.ready)},
-        "/metrics": {"GET": Route(Role.READ, health.metrics)},
-        "/where": {"GET": Route(Role.READ, health.where)},
-        "/openapi.json": {"GET": Route(None, _openapi)},
-        "/docs": {"GET": Route(None, _docs)},
-        SCHEMA_PATH: {"GET": Route(None, _schema)},
-    }
+def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> list[Intake]:
+    """The paths that take events: what they cost per request counts, so they do not go through Starlette."""
+    return [
+        Intake(LINEAGE_PATH, lineage.event),
+        Intake(BATCH_PATH, lineage.batch),
+        Intake(PROVENANCE_PATH, provenance.take),
+    ]
 
 
-_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, SCHEMA_PATH)
-"""The paths of routes that end with what the request is about."""
+def endpoints_of(
+    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
+) -> list[Endpoint]:
+    """Everything else."""
+    return [
+        Endpoint(f"{PROVENANCE_PATH}/query", Role.READ, partial(provenance.records, from_deltafi=True)),
+        Endpoint(f"{PROVENANCE_PATH}/stats", Role.READ, partial(provenance.stats, from_deltafi=True)),
+        Endpoint(f"{PROVENANCE_PATH}/flush", Role.ADMIN, provenance.flush, "POST"),
+        Endpoint(RECORDS_PATH, Role.READ, provenance.records),
+        Endpoint(SUMMARY_PATH, Role.READ, provenance.summary),
+        Endpoint(TRACE_PATH, Role.READ, trace.trace),
+        Endpoint(f"{RECORDS_PATH}/stats", Role.READ, provenance.stats),
+        Endpoint(OPEN_PATH, Role.READ, provenance.open_files),
+        Endpoint(DUPLICATES_PATH, Role.READ, provenance.duplicates),
+        *(Endpoint(one.path, Role.READ, partial(provenance.answer, one)) for one in QUESTIONS),
+        Endpoint("/health/live", None, health.live),
+        Endpoint("/health/ready", None, health.ready),
+        Endpoint("/metrics", Role.READ, health.metrics),
+        Endpoint("/where", Role.READ, health.where),
+        Endpoint("/openapi.json", None, _openapi),
+        Endpoint("/docs", None, _docs),
+        Endpoint(SCHEMA_PATH, None, _schema),
+    ]
 
 
-def _pattern_of(path: str, routes: Routes) -> str:
-    """The path of the route that serves a request's path."""
-    if path in routes:
-        return path
-    return next((one for one in _PATTERNS if path.startswith(one.partition("{")[0])), path)
+async def _openapi(_: WebRequest) -> WebResponse:
+    return json_response(description())
 
 
-async def _openapi(_: Request) -> Answer:
-    return json_answer(description())
-
-
-async def _docs(_: Request) -> Answer:
+async def _docs(_: WebRequest) -> WebResponse:
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    headers = [("content-type", "text/html; charset=utf-8"), ("content-security-policy", policy)]
-    return Answer(HTTPStatus.OK, headers, html_page().encode())
+    headers = {"content-security-policy": policy}
+    return WebResponse(html_page(), media_type="text/html", headers=headers)
 
 
-async def _schema(request: Request) -> Answer:
-    schema = find_facet_schema(request.scope.path.removeprefix(SCHEMA_PATH.partition("{")[0]))
+async def _schema(request: WebRequest) -> WebResponse:
+    schema = find_facet_schema(request.path_params["name"])
     if schema is None:
         detail = f"there is no such schema; the schemas are {', '.join(read_facet_schemas())}"
         raise Problem(HTTPStatus.NOT_FOUND, detail)
-    return Answer(HTTPStatus.OK, [("content-type", SCHEMA_JSON)], schema)
+    return WebResponse(schema, media_type=SCHEMA_JSON)
+
+
+class _Rest(Convertor[str]):
+    """A name in a path stands for all that follows, even over several lines."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("rest", _Rest())
 
 
 class Application:
-    """Answers requests; an RSGI application."""
+    """Answers requests; an RSGI application.
+
+    Args:
+        intakes: the paths that take events.
+        endpoints: the others.
+        bodies: reads what the former take.
+        auth: checks each request.
+        metrics: counts them.
+    """
 
     def __init__(
-        self, routes: Routes, connections: Connections, bodies: Bodies, auth: Auth, metrics: Metrics
+        self,
+        intakes: Sequence[Intake],
+        endpoints: Sequence[Endpoint],
+        bodies: Bodies,
+        auth: Auth,
+        metrics: Metrics,
     ) -> None:
-        self._routes: Final = routes
-        self._connections = connections
+        self._intakes: Final = {one.path: one for one in intakes}
+        described = (one.path for one in endpoints if one.show_problem is None)
+        self._paths: Final = list(dict.fromkeys([*self._intakes, *described]))
+        self._router: Final = Router(
+            [self._route_to(one) for one in endpoints],
+            redirect_slashes=False,
+            default=self._refuse_path,
+        )
         self._bodies = bodies
         self._auth = auth
         self._metrics = metrics
+        self._open: Final[dict[Request, asyncio.Task[object] | None]] = {}
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests are being answered."""
+        return len(self._open)
+
+    def end_arriving(self) -> None:
+        """End the requests whose clients have to send more of them."""
+        for request, task in self._open.items():
+            if request.is_arriving and task is not None:
+                task.cancel()
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer one request."""
         began_s = time.perf_counter()
         request = Request(scope, exchange)
-        self._connections.begin(request)
+        self._open[request] = asyncio.current_task()
         try:
-            answer = await self._answer(request)
-            if answer.parts is None:
-                exchange.response_bytes(answer.status, answer.headers, answer.body)
-            else:
-                stream = exchange.response_stream(answer.status, answer.headers)
-                await stream.send_bytes(answer.body)
-                async for part in answer.parts:
-                    await stream.send_bytes(part)
+            status = await self._answer(request)
             took_s = time.perf_counter() - began_s
-            self._metrics.answered(**self._path_and_method(request), status=answer.status, took_s=took_s)
+            self._metrics.answered(request.path, request.method, status, took_s)
         except ProtocolClosed:
             log.debug("a client went away before it was answered")
         finally:
             self._bodies.release(request)
-            self._connections.end(request)
+            del self._open[request]
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> int:
+        """Answer a request; returns the status."""
         try:
-            route = self._route(request)
-            self._auth.check(request, route.role)
-            return await route.handler(request)
+            intake = self._intakes.get(request.scope.path)
+            if intake is None or request.scope.method != "POST":
+                return await answer_through(self._router, request)
+            request.path, request.method = intake.path, "POST"
+            self._auth.check(request, Role.EMIT)
+            answer = await intake.take(request)
         except Problem as problem:
             self._log(request, problem)
-            return problem.answer()
+            answer = problem.answer()
         except ProtocolClosed:
             raise
+        except HTTPException as error:  # Starlette's: the path is known, and the method is not
+            refused = _not_accepted(request.scope.method, (error.headers or {}).get("Allow", "GET"))
+            self._log(request, refused)
+            answer = refused.answer()
         except Exception as error:
-            same = self._path_and_method(request) | {"error": type(error).__name__}
+            same = {"path": request.path, "method": request.method, "error": type(error).__name__}
             log.exception("a request failed", extra=about(same))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return Problem(status, "see the server's log for the cause").answer()
+            answer = Problem(status, "see the server's log for the cause").answer()
+        request.exchange.response_bytes(answer.status, answer.headers, answer.body)
+        return answer.status
+
+    def _route_to(self, endpoint: Endpoint) -> Route:
+        route = Route(endpoint.path.replace("}", ":rest}"), self._guarded(endpoint))
+        route.methods = {endpoint.method}  # Starlette would add HEAD
+        return route
+
+    def _guarded(self, endpoint: Endpoint) -> Callable[[WebRequest], Awaitable[WebResponse]]:
+        """An endpoint that first checks who asks."""
+
+        async def answer(web: WebRequest) -> WebResponse:
+            request = request_of(web)
+            request.path, request.method = endpoint.path, endpoint.method
+            try:
+                self._auth.check(request, endpoint.role)
+                web.state.key = request.key
+                return await endpoint.answer(web)
+            except Problem as problem:
+                if endpoint.show_problem is None:
+                    raise
+                self._log(request, problem)
+                return endpoint.show_problem(web, problem)
+
+        return answer
 
     def _log(self, request: Request, problem: Problem) -> None:
         status = problem.status
@@ -167,27 +245,26 @@ class Application:
             level, what = logging.INFO, "refused a request"
         else:
             level, what = logging.WARNING, "could not serve a request"
-        same = {"status": status.value, "reason": problem.reason, **self._path_and_method(request)}
+        same = {
+            "status": status.value,
+            "reason": problem.reason,
+            "path": request.path,
+            "method": request.method,
+        }
         once = {"client": request.client}
         if problem.key:
             same["key"] = problem.key
         log.log(level, what, extra=about(same, once))
 
-    def _path_and_method(self, request: Request) -> dict[str, str]:
-        # Unknown paths are counted as one, because each would stay a metric for ever.
-        path, method = _pattern_of(request.scope.path, self._routes), request.scope.method
-        known = method in self._routes.get(path, ())
-        return {"path": path, "method": method} if known else {"path": "other", "method": "other"}
+    async def _refuse_path(self, scope: ScopeOfWeb, receive: Receive, send: Send) -> None:
+        del receive, send
+        path, method = scope["path"], scope["method"]
+        if path in self._intakes:
+            raise _not_accepted(method, "POST")
+        detail = f"there is no such path; the paths are {', '.join(self._paths)}"
+        raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
 
-    def _route(self, request: Request) -> Route:
-        path, method = _pattern_of(request.scope.path, self._routes), request.scope.method
-        by_method = self._routes.get(path)
-        if by_method is None:
-            detail = f"there is no such path; the paths are {', '.join(self._routes)}"
-            raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
-        if method not in by_method:
-            allowed = ", ".join(by_method)
-            detail = f"this path does not accept {method[:20]}; use {allowed}"
-            headers = [("allow", allowed)]
-            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers, close=True)
-        return by_method[method]
+
+def _not_accepted(method: str, allowed: str) -> Problem:
+    detail = f"this path does not accept {method[:20]}; use {allowed}"
+    return Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=[("allow", allowed)], close=True)

@@ -38,11 +38,11 @@ def serve(
         _seconds("--drain-timeout", "How long the projections may take to finish when the collector stops."),
     ] = 30.0,
     idle_timeout_s: Annotated[
-        float, _seconds("--idle-timeout", "How long a connection may be idle.", 1.0)
-    ] = 300.0,
-    header_timeout_s: Annotated[
-        float, _seconds("--header-timeout", "How long a request header may take to arrive.", 1.0)
-    ] = 10.0,
+        float,
+        _seconds(
+            "--idle-timeout", "How long a connection may be idle, or a request header take to arrive.", 1.0
+        ),
+    ] = 60.0,
     body_timeout_s: Annotated[
         float, _seconds("--body-timeout", "How long a body may take to arrive.", 1.0)
     ] = 30.0,
@@ -113,7 +113,6 @@ def serve(
             on_listening=on_listening,
             drain_timeout_s=drain_timeout_s,
             idle_timeout_s=idle_timeout_s,
-            header_timeout_s=header_timeout_s,
             body_timeout_s=body_timeout_s,
             without_keys=without_keys,
             allowed_hosts=allow_host or (),

@@ -21,7 +21,7 @@ from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import Receipt
 
 from ..event_logs import EventLogStatus
-from ..http import Answer, Problem, Request, json_answer, wrong_root
+from ..http import Problem, WebRequest, WebResponse, json_response, wrong_root
 from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, problems_text
 
@@ -91,11 +91,11 @@ class HealthEndpoints:
         self._probe: asyncio.Future[Readiness] | None = None
         self._probe_until_s = 0.0
 
-    async def live(self, _: Request) -> Answer:
+    async def live(self, _: WebRequest) -> WebResponse:
         """200 while requests are answered at all."""
-        return json_answer({"live": True})
+        return json_response({"live": True})
 
-    async def ready(self, _: Request) -> Answer:
+    async def ready(self, _: WebRequest) -> WebResponse:
         """200 if events sent now can be stored, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
@@ -107,28 +107,28 @@ class HealthEndpoints:
             problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
             readiness = Readiness(ready=False, problems={ProblemKind.JOURNAL.value: problem})
         status = HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return json_answer(readiness, status=status)
+        return json_response(readiness, status=status)
 
-    async def metrics(self, _: Request) -> Answer:
+    async def metrics(self, _: WebRequest) -> WebResponse:
         """The metrics for Prometheus."""
         loop = asyncio.get_running_loop()
         text = await loop.run_in_executor(self._metrics_thread, self._metrics_text)
-        return Answer(HTTPStatus.OK, [("content-type", TEXT)], text.encode())
+        return WebResponse(text, headers={"content-type": TEXT})
 
-    async def where(self, request: Request) -> Answer:
+    async def where(self, request: WebRequest) -> WebResponse:
         """The state of the entry that a receipt names."""
-        receipt = Receipt.parse(request.scope.query_string.removeprefix("receipt="))
+        receipt = Receipt.parse(request.url.query.removeprefix("receipt="))
         if receipt is None:
             detail = "the parameter receipt is missing or invalid; use ?receipt=NODE-NUMBER"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
         try:
-            found = await asyncio.to_thread(self._located, receipt, request.key)
+            found = await asyncio.to_thread(self._located, receipt, request.state.key)
         except RootError as error:
             raise wrong_root(error) from None
         if found is None:
             detail = "this collector never issued that receipt; query the one that did"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
-        return json_answer(found)
+        return json_response(found)
 
     def _located(self, receipt: Receipt, key: str) -> ReceiptStatus | None:
         return self._readings.begin(key).answers.locate(receipt)

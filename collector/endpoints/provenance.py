@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+from starlette.responses import StreamingResponse
 
 from waybill.exporter import reading
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
@@ -20,7 +21,7 @@ from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
-from ..http import NDJSON, Answer, Problem, Request, json_answer
+from ..http import NDJSON, Answer, Problem, Request, WebRequest, WebResponse, json_answer, json_response
 from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import problems_told
@@ -136,11 +137,11 @@ class ProvenanceEndpoints:
             await self._acceptor.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
 
-    async def records(self, request: Request, *, from_deltafi: bool = False) -> Answer:
+    async def records(self, request: WebRequest, *, from_deltafi: bool = False) -> WebResponse:
         """The records that match all conditions, newest first; with `from_deltafi` in DeltaFi's format."""
         from .query_params import query_params_of
 
-        params = query_params_of(request.scope.query_string, from_deltafi=from_deltafi)
+        params = query_params_of(request.url.query, from_deltafi=from_deltafi)
 
         def page_of(tables: Iterable[pa.Table], _: HomeAnswers) -> tuple[object, str | None]:
             found, cursor = _page_of(tables, params)
@@ -148,28 +149,28 @@ class ProvenanceEndpoints:
 
         return await self._ask(page_of, params, request)
 
-    async def summary(self, request: Request) -> Answer:
+    async def summary(self, request: WebRequest) -> WebResponse:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
         from .query_params import backend_of
 
-        number = summary_number(request.scope.path.removeprefix(SUMMARIES_PATH))
-        backend = backend_of(request.scope.query_string)
+        number = summary_number(request.path_params["number"])
+        backend = backend_of(request.url.query)
         ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
-        found = None if number is None else await ask(self._summary, backend, number, request.key)
+        found = None if number is None else await ask(self._summary, backend, number, request.state.key)
         if found is None:
             detail = "there is no such summary, or its files have left the journal and the archive"
             raise Problem(HTTPStatus.NOT_FOUND, f"{detail}; use the link as Marquez shows it")
         # A browser would save the answer instead of showing it.
-        is_browser = "text/html" in request.header("accept")
+        is_browser = "text/html" in request.headers.get("accept", "")
         media = "text/plain; charset=utf-8" if is_browser else NDJSON
-        headers = [("content-type", media), ("x-content-type-options", "nosniff")]
+        headers = {"content-type": media, "x-content-type-options": "nosniff"}
         if not found.exact:
-            headers.append(("warning", f'199 waybill "{_NOT_EXACT}"'))
+            headers["warning"] = f'199 waybill "{_NOT_EXACT}"'
         lines = _lines_of(found.tables)
         with problems_told():
             first = await ask(next, lines, b"")
         note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
-        return Answer(HTTPStatus.OK, headers, note + first, _rest(lines, ask))
+        return StreamingResponse(_rest(note + first, lines, ask), headers=headers)
 
     def _summary(self, backend: str, number: int, key: str) -> Summarized | None:
         from waybill.exporter.query import read_summarized
@@ -179,18 +180,18 @@ class ProvenanceEndpoints:
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
 
-    async def flush(self, _: Request) -> Answer:
+    async def flush(self, _: WebRequest) -> WebResponse:
         """Run every projection over everything accepted so far: 200 with a report."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
-        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
+        return json_response(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
-    async def stats(self, request: Request, *, from_deltafi: bool = False) -> Answer:
+    async def stats(self, request: WebRequest, *, from_deltafi: bool = False) -> WebResponse:
         """The number of records that match all conditions, by kind; with `from_deltafi` in its format."""
         from waybill.exporter.query import STATS_BY, stats_of, sums_of, told_sums
 
         from .query_params import filter_of
 
-        params = filter_of(request.scope.query_string, from_deltafi=from_deltafi)
+        params = filter_of(request.url.query, from_deltafi=from_deltafi)
         by = params.by
 
         def count(tables: Iterable[pa.Table], answers: HomeAnswers) -> tuple[object, None]:
@@ -203,32 +204,32 @@ class ProvenanceEndpoints:
 
         return await self._ask(count, params, request, by or STATS_BY)
 
-    async def open_files(self, request: Request) -> Answer:
+    async def open_files(self, request: WebRequest) -> WebResponse:
         """The files and runs that have begun and not ended, the longest silent first."""
         from .query_params import filter_of
 
-        params = filter_of(request.scope.query_string)
+        params = filter_of(request.url.query)
 
         return await self._list(lambda answers: answers.open_files(params.query), request)
 
-    async def answer(self, kind: type[Question[Any]], request: Request) -> Answer:
+    async def answer(self, kind: type[Question[Any]], request: WebRequest) -> WebResponse:
         """The answer to a question about the graph of datasets and jobs."""
         from .query_params import question_of
 
-        question = question_of(request.scope.query_string, kind)
+        question = question_of(request.url.query, kind)
         try:
             return await self._list(lambda answers: answers.answer(question), request)
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such node") from None
 
-    async def duplicates(self, request: Request) -> Answer:
+    async def duplicates(self, request: WebRequest) -> WebResponse:
         """The files of each content that several files have."""
         return await self._list(lambda answers: answers.duplicates(), request)
 
-    async def _list(self, ask: Callable[[HomeAnswers], object], request: Request) -> Answer:
-        def look_up() -> Answer:
-            read = self._readings.begin(request.key)
-            return json_answer(ask(read.answers), headers=read.headers())
+    async def _list(self, ask: Callable[[HomeAnswers], object], request: WebRequest) -> WebResponse:
+        def look_up() -> WebResponse:
+            read = self._readings.begin(request.state.key)
+            return json_response(ask(read.answers), headers=read.headers())
 
         with problems_told():
             return await asyncio.get_running_loop().run_in_executor(self._queries, look_up)
@@ -237,25 +238,25 @@ class ProvenanceEndpoints:
         self,
         make: _Make,
         params: QueryParams,
-        request: Request,
+        request: WebRequest,
         summed_by: Sequence[Dimension] | None = None,
-    ) -> Answer:
+    ) -> WebResponse:
         """The result of a function over the records that meet the conditions, or their sums."""
         loop = asyncio.get_running_loop()
         with problems_told("repair them, or use partial=true to get the rest"):
             return await loop.run_in_executor(self._queries, self._look_up, make, params, request, summed_by)
 
     def _look_up(
-        self, make: _Make, params: QueryParams, request: Request, summed_by: Sequence[Dimension] | None
-    ) -> Answer:
+        self, make: _Make, params: QueryParams, request: WebRequest, summed_by: Sequence[Dimension] | None
+    ) -> WebResponse:
         from .query_params import next_page
 
-        read = self._readings.begin(request.key, is_partial=params.is_partial)
+        read = self._readings.begin(request.state.key, is_partial=params.is_partial)
         value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
         headers = read.headers()
         if cursor is not None:
-            headers.append(("link", f'<?{next_page(request.scope.query_string, cursor)}>; rel="next"'))
-        return json_answer(value, headers=headers)
+            headers.append(("link", f'<?{next_page(request.url.query, cursor)}>; rel="next"'))
+        return json_response(value, headers=headers)
 
 
 def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -266,8 +267,11 @@ def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
         yield b"".join(msgspec.json.encode(record) + b"\n" for record in from_table(table))
 
 
-async def _rest(lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | None]]) -> AsyncIterator[bytes]:
-    """The further parts of an answer that has begun; a problem is its last line."""
+async def _rest(
+    first: bytes, lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | None]]
+) -> AsyncIterator[bytes]:
+    """The parts of an answer that has begun; a problem is its last line."""
+    yield first
     try:
         with problems_told():
             while (part := await ask(next, lines, None)) is not None:

@@ -15,7 +15,7 @@ import msgspec
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
-from ..http import JSON, Answer, Problem, Request, busy
+from ..http import JSON, Problem, WebRequest, WebResponse, busy
 from .reading import problems_told
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class TraceEndpoints:
         # One journey of each size at a time is in memory, and none delays the queries.
         self._small, self._large = _Lane("waybill-small-traces"), _Lane("waybill-traces")
 
-    async def trace(self, request: Request) -> Answer:
+    async def trace(self, request: WebRequest) -> WebResponse:
         """The journey of the file that the path names, in the format that the request asks for."""
         from .query_params import malformed, trace_params_of
 
-        did = request.scope.path.partition(TRACES_PATH)[2]
+        did = request.path_params["did"]
         if not did or "\0" in did:
             raise malformed("did", "is empty or contains a NUL character; give the did of a file")
-        params = trace_params_of(request.scope.query_string, request.header("accept"), MEDIA)
-        work = partial(self._trace, did, params, request.key)
+        params = trace_params_of(request.url.query, request.headers.get("accept", ""), MEDIA)
+        work = partial(self._trace, did, params, request.state.key)
         with problems_told("repair them, or use partial=true to get the rest"):
             # Only finding a journey tells how large it is. So each is begun as a small one, and no small one
             # waits for a large one to end.
@@ -87,7 +87,7 @@ class TraceEndpoints:
             except _LargeError:
                 return await self._large.run(work)
 
-    def _trace(self, did: str, params: TraceParams, key: str, *, is_small: bool = False) -> Answer:
+    def _trace(self, did: str, params: TraceParams, key: str, *, is_small: bool = False) -> WebResponse:
         from waybill.exporter.query import EntriesGoneError
 
         reading = self._readings.begin(key, is_partial=params.is_partial)
@@ -106,13 +106,13 @@ class TraceEndpoints:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such file") from None
         except EntriesGoneError as error:
             raise Problem(HTTPStatus.GONE, str(error), reason="the entries are gone") from None
-        headers = [
-            ("content-type", MEDIA[params.format]),
-            ("content-security-policy", "default-src 'none'"),
-            ("x-content-type-options", "nosniff"),
-            *reading.headers(),
-        ]
-        return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
+        headers = {
+            "content-type": MEDIA[params.format],
+            "content-security-policy": "default-src 'none'",
+            "x-content-type-options": "nosniff",
+            **dict(reading.headers()),
+        }
+        return WebResponse(_drawn(journey, params), headers=headers)
 
 
 class _Lane:
@@ -122,7 +122,7 @@ class _Lane:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._count = 0
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
+    async def run(self, work: Callable[[], WebResponse]) -> WebResponse:
         """The answer of some work, after those that wait; raises a `Problem` if too many do."""
         if self._count >= WAITING_MAX:
             raise busy(f"{WAITING_MAX} journeys are under way or wait; try again later")

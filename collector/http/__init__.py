@@ -2,7 +2,13 @@
 
 from .auth import Auth as Auth
 from .bodies import BODY_TIMEOUT_S as BODY_TIMEOUT_S, Bodies as Bodies, count_values as count_values
-from .connections import CONNECTIONS_MAX as CONNECTIONS_MAX, Connections as Connections
+from .bridge import answer_through as answer_through, request_of as request_of
+from .endpoint import (
+    Endpoint as Endpoint,
+    WebRequest as WebRequest,
+    WebResponse as WebResponse,
+    json_response as json_response,
+)
 from .exchange import (
     JSON as JSON,
     NDJSON as NDJSON,

@@ -30,6 +30,9 @@ class Exchange(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]:
         """The body in parts."""
 
+    async def client_disconnect(self) -> None:
+        """Wait until the client goes away."""
+
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         """Answer."""
 
@@ -47,7 +50,18 @@ class Stream(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("_headers", "client", "exchange", "has_turn", "held_bytes", "is_arriving", "key", "scope")
+    __slots__ = (
+        "_headers",
+        "client",
+        "exchange",
+        "has_turn",
+        "held_bytes",
+        "is_arriving",
+        "key",
+        "method",
+        "path",
+        "scope",
+    )
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
@@ -56,6 +70,10 @@ class Request:
         self._headers = scope.headers
         self.client = scope.client
         """Address and port of its sender."""
+        self.path = self.method = "other"
+        """Path and method of the endpoint that answers it. Unknown ones are counted as one, because each
+        would stay a metric for ever.
+        """
         self.key = ""
         """The name of the key that came with it; empty without one."""
         self.held_bytes = 0
@@ -68,6 +86,10 @@ class Request:
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty if there is none."""
         return str(self._headers.get(name) or "")
+
+    def headers(self) -> list[tuple[str, str]]:
+        """All headers, their names in lower case."""
+        return list(self._headers.items())
 
     def hosts(self) -> list[str]:
         """Each Host header, and the host in the address if it has another one."""
@@ -82,12 +104,11 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """The response to a request; its `parts`, if it has any, follow the body."""
+    """The response to a request."""
 
     status: HTTPStatus
     headers: list[tuple[str, str]]
     body: bytes = b""
-    parts: AsyncIterator[bytes] | None = None
 
 
 Handler = Callable[[Request], Awaitable[Answer]]

@@ -28,7 +28,7 @@ from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
 from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
-from ..http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
+from ..http import BODY_TIMEOUT_S, Auth, Bodies
 from ..intake import Acceptor
 from ..keys import Keys
 from ..logs import sum_up
@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("waybill.collector")
 
-IDLE_TIMEOUT_S: Final = 300.0
-"""How long a connection may be without a complete request header: Spark jobs pause between their events."""
+CONNECTIONS_MAX: Final = 4096
+"""How many connections are served at a time; further ones wait."""
 
-HEADER_TIMEOUT_S: Final = 10.0
-"""How long a request header may take to arrive, once it has begun."""
+IDLE_TIMEOUT_S: Final = 60.0
+"""How long a connection may be without a complete request header. The server knows no difference between a
+client that pauses and one that stops in the middle of a header.
+"""
 
 DRAIN_TIMEOUT_S: Final = 30.0
 
@@ -71,8 +73,8 @@ _MMAP_BYTES: Final = 4 * 2**20
 _BUFFER_BYTES: Final = 64 * 2**10
 """The memory that a connection may use besides a body, mostly for its header."""
 _POLL_S: Final = 0.05
+_LAST_ANSWERS_S: Final = 0.5
 _CHECK_EVERY_S: Final = 1.0
-_LOOK_EVERY_S: Final = 0.25
 
 
 def serve(
@@ -81,7 +83,6 @@ def serve(
     on_listening: Callable[[str], None] = lambda _: None,
     drain_timeout_s: float = DRAIN_TIMEOUT_S,
     idle_timeout_s: float = IDLE_TIMEOUT_S,
-    header_timeout_s: float = HEADER_TIMEOUT_S,
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
     allowed_hosts: Collection[str] = (),
@@ -100,7 +101,6 @@ def serve(
         on_listening: called with the URL once requests are accepted.
         drain_timeout_s: how long the projections get at the end.
         idle_timeout_s: how long a connection may be without a complete request header.
-        header_timeout_s: how long a request header may take to arrive, once it has begun.
         body_timeout_s: how long a body may take to arrive.
         without_keys: listen on addresses that other machines can reach even if there are no keys.
         allowed_hosts: answer only to requests for these host names, besides this machine's own; empty: to
@@ -124,8 +124,8 @@ def serve(
         at_end.callback(sum_up, at_end=True)
         home = Home.open(settings, journal)
         _give_back_large_blocks()
-        timeouts_s = idle_timeout_s, header_timeout_s, body_timeout_s
-        server = _Server(home, _Options(*timeouts_s, tls, without_keys, allowed_hosts), follower)
+        options = _Options(idle_timeout_s, body_timeout_s, tls, without_keys, allowed_hosts)
+        server = _Server(home, options, follower)
         if workers == 1:
             with _handlers_restored():
                 may_wait = uvloop.run(server.run(on_listening))
@@ -203,7 +203,6 @@ def _give_back_large_blocks() -> None:
 
 class _Options(NamedTuple):
     idle_timeout_s: float
-    header_timeout_s: float
     body_timeout_s: float
     tls: tuple[Path, Path] | None
     without_keys: bool
@@ -222,7 +221,6 @@ class _Server:
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         self._host, self._port = _free_address(settings)
-        self._connections = Connections(self._port, header_timeout_s=options.header_timeout_s)
         loopback = is_loopback(self._host)
         without_keys, allowed_hosts = options.without_keys, options.allowed_hosts
         self._auth = Auth(
@@ -266,7 +264,7 @@ class _Server:
         """
         loop = asyncio.get_running_loop()
         signals = _Signals(loop, worker)
-        chores = [loop.create_task(self._keep_house()), loop.create_task(self._watch_connections())]
+        keeping_house = loop.create_task(self._keep_house())
         beside: list[Reconciling | Following] = []
         if worker is None or worker.number == 0:
             beside.append(Reconciling(self._journal, self._settings))
@@ -275,7 +273,8 @@ class _Server:
         for thread in beside:
             thread.start()
         try:
-            server = _granian(self._application(), self._host, self._port, self._options)
+            application = self._application()
+            server = _granian(application, self._host, self._port, self._options)
             if worker is not None:
                 loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
             serving = loop.create_task(server.serve())
@@ -284,29 +283,16 @@ class _Server:
             listening.cancel()
             _end_within(REQUESTS_TIMEOUT_S + _END_TIMEOUT_S)
             server.stop()  # type: ignore[no-untyped-call]
-            await self._finish(serving, signals.second)
+            await _finish(application, serving, signals.second)
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
         finally:
-            for chore in chores:
-                chore.cancel()
+            keeping_house.cancel()
             for thread in beside:
                 thread.end()
             self._readings.close()
             self._journal.close()
         return not signals.second.done()
-
-    async def _finish(self, serving: asyncio.Task[None], hurry: asyncio.Future[None]) -> None:
-        """Let open requests finish; close connections without one."""
-        deadline_s = time.monotonic() + REQUESTS_TIMEOUT_S
-        while not (serving.done() or hurry.done()) and time.monotonic() < deadline_s:
-            await asyncio.wait({serving, hurry}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-            # granian waits for some of them until their idle timeout.
-            self._connections.close_waiting()
-        if serving.done():
-            serving.result()
-        else:
-            log.warning("open requests were cut off; none of them was acknowledged")
 
     async def _say_when_listening(self, on_listening: Callable[[str], object]) -> None:
         while True:
@@ -329,27 +315,25 @@ class _Server:
         on_listening(self._url)
 
     def _application(self) -> Application:
-        from ..app import Application, routes_of
+        from ..app import Application, endpoints_of, intakes_of
 
         journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._options.body_timeout_s)
         redaction = self._home.redaction
         rejects = Rejects(journal, redaction)
         acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
-        routes = routes_of(
-            LineageEndpoints(bodies, acceptor, redaction),
-            ProvenanceEndpoints(bodies, acceptor, journal, settings, self._readings),
-            TraceEndpoints(self._readings),
-            HealthEndpoints(
-                journal,
-                settings,
-                self._readings,
-                self._metrics,
-                self._tallies,
-                follows=self._follower is not None,
-            ),
+        provenance = ProvenanceEndpoints(bodies, acceptor, journal, settings, self._readings)
+        health = HealthEndpoints(
+            journal,
+            settings,
+            self._readings,
+            self._metrics,
+            self._tallies,
+            follows=self._follower is not None,
         )
-        return Application(routes, self._connections, bodies, self._auth, self._metrics)
+        intakes = intakes_of(LineageEndpoints(bodies, acceptor, redaction), provenance)
+        endpoints = endpoints_of(provenance, TraceEndpoints(self._readings), health)
+        return Application(intakes, endpoints, bodies, self._auth, self._metrics)
 
     async def _keep_house(self) -> None:
         while True:
@@ -358,14 +342,6 @@ class _Server:
             except Exception:
                 log.exception("keys, runner or metrics could not be checked; trying again later")
             await asyncio.sleep(_CHECK_EVERY_S)
-
-    async def _watch_connections(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            try:
-                self._connections.look()
-            except Exception:
-                log.exception("the connections could not be checked; trying again later")
 
     def _check(self) -> None:
         """Read the keys, and keep the runner running or publish the metrics for other workers."""
@@ -393,6 +369,25 @@ class _Server:
             cursors.get(name, 0) < last_seq for name in statuses(self._journal)
         ):
             self._home.ensure_runner()
+
+
+async def _finish(application: Application, serving: asyncio.Task[None], hurry: asyncio.Future[None]) -> None:
+    """Let open requests finish, but not those that are still arriving.
+
+    granian also waits for connections without a request, until their idle timeout. They get a moment, in
+    which the last answers are sent.
+    """
+    deadline_s, quiet_s = time.monotonic() + REQUESTS_TIMEOUT_S, 0.0
+    while (
+        not (serving.done() or hurry.done()) and time.monotonic() < deadline_s and quiet_s < _LAST_ANSWERS_S
+    ):
+        application.end_arriving()
+        await asyncio.wait({serving, hurry}, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+        quiet_s = 0.0 if application.open_requests else quiet_s + _POLL_S
+    if serving.done():
+        serving.result()
+    elif application.open_requests:
+        log.warning("open requests were cut off; none of them was acknowledged")
 
 
 class _Signals:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
+from asked import request_for
 
 import waybill
-from waybill.collector.app import routes_of
+from waybill.collector.app import endpoints_of
 from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
@@ -106,31 +107,23 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
         settings = obey(journal)
         readings = Readings(journal, settings)
         provenance = ProvenanceEndpoints(unused, unused, journal, settings, readings)
-        routes = routes_of(
-            cast("Any", SimpleNamespace(event=None, batch=None)),
+        endpoints = endpoints_of(
             provenance,
             TraceEndpoints(readings),
             cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
         )
         doors = {
-            path: route.handler
-            for path, methods in routes.items()
-            for route in methods.values()
-            if route.role is Role.READ and path not in NO_RECORDS
+            one.path: one.answer for one in endpoints if one.role is Role.READ and one.path not in NO_RECORDS
         }
         assert {"/provenance/query", "/provenance/stats", "/trace/{did}"} < doors.keys()
         asked_of = {
             one.path: "&".join(f"{field.name}=1" for field in msgspec.structs.fields(one) if field.required)
             for one in QUESTIONS
         }
-        for path, handler in doors.items():
-            scope = SimpleNamespace(
-                path=path.replace("{number}", "1").replace("{did}", kept.first),
-                query_string=asked_of.get(path, ""),
-            )
-            request = SimpleNamespace(scope=scope, key=KEY, header=lambda _: "")
+        for path, answer in doors.items():
+            request = request_for(path, asked_of.get(path, ""), KEY, number="1", did=kept.first)
             with pytest.raises(RefusedError):
-                asyncio.run(cast("Any", handler)(request))
+                asyncio.run(cast("Any", answer(request)))
     assert asked == [(reading.Door.HTTP, KEY)] * len(doors)
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
 import apsw
 import pytest
+from asked import request_for
 from hypothesis import given, settings
 from odd_texts import ODD_TEXTS
 from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of, without_runner
@@ -407,9 +407,8 @@ def test_too_many_entries_to_fold_for_one_answer_are_an_error_that_passes(
     for at in range(2):
         journal.append(Kind.PROVENANCE, json.dumps([record(did=f"did-{at}")]).encode())
     doors = ProvenanceEndpoints(unused, unused, journal, settings, Readings(journal, settings))
-    request = SimpleNamespace(scope=SimpleNamespace(query_string=""), key="")
     with pytest.raises(Problem, match=r"2 accepted entries are not in files yet") as refused:
-        asyncio.run(doors.records(cast("Any", request)))
+        asyncio.run(doors.records(request_for("/api/v1/records")))
     journal.close()
     assert refused.value.status == 503
 

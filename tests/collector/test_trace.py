@@ -10,13 +10,13 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+from asked import request_for
 from events import event
 from served import Collector, without_runner
 
@@ -231,13 +231,11 @@ def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
     shared: Collector, monkeypatch: pytest.MonkeyPatch, limit: str, status: int, says: str
 ) -> None:
     monkeypatch.setattr(trace, limit, 0)
-    request = SimpleNamespace(
-        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: "", key=""
-    )
+    request = request_for(f"/trace/{YEAR}", did=YEAR)
     with contextlib.closing(Journal(shared.home)) as journal:
         endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
         with pytest.raises(Problem) as refused:
-            asyncio.run(endpoints.trace(cast("Any", request)))
+            asyncio.run(endpoints.trace(request))
     assert refused.value.status == status
     assert says in refused.value.detail
     assert "narrow it with depth" in refused.value.detail
@@ -280,10 +278,8 @@ def test_a_journey_that_takes_long_is_a_large_one_with_the_same_answer(
     shared: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace, "SMALL_S", 0)
-    request = SimpleNamespace(
-        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: "", key=""
-    )
+    request = request_for(f"/trace/{YEAR}", did=YEAR)
     with contextlib.closing(Journal(shared.home)) as journal:
         endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
-        answer = asyncio.run(endpoints.trace(cast("Any", request)))
+        answer = asyncio.run(endpoints.trace(request))
     assert msgspec.json.decode(answer.body) == shared.get(f"/trace/{YEAR}").json
