@@ -63,7 +63,7 @@ test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
 faults: .venv/dev.stamp ## Run the exhaustive tests, at most 25 minutes
-	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) $(ARGS) tests/faults tests/collector tests/exporter tests/transport
+	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) $(ARGS) tests/faults tests/collector tests/exporter tests/transport tests/monitoring
 
 explore: .venv/dev.stamp ## Run the random tests with new seeds for an hour (MINUTES=n), and show those that fail
 	$(PY) tests/explore.py $(MINUTES)

@@ -40,9 +40,10 @@ COLLECTOR: Final = Service("collector", "Waybill's collector", "WAYBILL_PORT", 8
 MARQUEZ: Final = Service("marquez", "Marquez's API", "MARQUEZ_PORT", 5000, "/api/v1/namespaces?limit=1")
 PAGE: Final = Service("page", "Marquez's page", "MARQUEZ_PAGE_PORT", 3000, "/healthcheck")
 PROMETHEUS: Final = Service("prometheus", "Prometheus", "PROMETHEUS_PORT", 9090, "/-/ready")
+ALERTMANAGER: Final = Service("alertmanager", "Alertmanager", "ALERTMANAGER_PORT", 9093, "/-/ready")
 GRAFANA: Final = Service("grafana", "Grafana", "GRAFANA_PORT", 3001, "/api/health")
 
-SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, GRAFANA)
+SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, ALERTMANAGER, GRAFANA)
 
 
 class _Readiness(msgspec.Struct):

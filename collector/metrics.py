@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.marquez import counters_of, dead_letters
+from waybill.transport.journal import Kind
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
@@ -30,6 +31,15 @@ _COUNTERS: Final = {
     "repeated": "Entries that the journal already had.",
     "refused_access": "Requests that were refused because a key or role was missing, by status.",
 }
+_FROM_THE_START: Final = {
+    (name, ((label, value),)): 0
+    for name, label, values in (
+        ("rejected", "kind", [kind.name.lower() for kind in (Kind.OPENLINEAGE, Kind.PROVENANCE)]),
+        ("refused_access", "status", ["401", "403"]),
+    )
+    for value in values
+}
+"""Prometheus sees no increase in a counter that begins with 1, so those that raise an alert begin with 0."""
 _DELIVERIES: Final = {
     "delivered": "Events that a backend accepted, including repeats.",
     "failed": "Failed delivery attempts that are retried.",
@@ -73,7 +83,7 @@ class Metrics(msgspec.Struct, array_like=True):
 
     def text(self) -> Iterator[str]:
         """The lines of the counters."""
-        counts = sorted(dict(self.counts).items())
+        counts = sorted((_FROM_THE_START | self.counts).items())
         for name, text in _COUNTERS.items():
             yield from _head(f"{name}_total", "counter", text)
             for (counted, labels), number in counts:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         Producer as Producer,
         Reach as Reach,
         ReachedNode as ReachedNode,
+        RecentRun as RecentRun,
+        SchemaChange as SchemaChange,
         SearchResult as SearchResult,
     )
     from .index import (

@@ -31,6 +31,8 @@ from .graph import (
     OfImpact,
     OfNames,
     OfOrigins,
+    OfRuns,
+    OfSchemaChanges,
     OfSearch,
     OfStale,
     OfUnused,
@@ -59,6 +61,9 @@ if TYPE_CHECKING:
         Origins,
         Question,
         ReachedNode,
+        RecentRun,
+        RunStateName,
+        SchemaChange,
         SearchResult,
     )
     from .index import OpenFile
@@ -341,6 +346,23 @@ class Lineage:
     def stale_datasets(self, before_ms: int) -> tuple[ListedDataset, ...]:
         """The datasets that jobs wrote, and none since an instant; raises what `unused_datasets` does."""
         return self._answer(OfStale(before_ms)).datasets
+
+    def recent_runs(
+        self, since_ms: int = 0, state: RunStateName | None = None, limit: int = 20
+    ) -> tuple[RecentRun, ...]:
+        """The newest runs of which something was told since an instant, with the datasets of their jobs.
+
+        With a state, only those that have it, of the newest 10,000. Of a job whose runs are files, there is
+        only the last. Raises what `unused_datasets` does.
+        """
+        return self._answer(OfRuns(since_ms, state, limit)).runs
+
+    def schema_changes(self, since_ms: int = 0) -> tuple[SchemaChange, ...]:
+        """The datasets whose columns changed since an instant, and what that reaches; the 50 newest.
+
+        Raises what `unused_datasets` does.
+        """
+        return self._answer(OfSchemaChanges(since_ms)).changes
 
     def duplicate_producers(self) -> tuple[Duplicate, ...]:
         """The jobs that write one dataset, and those that do the same from the same inputs.

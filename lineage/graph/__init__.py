@@ -23,11 +23,20 @@ from .questions import (
     OfImpact as OfImpact,
     OfNames as OfNames,
     OfOrigins as OfOrigins,
+    OfRuns as OfRuns,
+    OfSchemaChanges as OfSchemaChanges,
     OfSearch as OfSearch,
     OfStale as OfStale,
     OfUnused as OfUnused,
     OfWhole as OfWhole,
     Question as Question,
+)
+from .recent import (
+    RecentRun as RecentRun,
+    RecentRuns as RecentRuns,
+    RunStateName as RunStateName,
+    SchemaChange as SchemaChange,
+    SchemaChanges as SchemaChanges,
 )
 from .runs import LastRun as LastRun
 from .searching import FoundNode as FoundNode, SearchResult as SearchResult

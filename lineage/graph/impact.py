@@ -68,7 +68,11 @@ def find_impact(ask: Ask, name: str) -> Impact:
     Raises:
         NotFoundError: nothing has this name, or several have it.
     """
-    node = find_node(ask, name)
+    return impact_of(ask, find_node(ask, name))
+
+
+def impact_of(ask: Ask, node: Node) -> Impact:
+    """What a change of a node reaches; see `find_impact`."""
     found = _Impact(ask)
     if node.kind is NodeKind.COLUMN:
         found.follow_column(node)

@@ -16,6 +16,7 @@ from .asking import Dependencies, NameList, find_dependencies, find_names
 from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
+from .recent import RecentRuns, RunStateName, SchemaChanges, list_recent_runs, list_schema_changes
 from .searching import SearchResult, search
 from .uses import AnalyzerList, list_analyzers
 
@@ -28,6 +29,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 ALL: Final = "all"
 FOUND_DEFAULT: Final = 20
 """So many nodes are found, unless more are asked for."""
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 EpochMs = Annotated[int, msgspec.Meta(ge=0, description="Epoch milliseconds.")]
 Edges = Annotated[int, msgspec.Meta(ge=0, description="So many edges, or `all`.")] | Literal["all"]
 
@@ -154,7 +156,7 @@ class OfSearch(Question[SearchResult], frozen=True):
     finder = staticmethod(search)
 
     text: Name
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = FOUND_DEFAULT
+    limit: Limit = FOUND_DEFAULT
 
 
 class OfWhole(Question[WholeGraph], frozen=True):
@@ -164,6 +166,30 @@ class OfWhole(Question[WholeGraph], frozen=True):
     summary = "List all datasets and jobs, and which job reads or writes which dataset"
     answer = WholeGraph
     finder = staticmethod(find_whole_graph)
+
+
+class OfRuns(Question[RecentRuns], frozen=True):
+    """How jobs ran lately; see `Lineage.recent_runs`."""
+
+    path = "/api/v1/runs"
+    summary = "List the newest runs, with the datasets of their jobs"
+    answer = RecentRuns
+    finder = staticmethod(list_recent_runs)
+
+    since: EpochMs = 0
+    state: RunStateName | None = None
+    limit: Limit = FOUND_DEFAULT
+
+
+class OfSchemaChanges(Question[SchemaChanges], frozen=True):
+    """The datasets whose columns changed; see `Lineage.schema_changes`."""
+
+    path = "/api/v1/datasets/schema-changes"
+    summary = "List the datasets whose columns changed since an instant, and whom that concerns"
+    answer = SchemaChanges
+    finder = staticmethod(list_schema_changes)
+
+    since: EpochMs = 0
 
 
 class OfAnalyzers(Question[AnalyzerList], frozen=True):
@@ -177,5 +203,5 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
 
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (
     *(OfDependencies, OfImpact, OfNames, OfOrigins, OfUnused, OfStale, OfDuplicates, OfSearch, OfWhole),
-    OfAnalyzers,
+    *(OfAnalyzers, OfRuns, OfSchemaChanges),
 )

@@ -36,6 +36,13 @@ WHERE last_us >= ifnull(
     (SELECT last_us FROM {0}.job_run WHERE job = value ORDER BY last_us DESC LIMIT 1 OFFSET ?2), 0
 )
 """
+_RECENT: Final = """
+SELECT run, job, last_us, state FROM all_job_run
+WHERE (run, job) IN (SELECT run, job FROM all_job_run WHERE last_us >= ? ORDER BY last_us DESC LIMIT ?)
+ORDER BY last_us DESC
+"""
+_RECENT_MAX: Final = 10_000
+"""Of so many runs it is seen which have a state: of all that there are, it would take seconds."""
 _RUNS: Final = f"{_LATEST_RUNS.format('main')} UNION ALL {_LATEST_RUNS.format('disk')} ORDER BY 1, 3 DESC"
 
 
@@ -99,6 +106,18 @@ def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
         job: [run for _, state in runs if (run := _told(state, ALWAYS_US)).ended_ms is not None]
         for job, runs in _runs_of(ask, jobs, _ALL)
     }
+
+
+def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
+    """The newest runs with their jobs, given by number, of which something was told since an instant.
+
+    The one that was told of last comes first; there are 10,000 at most.
+    """
+    runs: dict[tuple[str, int], list[RunState | LastFile]] = {}
+    for run, job, _, state in ask(_RECENT, (since_us, _RECENT_MAX)):
+        runs.setdefault((run, job), []).append(_decode(run, state))
+    for (_, job), states in runs.items():
+        yield job, _told(_merge(states), ALWAYS_US)
 
 
 def _runs_of(

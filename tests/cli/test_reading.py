@@ -57,6 +57,8 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.unused_datasets": lambda kept: waybill.Lineage.open(kept.home).unused_datasets(),
     "Lineage.stale_datasets": lambda kept: waybill.Lineage.open(kept.home).stale_datasets(1),
     "Lineage.duplicate_producers": lambda kept: waybill.Lineage.open(kept.home).duplicate_producers(),
+    "Lineage.recent_runs": lambda kept: waybill.Lineage.open(kept.home).recent_runs(),
+    "Lineage.schema_changes": lambda kept: waybill.Lineage.open(kept.home).schema_changes(),
     "Lineage.names": lambda kept: waybill.Lineage.open(kept.home).names("lake"),
     "Lineage.diff": lambda kept: waybill.Lineage.open(kept.home).diff(kept.first, kept.first),
     "Lineage.search": lambda kept: waybill.Lineage.open(kept.home).search("lake"),

@@ -92,6 +92,8 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/api/v1/datasets/unused", {"read", "admin"}),
         ("GET", "/api/v1/datasets/stale", {"read", "admin"}),
         ("GET", "/api/v1/datasets/duplicate-producers", {"read", "admin"}),
+        ("GET", "/api/v1/datasets/schema-changes", {"read", "admin"}),
+        ("GET", "/api/v1/runs", {"read", "admin"}),
         ("GET", "/where", {"read", "admin"}),
     ],
 )

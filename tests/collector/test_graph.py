@@ -48,6 +48,8 @@ def test_a_collector_and_its_home_answer_the_same(served: Collector) -> None:
     assert there.search("lake rep") == here.search("lake rep")
     assert [one.node.name for one in there.search("lake rep").nodes] == ["report"]
     assert there.stale_datasets(2**41) == here.stale_datasets(2**41) != ()
+    assert there.recent_runs() == here.recent_runs() != ()
+    assert there.schema_changes() == here.schema_changes() == ()
     assert there.duplicate_producers() == here.duplicate_producers() == ()
     assert there.origins("report.sum") == here.origins("report.sum")
     assert [one.source.column for one in there.origins("report.sum").steps] == ["amount"]

@@ -94,7 +94,7 @@ def test_each_starts_after_what_it_cannot_do_without(stack: dict[str, Any]) -> N
 
 def test_nothing_listens_beyond_this_machine(stack: dict[str, Any]) -> None:
     ports = [port for service in stack["services"].values() for port in service.get("ports", [])]
-    assert len(ports) == 6
+    assert len(ports) == 7
     assert len(set(ports)) == len(ports)
     assert all(re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z_]+:-(\d+)\}:\1", port) for port in ports)
     assert not any(service.get("network_mode") for service in stack["services"].values())
@@ -150,7 +150,9 @@ def test_marquez_is_told_to_delete_what_is_old(stack: dict[str, Any]) -> None:
 def test_the_configuration_names_what_is_mounted_and_served(stack: dict[str, Any]) -> None:
     services = stack["services"]
     inside = {
-        volume.split(":")[1] for one in ("prometheus", "grafana") for volume in services[one]["volumes"]
+        volume.split(":")[1]
+        for one in ("prometheus", "alertmanager", "grafana")
+        for volume in services[one]["volumes"]
     }
     prometheus = read("prometheus.yml")
     assert set(prometheus["rule_files"]) <= inside
@@ -158,6 +160,12 @@ def test_the_configuration_names_what_is_mounted_and_served(stack: dict[str, Any
         target
         for scrape in prometheus["scrape_configs"]
         for static in scrape["static_configs"]
+        for target in static["targets"]
+    ]
+    targets += [
+        target
+        for manager in prometheus["alerting"]["alertmanagers"]
+        for static in manager["static_configs"]
         for target in static["targets"]
     ]
     (source,) = read("grafana/datasources.yml")["datasources"]

@@ -148,9 +148,11 @@ from waybill.lineage import (
     Producer,
     Reach,
     ReachedNode,
+    RecentRun,
     Records,
     RunDiff,
     RunDifference,
+    SchemaChange,
     SearchResult,
     ToldFile,
     ToldJourney,
@@ -641,6 +643,8 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     assert_type(origins.texts, tuple[JobText, ...])
     assert_type(lineage.unused_datasets(written=True), tuple[ListedDataset, ...])
     assert_type(lineage.stale_datasets(1), tuple[ListedDataset, ...])
+    assert_type(lineage.recent_runs(1, "ERROR", 3), tuple[RecentRun, ...])
+    assert_type(lineage.schema_changes(1), tuple[SchemaChange, ...])
     doubled = lineage.duplicate_producers()
     assert_type(doubled, tuple[Duplicate, ...])
     assert_type(doubled[0].producers, tuple[Producer, ...])
