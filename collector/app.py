@@ -226,7 +226,7 @@ class Application:
             request = request_of(web)
             request.path, request.method = endpoint.path, endpoint.method
             try:
-                self._auth.check(request, endpoint.role)
+                self._auth.check(request, endpoint.role, is_of_page=endpoint.show_problem is not None)
                 web.state.key = request.key
                 return await endpoint.answer(web)
             except Problem as problem:

@@ -20,7 +20,7 @@ from waybill.transport.errors import JournalError, RootError
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.root import check_root
-from waybill.transport.runner import LOG_NAME, statuses
+from waybill.transport.runner import LOG_NAME, statuses, unsettled
 
 from .differing import DIFFERING, list_differing
 from .names import DAMAGED
@@ -85,6 +85,22 @@ class Problem(msgspec.Struct, frozen=True):
         if self.kind in _ALONE:
             return self.kind.value
         return self.name if self.kind in HOLDS_UP else f"{self.kind.value}:{self.name}"
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A projection's progress: its last durable entry, how many follow, and how old the first of those is.
+
+    Marks, such as those of a flush, do not count.
+
+    Attributes:
+        unsettled: the number of ended runs whose records are written once they have settled.
+    """
+
+    cursor: int
+    behind: int
+    lag_s: float
+    unsettled: int
+    problem: str | None
 
 
 HOLDS_UP: Final = frozenset({ProblemKind.PROJECTION, ProblemKind.SETTING})
@@ -188,6 +204,22 @@ def problems_of_projections(journal: Journal) -> Iterator[Problem]:
         return
     for name, lag_s in late_s.items():
         yield Problem(ProblemKind.LAG, name, f"{name} is {lag_s / 60:,.0f} minutes behind", log)
+
+
+def projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
+    """The progress of each projection, by its name."""
+    written, cursors = statuses(journal), journal.cursors()
+    waiting = {name: journal.waiting(cursors.get(name, 0)) for name in written.keys() | cursors.keys()}
+    return {
+        name: ProjectionStatus(
+            cursor=cursors.get(name, 0),
+            behind=one.entries,
+            lag_s=round(one.lag_s, 1),
+            unsettled=unsettled(journal, name),
+            problem=written[name].problem if name in written else None,
+        )
+        for name, one in sorted(waiting.items())
+    }
 
 
 def _poison(journal: Journal) -> Iterator[Problem]:

@@ -11,12 +11,11 @@ import msgspec
 import typer
 
 from waybill.collector.event_logs import EventLogStatus
-from waybill.exporter.health import HOLDS_UP, Problem, problems_of
+from waybill.exporter.health import HOLDS_UP, Problem, ProjectionStatus, problems_of, projection_statuses
 from waybill.exporter.layout import has_plain_spark
 from waybill.exporter.names import DAMAGED, KEYS
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, Settings, locks
-from waybill.transport.runner import statuses, unsettled
 
 from .. import console
 from ..arguments import JsonObject
@@ -41,22 +40,6 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int = 0
     size_bytes: int = 0
     oldest: str | None = None
-
-
-class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A projection's progress: its last durable entry, how many follow, and how old the first of those is.
-
-    Marks, such as those of a flush, do not count.
-
-    Attributes:
-        unsettled: the number of ended runs whose records are written once they have settled.
-    """
-
-    cursor: int
-    behind: int
-    lag_s: float
-    unsettled: int
-    problem: str | None
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +127,7 @@ def status_of(settings: Settings) -> Status:
             runner_alive=locks.is_held(settings.home),
             runner_pid=locks.holder(settings.home),
             journal=_journal_status(journal) if journal else JournalStatus(),
-            projections=_projection_statuses(journal) if journal else {},
+            projections=projection_statuses(journal) if journal else {},
             deliveries=_delivery_statuses(journal) if journal else {},
             dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
             if journal
@@ -207,21 +190,6 @@ def _journal_status(journal: Journal) -> JournalStatus:
         size_bytes=journal.size_bytes(),
         oldest=iso(oldest.received_ms) if oldest else None,
     )
-
-
-def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
-    written, cursors = statuses(journal), journal.cursors()
-    waiting = {name: journal.waiting(cursors.get(name, 0)) for name in written.keys() | cursors.keys()}
-    return {
-        name: ProjectionStatus(
-            cursor=cursors.get(name, 0),
-            behind=one.entries,
-            lag_s=round(one.lag_s, 1),
-            unsettled=unsettled(journal, name),
-            problem=written[name].problem if name in written else None,
-        )
-        for name, one in sorted(waiting.items())
-    }
 
 
 def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:

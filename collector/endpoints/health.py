@@ -135,7 +135,7 @@ class HealthEndpoints:
 
     def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics
-        lines = [*total.text(), *home_text(self._journal), *problems_text(self._problems())]
+        lines = [*total.text(), *home_text(self._journal), *problems_text(self.problems())]
         if self._follows and (status := EventLogStatus.of(self._journal)) is not None:
             lines += event_logs_text(status)
         return "\n".join([*lines, ""])
@@ -144,7 +144,7 @@ class HealthEndpoints:
         try:
             # Only a write shows whether the disk accepts one.
             self._journal.commit(_OWNER, put={"probe": b""})
-            problems = self._problems()
+            problems = self.problems()
         except (JournalError, OSError) as error:
             return Readiness(ready=False, problems={ProblemKind.JOURNAL.value: str(error)})
         told: dict[str, str] = {}
@@ -152,7 +152,8 @@ class HealthEndpoints:
             told.setdefault(one.about, one.sentence)
         return Readiness(ready=not any(one.stops_intake for one in problems), problems=told)
 
-    def _problems(self) -> list[HomeProblem]:
+    def problems(self) -> list[HomeProblem]:
+        """Everything that is wrong with the home; a root that does not answer holds this up only shortly."""
         followed = EventLogStatus.of(self._journal) if self._follows else None
         return [
             *problems_of_home(self._journal, self._settings),

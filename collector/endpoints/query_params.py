@@ -163,9 +163,14 @@ def _accepted(accept: str, media: Mapping[str, str]) -> str:
     return next((formats[one] for one in asked if one in formats), next(iter(media)))
 
 
+def single_params_of(text: str, known: tuple[str, ...]) -> dict[str, str]:
+    """Parse a query string in which each of these parameters may be once."""
+    return _single(_several(text, known))
+
+
 def backend_of(text: str) -> str:
     """Parse the query string of a summary's link: the name of its backend."""
-    return _single(_several(text, ("backend",))).get("backend", MARQUEZ)
+    return single_params_of(text, ("backend",)).get("backend", MARQUEZ)
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool | None:

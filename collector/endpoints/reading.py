@@ -115,12 +115,16 @@ class Reading:
                 raise
             self.answers.notes[f"incomplete: {_count_of(error.unread)}"] = None
 
-    def headers(self) -> list[tuple[str, str]]:
-        """The warnings that the answer needs, after all questions."""
-        notes = dict(self.answers.notes)
+    def notes(self) -> list[str]:
+        """What the answer has to say of itself, after all questions."""
+        notes = list(self.answers.notes)
         if self.answers.unsettled:
-            notes[f"unsettled: {counted(len(self.answers.unsettled), 'record')} may still change"] = None
-        header = ", ".join(f'199 waybill "{_quotable(text)}"' for text in notes)
+            notes.append(f"unsettled: {counted(len(self.answers.unsettled), 'record')} may still change")
+        return notes
+
+    def headers(self) -> list[tuple[str, str]]:
+        """The same as warnings in a header."""
+        header = ", ".join(f'199 waybill "{_quotable(text)}"' for text in self.notes())
         return [("warning", header)] if header else []
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from waybill.transport.loopback import host_of, leads_here
 
 from ..keys import ApiKey, Keys, Role, match
+from ..sessions import Sessions, session_id_in
 from .exchange import JSON, Problem
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Auth:
         self,
         metrics: Metrics,
         keys: Keys,
+        sessions: Sessions,
         *,
         loopback: bool,
         without_keys: bool,
@@ -42,6 +44,7 @@ class Auth:
         self._allowed_hosts = {host.lower() for host in allowed_hosts}
         self._open = without_keys or (loopback and not keys.had_any())
         self._stored = keys
+        self._sessions = sessions
         self.keys: tuple[ApiKey, ...] = ()
         """The valid keys."""
         self.read_keys()
@@ -51,8 +54,20 @@ class Auth:
         self.keys = self._stored.all()
         self._open = self._open and not self.keys
 
-    def check(self, request: Request, role: Role | None) -> None:
-        """Raise a `Problem` unless the request's key has this role; with None no key is needed."""
+    @property
+    def is_open(self) -> bool:
+        """Whether no request needs a key."""
+        return self._open
+
+    def may(self, name: str, role: Role) -> bool:
+        """Whether the key of this name has a role, or none is needed."""
+        return self._open or any(key.name == name and key.may(role) for key in self.keys)
+
+    def check(self, request: Request, role: Role | None, *, is_of_page: bool = False) -> None:
+        """Raise a `Problem` unless the request's key has this role; with None no key is needed.
+
+        Requests of the page may have a session instead of a key. The page itself checks who sends its forms.
+        """
         hosts = request.hosts()
         if len(hosts) > 1:
             detail = "there are several Host headers, or another host in the address; send one"
@@ -65,10 +80,13 @@ class Auth:
         if role is None:
             return
         if self._open:
-            self._check_sender(request)
+            if not is_of_page:
+                self._check_sender(request)
             return
         scheme, _, given = request.header("authorization").partition(" ")
         key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
+        if is_of_page and not scheme:
+            key = self._sessions.key_of(session_id_in(request.header("cookie")), self.keys)
         if key is None:
             detail = (
                 "a key is required; create one with `waybill keys add` and send `Authorization: Bearer KEY`"

@@ -33,6 +33,7 @@ from ..intake import Acceptor
 from ..keys import Keys
 from ..logs import sum_up
 from ..metrics import Metrics, Tallies
+from ..sessions import Sessions
 from .following import Following
 from .reconciling import Reconciling
 from .workers import Worker, Workers
@@ -223,9 +224,11 @@ class _Server:
         self._host, self._port = _free_address(settings)
         loopback = is_loopback(self._host)
         without_keys, allowed_hosts = options.without_keys, options.allowed_hosts
+        self._sessions = Sessions(home.journal)
         self._auth = Auth(
             self._metrics,
             Keys(home.journal),
+            self._sessions,
             loopback=loopback,
             without_keys=without_keys,
             allowed_hosts=allowed_hosts,
@@ -316,6 +319,7 @@ class _Server:
 
     def _application(self) -> Application:
         from ..app import Application, endpoints_of, intakes_of
+        from ..page import HealthOfHome, page_endpoints
 
         journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._options.body_timeout_s)
@@ -332,7 +336,11 @@ class _Server:
             follows=self._follower is not None,
         )
         intakes = intakes_of(LineageEndpoints(bodies, acceptor, redaction), provenance)
-        endpoints = endpoints_of(provenance, TraceEndpoints(self._readings), health)
+        of_home = HealthOfHome(journal, settings, redaction, health.problems)
+        endpoints = [
+            *endpoints_of(provenance, TraceEndpoints(self._readings), health),
+            *page_endpoints(self._readings, self._auth, self._sessions, of_home, self._home.ensure_runner),
+        ]
         return Application(intakes, endpoints, bodies, self._auth, self._metrics)
 
     async def _keep_house(self) -> None:

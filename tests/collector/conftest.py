@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from browsing import CHROMIUM
 from contract_server import ContractServer
+from page_sample import fill
 from served import PROGRAM, Collector, without_runner
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Start = Callable[..., Collector]
 
@@ -40,3 +46,27 @@ def marquez() -> Iterator[ContractServer]:
     server = ContractServer().start()
     yield server
     server.refuse()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The machine's Chromium, one for all tests of the page."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium; Debian has it in the package chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Its sandbox does not work for root.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector whose home has something for each view of the page."""
+    home = tmp_path_factory.mktemp("page") / "home"
+    options = ("--provenance-enabled", "--provenance-annotations-allowed", "customer")
+    with without_runner(home, *options) as collector:
+        fill(collector)
+        yield collector

@@ -1,0 +1,179 @@
+"""The forms of a view: the page itself, JSON, CSV and a drawing, and what each says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from waybill.transport.errors import NotFoundError
+
+from ..endpoints.reading import problems_told
+from ..http import JSON, Endpoint, Problem
+from ..keys import Role
+from ..sessions import session_id_in
+from .rendering import csv_of, link, render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from ..endpoints import Readings
+    from ..http import Auth
+    from ..sessions import Sessions
+    from .view import View
+
+SIGN_IN_PATH: Final = "/sign-in"
+HTML: Final = "text/html; charset=utf-8"
+_MEDIA: Final = {"html": HTML, "json": JSON, "csv": "text/csv; charset=utf-8", "svg": "image/svg+xml"}
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS: Final = {
+    "cache-control": "no-store",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "vary": "accept, cookie",
+}
+
+_ASKED_AT_ONCE: Final = 2
+"""So many views are asked for at a time; further ones wait."""
+
+
+class Answering:
+    """Answers requests for views.
+
+    Args:
+        readings: begins the answers of the collector's home.
+        auth: knows who may change something.
+        sessions: know the tokens of forms.
+        views: all of them.
+    """
+
+    def __init__(self, readings: Readings, auth: Auth, sessions: Sessions, views: Sequence[View]) -> None:
+        self._readings = readings
+        self._auth = auth
+        self._sessions = sessions
+        self._views = views
+        self._thread = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-page")
+
+    def endpoints(self) -> list[Endpoint]:
+        """The endpoints of all forms of all views."""
+        return [
+            Endpoint(
+                path,
+                Role.READ,
+                partial(self._answer, view, form),
+                show_problem=partial(self.show_problem, form),
+            )
+            for view in self._views
+            for path, form in _forms(view)
+        ]
+
+    async def _answer(self, view: View, form: str, request: Request) -> Response:
+        work = partial(self._work, view, _form_of(form, request), request)
+        with problems_told():
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _work(self, view: View, form: str, request: Request) -> Response:
+        params = view.read(request.url.query)
+        reading = self._readings.begin(request.state.key)
+        try:
+            shown = view.ask(reading.answers, params)
+        except NotFoundError as error:
+            raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is nothing of that name") from None
+        headers = {**HEADERS, **dict(reading.headers())}
+        if form == "html":
+            if view.leads_to is not None and (to := view.leads_to(shown)) is not None:
+                return RedirectResponse(to, HTTPStatus.SEE_OTHER, headers)
+            values = {"view": view, "params": params, "shown": shown, "notes": reading.notes()}
+            return self.page(request, view.template, values, headers=headers)
+        return Response(_encoded(view, form, shown, params), media_type=_MEDIA[form], headers=_alone(headers))
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        values: dict[str, Any],
+        *,
+        status: HTTPStatus = HTTPStatus.OK,
+        headers: dict[str, str] = HEADERS,
+    ) -> Response:
+        """A page of the shell and a template, which has these values and what the shell needs."""
+        view = values.get("view")
+        key = getattr(request.state, "key", "")
+        more = {
+            "key": key,
+            "may_change": self._auth.may(key, Role.ADMIN),
+            "csrf": self._sessions.token_of(session_id_in(request.headers.get("cookie", ""))),
+            "path": request.url.path,
+            "forms": [] if view is None else _links_to_forms(view, request.url.query),
+            "drawing": partial(_drawing, view, values),
+            "asked": getattr(values.get("params"), "asked", ""),
+            "notes": [],
+        }
+        text = render(template, more | values)
+        policy = {"content-security-policy": PAGE_POLICY}
+        # A name may have half a surrogate pair, which no encoding of the web has.
+        body = text.encode(errors="backslashreplace")
+        return Response(body, status, headers=headers | policy, media_type=HTML)
+
+    def show_problem(self, form: str, request: Request, problem: Problem) -> Response:
+        """A problem: on a page, with the same status and words, else as JSON."""
+        if _form_of(form, request) != "html":
+            answer = problem.answer()
+            return Response(answer.body, answer.status, HEADERS | dict(answer.headers))
+        if problem.status is HTTPStatus.UNAUTHORIZED:
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(
+                link(SIGN_IN_PATH, next=request.url.path + query), HTTPStatus.SEE_OTHER, HEADERS
+            )
+        headers = HEADERS | dict(problem.headers)
+        return self.page(
+            request, "problem.html", {"problem": problem}, status=problem.status, headers=headers
+        )
+
+
+def _form_of(form: str, request: Request) -> str:
+    """The form that a path or, without a suffix, the request asks for; htmx wants pages."""
+    headers = request.headers
+    return form or ("html" if "text/html" in headers.get("accept", "") or "hx-request" in headers else "json")
+
+
+def _forms(view: View) -> list[tuple[str, str]]:
+    """The path and the form of each; the form is empty where the request decides."""
+    others = [("json", True), ("csv", view.rows), ("svg", view.draw)]
+    stem = view.path if view.path != "/" else "/home"
+    return [(view.path, ""), *((f"{stem}.{form}", form) for form, is_there in others if is_there)]
+
+
+def _links_to_forms(view: View, query: str) -> list[tuple[str, str]]:
+    tail = f"?{query}" if query else ""
+    return [(form.upper(), link(path) + tail) for path, form in _forms(view) if form]
+
+
+def _drawing(view: View | None, values: dict[str, Any]) -> str:
+    """The drawing of a view as a part of its page; the view has escaped every name in it."""
+    if view is None or view.draw is None:
+        return ""
+    return str(view.draw(values["shown"], values["params"], is_alone=False))
+
+
+def _alone(headers: dict[str, str]) -> dict[str, str]:
+    return headers | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+def _encoded(view: View, form: str, shown: msgspec.Struct, params: object) -> bytes:
+    if form == "csv" and view.rows is not None:
+        return csv_of(view.rows(shown)).encode(errors="backslashreplace")
+    if form == "svg" and view.draw is not None:
+        return view.draw(shown, params, is_alone=True).encode(errors="backslashreplace")
+    return msgspec.json.encode(shown)

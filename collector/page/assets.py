@@ -1,0 +1,50 @@
+"""The stylesheet and the script of the page, behind addresses that change with their content."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from ..http import Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+STATIC_PATH: Final = "/static/{name}"
+FOLDER: Final = Path(__file__).parent / "static"
+
+_MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_HEADERS: Final = {
+    "cache-control": "public, max-age=31536000, immutable",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "x-content-type-options": "nosniff",
+}
+_DIGITS: Final = 12
+
+
+def asset_url(name: str) -> str:
+    """The address of a file of the page: it has the beginning of the content's hash."""
+    return next(url for url, file in _files().items() if file.name == name)
+
+
+async def static(request: Request) -> Response:
+    """A file of the page. Browsers keep it: another content has another address."""
+    file = _files().get(request.url.path)
+    if file is None:
+        raise Problem(HTTPStatus.NOT_FOUND, "the page has no such file; load the page again")
+    return Response(file.read_bytes(), media_type=_MEDIA[file.suffix], headers=_HEADERS)
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """The files by their addresses."""
+    found = {}
+    for file in sorted(FOLDER.iterdir()):
+        digits = sha256(file.read_bytes()).hexdigest()[:_DIGITS]
+        found[STATIC_PATH.format(name=f"{file.stem}.{digits}{file.suffix}")] = file
+    return found

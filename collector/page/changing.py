@@ -1,0 +1,144 @@
+"""All that the page changes: signing in and out, and trying again what was set aside.
+
+A form is accepted only from a page of this collector: it has the token of its session, and its `Origin` is
+ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.responses import RedirectResponse, Response
+
+from waybill.transport import AdmissionError, JournalError, NotFoundError
+
+from ..http import Endpoint, Problem
+from ..keys import Role, match
+from ..sessions import COOKIE, SESSION_S, session_id_in
+from .answering import HEADERS, SIGN_IN_PATH
+from .sign_in import Tries, own_path
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ..http import Auth
+    from ..sessions import Sessions
+    from .answering import Answering
+    from .health import HealthOfHome
+
+SIGN_OUT_PATH: Final = "/sign-out"
+RETRY_PATH: Final = "/health/retry"
+
+_Form = Mapping[str, str]
+
+
+class Changing:
+    """Answers the forms of the page.
+
+    Args:
+        answering: makes pages.
+        auth: has the valid keys.
+        sessions: those of the home.
+        health: tries again what was set aside.
+        ensure_runner: starts the home's runner, unless there is one.
+        tries: counts wrong keys.
+    """
+
+    def __init__(
+        self,
+        answering: Answering,
+        auth: Auth,
+        sessions: Sessions,
+        health: HealthOfHome,
+        ensure_runner: Callable[[], object],
+        *,
+        tries: Tries,
+    ) -> None:
+        self._answering = answering
+        self._auth = auth
+        self._sessions = sessions
+        self._health = health
+        self._ensure_runner = ensure_runner
+        self._tries = tries
+
+    def endpoints(self) -> list[Endpoint]:
+        """The endpoints of all forms, and the page on which people sign in."""
+        show = partial(self._answering.show_problem, "html")
+        forms = [
+            (SIGN_IN_PATH, None, self._sign_in),
+            (SIGN_OUT_PATH, None, self._sign_out),
+            (RETRY_PATH, Role.ADMIN, self._retry),
+        ]
+        return [
+            Endpoint(SIGN_IN_PATH, None, self._show_sign_in, show_problem=show),
+            *(Endpoint(path, role, partial(self._take, form), "POST", show) for path, role, form in forms),
+        ]
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        to = own_path(request.query_params.get("next", "/"))
+        if self._auth.is_open:
+            return _redirect(to)
+        return self._answering.page(request, "sign-in.html", {"next": to})
+
+    async def _take(
+        self, form: Callable[[Request, _Form], Awaitable[Response]], request: Request
+    ) -> Response:
+        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+        origin = request.headers.get("origin")
+        site = request.headers.get("sec-fetch-site", "same-origin")
+        is_ours = (
+            site == "same-origin" if origin is None else urlsplit(origin).netloc == request.headers["host"]
+        )
+        token = self._sessions.token_of(session_id_in(request.headers.get("cookie", "")))
+        if not (is_ours and hmac.compare_digest(token.encode(), given.get("csrf", "").encode())):
+            detail = (
+                "the form is not one of this page, or its session has ended; load the page again and repeat"
+            )
+            raise Problem(HTTPStatus.FORBIDDEN, detail, reason="a form from elsewhere")
+        try:
+            return await form(request, given)
+        except NotFoundError as error:
+            raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="it is gone") from None
+        except AdmissionError as error:
+            detail = f"it is refused again: {error}"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, reason="refused again") from None
+        except JournalError as error:
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason="the journal") from None
+
+    async def _sign_in(self, request: Request, form: _Form) -> Response:
+        address = request.client.host if request.client else ""
+        self._tries.check(address)
+        key = match(self._auth.keys, form.get("key", "").strip())
+        if key is None:
+            self._tries.note(address)
+            detail = "there is no such key; create one with `waybill keys add NAME --role read`"
+            raise Problem(HTTPStatus.FORBIDDEN, detail, reason="an unknown key")
+        session_id = await asyncio.to_thread(self._sessions.begin, key)
+        response = _redirect(own_path(form.get("next", "/")))
+        is_tls = request.url.scheme == "https"
+        response.set_cookie(
+            COOKIE, session_id, max_age=SESSION_S, secure=is_tls, httponly=True, samesite="lax"
+        )
+        return response
+
+    async def _sign_out(self, request: Request, _: _Form) -> Response:
+        await asyncio.to_thread(self._sessions.end, session_id_in(request.headers.get("cookie", "")))
+        response = _redirect(SIGN_IN_PATH)
+        response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+        return response
+
+    async def _retry(self, _: Request, form: _Form) -> Response:
+        item = (form.get("box", ""), form.get("id", ""), form.get("owner", ""))
+        await asyncio.to_thread(self._health.retry, *item)
+        await asyncio.to_thread(self._ensure_runner)
+        return _redirect("/health")
+
+
+def _redirect(to: str) -> Response:
+    return RedirectResponse(to, HTTPStatus.SEE_OTHER, HEADERS)

@@ -1,0 +1,46 @@
+"""The endpoints of the page."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..http import Endpoint
+from .answering import Answering
+from .assets import STATIC_PATH, static
+from .changing import Changing
+from .sign_in import Tries
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..endpoints import Readings
+    from ..http import Auth
+    from ..sessions import Sessions
+    from .health import HealthOfHome
+
+
+def page_endpoints(
+    readings: Readings,
+    auth: Auth,
+    sessions: Sessions,
+    health: HealthOfHome,
+    ensure_runner: Callable[[], object],
+) -> list[Endpoint]:
+    """All endpoints of the page.
+
+    Args:
+        readings: begins the answers of the collector's home.
+        auth: checks each request.
+        sessions: those of the home.
+        health: asks about the home itself.
+        ensure_runner: starts the home's runner, unless there is one.
+    """
+    answering = Answering(readings, auth, sessions, [*VIEWS, health.view()])
+    changing = Changing(answering, auth, sessions, health, ensure_runner, tries=Tries())
+    return [
+        *answering.endpoints(),
+        *changing.endpoints(),
+        Endpoint(STATIC_PATH, None, static, show_problem=partial(answering.show_problem, "json")),
+    ]

@@ -1,0 +1,120 @@
+"""The templates, and how they write numbers, instants and links."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from waybill.facets import FinalState
+from waybill.lineage.graph import Node, NodeKind, shown
+from waybill.transport.counting import counted
+
+from .assets import asset_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .view import Rows
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet take a cell for a formula."""
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Fill in a template."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "instant": instant,
+        "number": "{:,}".format,
+        "duration": duration,
+        "short": short,
+        "size": size,
+    }
+    made.globals |= {
+        "asset": asset_url,
+        "link": link,
+        "node_url": node_url,
+        "counted": counted,
+        "states": list(FinalState),
+    }
+    return made
+
+
+def instant(at_ms: int | None) -> str:
+    """An instant in epoch milliseconds, as people read it; empty for none."""
+    if at_ms is None:
+        return ""
+    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def duration(seconds: float) -> str:
+    """A duration in the unit that fits it."""
+    for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:,.0f} {unit}"
+    return f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s"  # noqa: PLR2004 - two digits are enough
+
+
+def size(size_bytes: float) -> str:
+    """A number of bytes in the unit that fits it."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1_024:  # noqa: PLR2004 - the next unit
+            return f"{size_bytes:,.1f} {unit}" if unit != "B" else f"{size_bytes:,.0f} B"
+        size_bytes /= 1_024
+    return f"{size_bytes:,.1f} TiB"
+
+
+def short(text: str, chars_max: int = 120) -> str:
+    """The beginning and the end of a text that is too long for a line."""
+    half = chars_max // 2
+    return text if len(text) <= chars_max else f"{text[:half]}…{text[-half:]}"
+
+
+def link(path: str, params: Mapping[str, Any] | Iterable[tuple[str, str]] = (), **more: object) -> str:
+    """An address of the page, without parameters that are None or empty; several values repeat theirs."""
+    pairs = [*(params.items() if hasattr(params, "items") else params), *more.items()]
+    several = [
+        (name, str(value))
+        for name, values in pairs
+        for value in (values if isinstance(values, list | tuple) else [values])
+        if value not in {None, ""}
+    ]
+    return f"{path}?{urlencode(several)}" if several else path
+
+
+def node_url(node: Node, column: str = "") -> str:
+    """The address of the view of a dataset, a job or a column."""
+    if column or node.kind is NodeKind.COLUMN:
+        return link("/column", node=shown(node.dataset), column=column or node.column)
+    return link(f"/{node.kind}", node=shown(node))
+
+
+def csv_of(rows: Rows) -> str:
+    """A table as CSV; a cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    text = io.StringIO()
+    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value

@@ -1,0 +1,93 @@
+"""The view of the search box: files by did and name, datasets, jobs and columns by words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter import Query
+from waybill.facets import ProvenanceRecord
+from waybill.facets.arrow import from_table
+from waybill.lineage.graph import FoundNode, OfSearch, SearchResult, shown
+
+from ..endpoints.query_params import single_params_of
+from .rendering import link, node_url
+from .view import View
+
+if TYPE_CHECKING:
+    from waybill.lineage.answers import HomeAnswers
+
+    from .view import Rows
+
+FILES_MAX: Final = 20
+NODES_MAX: Final = 50
+
+
+class Hits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text finds.
+
+    Attributes:
+        text: the text.
+        records: the newest records of files with this did or this name.
+        graph: the datasets and jobs that have its words.
+    """
+
+    text: str
+    records: list[ProvenanceRecord]
+    graph: SearchResult
+
+
+class Params(msgspec.Struct, frozen=True):
+    """The text; ``q`` as everywhere."""
+
+    q: str = ""
+
+    @property
+    def asked(self) -> str:
+        """What the search box shows."""
+        return self.q
+
+
+def search(answers: HomeAnswers, params: Params) -> Hits:
+    """Search for a text."""
+    text = params.q.strip()
+    if not text:
+        return Hits(text="", records=[], graph=SearchResult((), 0, is_all=True))
+    found = _records(answers, Query(did=text, limit=FILES_MAX)) or _records(
+        answers, Query(filename=text, literal=frozenset({"filename"}), limit=FILES_MAX)
+    )
+    return Hits(text=text, records=found, graph=answers.answer(OfSearch(text, NODES_MAX)))
+
+
+def _records(answers: HomeAnswers, query: Query) -> list[ProvenanceRecord]:
+    return [record for table in answers.tables(query) for record in from_table(table)]
+
+
+def read_search(text: str) -> Params:
+    """Read the query string of `search`."""
+    return Params(**single_params_of(text, ("q",)))
+
+
+def only_hit(hits: Hits) -> str | None:
+    """The address of the only file, dataset or job that is called exactly so; None: none or several are."""
+    dids = {record.did for record in hits.records}
+    exact = [one.node for one in hits.graph.nodes if hits.text in {one.node.name, shown(one.node)}]
+    if len(dids) + len(exact) != 1:
+        return None
+    return link("/file", did=dids.pop()) if dids else node_url(exact[0])
+
+
+def rows_of(hits: Hits) -> Rows:
+    """What is found as a table."""
+    yield "kind", "namespace", "name", "columns", "tags", "owners", "description"
+    yield from (("file", record.system_name, record.filename, "", "", "", "") for record in hits.records)
+    yield from map(_row_of, hits.graph.nodes)
+
+
+def _row_of(one: FoundNode) -> tuple[str, ...]:
+    lists = (", ".join(names) for names in (one.columns, one.tags, one.owners))
+    return (one.node.kind.value, one.node.namespace, one.node.name, *lists, one.description)
+
+
+SEARCH: Final = View("/search", "Search", read_search, search, rows_of, leads_to=only_hit)

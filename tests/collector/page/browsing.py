@@ -1,0 +1,65 @@
+"""The page in a real browser: the machine's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize
+
+CHROMIUM: Final = shutil.which("chromium")
+PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
+
+
+class Visit(NamedTuple):
+    """A page that is open, and what the browser complained about."""
+
+    page: Page
+    context: BrowserContext
+    complaints: list[str]
+
+    def check_use(self) -> None:
+        """Fail if something keeps people from using the page: light and dark, on a desk and on a phone."""
+        from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+        for size in (DESK, PHONE):
+            self.page.set_viewport_size(size)
+            assert not self.page.evaluate("document.documentElement.scrollWidth > innerWidth"), (
+                "it is too wide"
+            )
+            for scheme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=scheme)
+                found = Axe().run(self.page)
+                assert found.violations_count == 0, found.generate_report()
+
+    def close(self) -> None:
+        """Close it; fail if the browser complained: of a script, a style, or the policy."""
+        self.context.close()
+        assert self.complaints == []
+
+
+def visit(browser: Browser, url: str, **options: Any) -> Visit:  # noqa: ANN401 - as `new_context` has them
+    """Open an address in a context of its own."""
+    context = browser.new_context(**{"viewport": DESK, **options})
+    context.set_default_timeout(5_000)
+    page = context.new_page()
+    complaints: list[str] = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(message.text)
+
+    page.on("console", hear)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(url)
+    return Visit(page, context, complaints)
+
+
+def take_picture(page: Page, name: str) -> None:
+    """Write a picture of a page to the folder of `WAYBILL_PICTURES`, if that is set."""
+    if folder := os.environ.get("WAYBILL_PICTURES"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
