@@ -111,6 +111,7 @@ def trace(
     up: bool = True,
     down: bool = True,
     depth: int | None = None,
+    is_opened: Callable[[str], bool] = lambda _: False,
     kin: Kin | None = None,
 ) -> Journey:
     """The journey of a file: its ancestors, itself and its descendants.
@@ -125,6 +126,7 @@ def trace(
         up: whether to follow its ancestors.
         down: whether to follow its descendants.
         depth: follow at most this many generations each way; None: all.
+        is_opened: of the files that are found, those that it tells are followed for a generation each way.
         kin: knows the parents of joined files, and open files; None: the records are all that is known.
 
     Raises:
@@ -136,7 +138,11 @@ def trace(
     begun = {file.did: file for file in kin.open_files()}
     found = {start}
     for way in (*([_UP] if up else ()), *([_DOWN] if down else ())):
-        found |= _follow(ask, kin, start, way, depth)
+        found |= _follow(ask, kin, {start}, way, depth)
+    followed = {start}
+    while fresh := set(filter(is_opened, found - followed)):
+        found |= _follow(ask, kin, fresh, _UP, 1) | _follow(ask, kin, fresh, _DOWN, 1)
+        followed |= fresh
     records = _read(ask, "dids", found, SCHEMA.names)
     if found == {start} and not (len(records) or start in begun or _is_named(ask, kin, start)):
         raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
@@ -239,12 +245,12 @@ def _is_named(ask: Ask, kin: Kin, did: str) -> bool:
     return bool(is_known or is_begun or len(_read(ask, "parent_dids", {did}, ["did"])))
 
 
-def _follow(ask: Ask, kin: Kin, start: str, way: _Way, depth: int | None) -> set[str]:
-    """A file, and all that it leads to in at most so many generations."""
+def _follow(ask: Ask, kin: Kin, starts: Collection[str], way: _Way, depth: int | None) -> set[str]:
+    """Some files, and all that they lead to in at most so many generations."""
     is_up = way is _UP
     further = kin.parents_of if is_up else kin.children_of
-    ahead = kin.kin_of(start, up=is_up, depth=depth)
-    found, generation, passed = {start}, {start}, 0
+    ahead = frozenset[str]().union(*(kin.kin_of(start, up=is_up, depth=depth) for start in starts))
+    found, generation, passed = set(starts), set(starts), 0
     with connect() as connection:
         edges = _Edges(ask, way, ahead, connection)
         for file in kin.open_files():

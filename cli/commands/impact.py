@@ -8,7 +8,6 @@ from ..arguments import Csv, JsonObject
 from ..arrow import arrow_alone
 from ..graph import NodeName, ask_graph, show_answer
 from ..options import with_settings
-from ..records import iso
 
 
 @with_settings("home", "root")
@@ -29,18 +28,8 @@ def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, a
       waybill impact orders.total --csv
       waybill impact orders --json | jq -r '.nodes[].owners[]?' | sort -u
     """
-    from waybill.lineage.graph import OfImpact, shown
+    from waybill.lineage.graph import IMPACT_COLUMNS, OfImpact, shown
 
     found = ask_graph(settings, OfImpact(name))
-    columns = ("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns")
-    rows = (
-        (
-            *(one.distance, one.node.kind, one.node, "yes" if one.is_certain else "maybe"),
-            *(one.owners, one.tier),
-            *((iso(one.last_run.started_ms), one.last_run.state) if one.last_run else ("", "")),
-            one.columns,
-        )
-        for one in found.nodes
-    )
     nothing = f"nothing is known that comes from {shown(found.node)}"
-    show_answer(found, columns, rows, nothing=nothing, as_json=as_json, as_csv=as_csv)
+    show_answer(found, IMPACT_COLUMNS, found.rows(), nothing=nothing, as_json=as_json, as_csv=as_csv)

@@ -214,9 +214,9 @@ class ProvenanceEndpoints:
 
     async def answer(self, kind: type[Question[Any]], request: WebRequest) -> WebResponse:
         """The answer to a question about the graph of datasets and jobs."""
-        from .query_params import question_of
+        from .query_params import params_of
 
-        question = question_of(request.url.query, kind)
+        question = params_of(request.url.query, kind)
         try:
             return await self._list(lambda answers: answers.answer(question), request)
         except NotFoundError as error:

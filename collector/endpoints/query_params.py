@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -24,10 +24,7 @@ from waybill.transport.config import MARQUEZ
 
 from ..http import Problem
 
-if TYPE_CHECKING:
-    from waybill.lineage.graph import Question
-
-_Answer = TypeVar("_Answer")
+_Params = TypeVar("_Params", bound=msgspec.Struct)
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
@@ -141,8 +138,8 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
     )
 
 
-def question_of(text: str, kind: type[Question[_Answer]]) -> Question[_Answer]:
-    """Parse the query string of a question about the graph: its fields are the parameters."""
+def params_of(text: str, kind: type[_Params]) -> _Params:
+    """Parse a query string whose parameters are the fields of a struct, as of a question about the graph."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     given: dict[str, Any] = {}
     for name, value in _single(_several(text, tuple(fields))).items():

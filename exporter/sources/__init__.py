@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .source import (
         SOURCES_GROUP as SOURCES_GROUP,
         OpenSource as OpenSource,
+        ReceiptSource as ReceiptSource,
         Source as Source,
         SourceError as SourceError,
         SourceUnreachableError as SourceUnreachableError,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from waybill.transport.journal import Receipt
+
 from .. import parquet
 from ..archive import archived_files, read_entries
 from ..names import EVENTS, RawName, hour_in, hour_of
@@ -59,6 +61,11 @@ class EventsSource(msgspec.Struct, frozen=True):
     def place(self, part: str, at: int) -> str:
         """The file, and the sequence number in it."""
         return f"entry {at} in {self.root / part if isinstance(self.root, Path) else shown(part)}"
+
+    def receipt(self, part: str, at: int) -> str | None:
+        """The receipt of an entry; None if the file has no name of ours."""
+        name = RawName.parse(Path(part).name)
+        return None if name is None else str(Receipt(name.node, at))
 
     def _objects(self, url: str) -> list[str]:
         names = list_objects(f"{url.rstrip('/')}/{EVENTS}")

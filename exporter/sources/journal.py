@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.journal import Journal
+from waybill.transport.journal import Journal, Receipt
 
 from .source import SourceNotFoundError, Stored
 
@@ -76,6 +76,12 @@ class JournalSource(msgspec.Struct, frozen=True):
     def place(self, part: str, at: int) -> str:  # noqa: ARG002 - of the protocol
         """The sequence number."""
         return f"entry {at} of the journal at {self.home}"
+
+    def receipt(self, part: str, at: int) -> str | None:  # noqa: ARG002 - as that of the archive
+        """The receipt of an entry."""
+        with contextlib.closing(Journal(self.home, to_read=True)) as journal:
+            node = next((node.name for node in reversed(journal.nodes()) if node.after < at), None)
+        return None if node is None else str(Receipt(node, at))
 
 
 def open_journal(places: Sequence[str], settings: Settings) -> JournalSource:

@@ -80,6 +80,14 @@ class Source(Protocol):
         """Describe where an entry is stored, for people."""
 
 
+@runtime_checkable
+class ReceiptSource(Source, Protocol):
+    """A source that knows the receipts of its entries."""
+
+    def receipt(self, part: str, at: int) -> str | None:
+        """The receipt of an entry; None if it is not known."""
+
+
 class OpenSource(Protocol):
     """The callable behind an entry point in the group ``waybill.sources``."""
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -41,6 +41,7 @@ from ..hour_files import HourFiles
 from ..incomplete import Unread
 from ..names import relative
 from ..parquet import Rules
+from ..sources import ReceiptSource
 from .folded import Folded
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ _TOLD_AS: Final = {
 _RANK: Final = {kind: rank for rank, kind in enumerate(EventType)}
 
 
+class Place(NamedTuple):
+    """Where an entry is stored: for a person, and its receipt, if the source knows its journal."""
+
+    text: str
+    receipt: str | None
+
+
 class StepSeen(msgspec.Struct, frozen=True):
     """One stored event, or one array of records, and what it changed.
 
@@ -86,6 +94,8 @@ class StepSeen(msgspec.Struct, frozen=True):
         changed: the parts of the run's state that it changed.
         records: what would be recorded if it were the last; empty where the run says more than
             `RECORDS_SHOWN_MAX` of them.
+        receipts: those of its entries, each once.
+        body: the event, or the array of records, as it is stored: JSON.
     """
 
     places: tuple[str, ...]
@@ -96,6 +106,8 @@ class StepSeen(msgspec.Struct, frozen=True):
     changed: tuple[str, ...]
     records: tuple[ProvenanceRecord, ...]
     inferred: str | None = None
+    receipts: tuple[str, ...] = ()
+    body: str = ""
 
 
 class RowSeen(msgspec.Struct, frozen=True):
@@ -153,7 +165,8 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     steps, told = _fold_steps(did, events, wanted.rule)
     for (body, system_name), places in arrays.items():
         found = _of(did, decode_records(body, system_name=system_name))
-        steps.append(StepSeen(tuple(places), None, None, None, None, ("records",), _kept(found, wanted.rule)))
+        seen = _stored_at(places, body)
+        steps.append(msgspec.structs.replace(seen, changed=("records",), records=_kept(found, wanted.rule)))
         told += found
     folded = Folded(told)
     unread = Unread()
@@ -169,16 +182,24 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     return Explanation(did, tuple(steps), records, rows, unread.sentences, tuple(sorted(parents)))
 
 
+def _stored_at(places: Sequence[Place], body: bytes) -> StepSeen:
+    """A stored event of which nothing else is known yet."""
+    texts = tuple(place.text for place in places)
+    receipts = tuple(dict.fromkeys(place.receipt for place in places if place.receipt))
+    text = body.decode(errors="backslashreplace")
+    return StepSeen(texts, None, None, None, None, (), (), receipts=receipts, body=text)
+
+
 _Key = tuple[bytes, str]
 """A body, and the system name stamped on it."""
 
 
 def _stored_about(
     did: str, sources: Sequence[Source], wanted: Wanted
-) -> tuple[dict[_Key, list[str]], dict[_Key, list[str]]]:
+) -> tuple[dict[_Key, list[Place]], dict[_Key, list[Place]]]:
     """Find the events of this file's runs, and the arrays with records of it; each with its places."""
-    arrays: dict[_Key, list[str]] = {}
-    events: dict[_Key, list[str]] = {}
+    arrays: dict[_Key, list[Place]] = {}
+    events: dict[_Key, list[Place]] = {}
     run_ids: set[str] = set()
     for place, stored in mentioning([did], sources):
         key = (stored.body, stored.system_name or wanted.system_name)
@@ -193,7 +214,7 @@ def _stored_about(
     return events, arrays
 
 
-def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[str, Stored]]:
+def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[Place, Stored]]:
     """The stored entries that may contain one of these words, in any spelling, each with its place."""
     # As JSON writes them, with or without escapes: text that has neither is searched as it is.
     forms = {
@@ -209,7 +230,12 @@ def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tu
                     if stored.kind is not Kind.MARK and (
                         len(words) > _WORDS_SEARCHED_MAX or _has_any(stored.body.lower(), forms)
                     ):
-                        yield source.place(part, stored.at), stored
+                        yield _place_of(source, part, stored.at), stored
+
+
+def _place_of(source: Source, part: str, at: int) -> Place:
+    receipt = source.receipt(part, at) if isinstance(source, ReceiptSource) else None
+    return Place(source.place(part, at), receipt)
 
 
 def _has_any(body: bytes, forms: Collection[bytes]) -> bool:
@@ -234,17 +260,17 @@ def _is_about(did: str, event: RunEvent) -> bool:
 
 
 def _fold_steps(
-    did: str, events: dict[_Key, list[str]], rule: AnnotationRule
+    did: str, events: dict[_Key, list[Place]], rule: AnnotationRule
 ) -> tuple[list[StepSeen], list[ProvenanceRecord]]:
     of_runs = [
-        (event, system, tuple(places))
+        (event, system, _stored_at(places, body))
         for (body, system), places in events.items()
         if (event := run_event(body)) is not None
     ]
     steps: list[StepSeen] = []
     told: list[ProvenanceRecord] = []
     runs: dict[tuple[str, str], _Run] = {}
-    for event, system_name, places in sorted(of_runs, key=_place):
+    for event, system_name, stored in sorted(of_runs, key=_order):
         seen = observe(event, system_name=system_name)
         run = runs.get((seen.run_id, seen.namespace))
         before = None if run is None else run.about(seen)
@@ -257,8 +283,18 @@ def _fold_steps(
         # What an event records by itself is filed by itself, whatever else its run says.
         told += _of(did, seen.records)
         so_far = _of(did, records_of(run.state())) if run.size() <= RECORDS_SHOWN_MAX else ()
-        what = event.eventTime, event.eventType, changed, _kept(so_far, rule), inferred_reason(event) or None
-        steps.append(StepSeen(places, seen.run_id, seen.namespace, *what))
+        steps.append(
+            msgspec.structs.replace(
+                stored,
+                run_id=seen.run_id,
+                namespace=seen.namespace,
+                event_time=event.eventTime,
+                event_type=event.eventType,
+                changed=changed,
+                records=_kept(so_far, rule),
+                inferred=inferred_reason(event) or None,
+            )
+        )
     faceted = {run_id for (run_id, _), run in runs.items() if run.is_faceted}
     for (run_id, _), run in runs.items():
         told += () if run_id in faceted else _of(did, records_of(run.state()))
@@ -310,14 +346,14 @@ class _Run:
         )
 
 
-def _place(one: tuple[RunEvent, str, tuple[str, ...]]) -> tuple[str, str, int, int, tuple[str, ...]]:
+def _order(one: tuple[RunEvent, str, StepSeen]) -> tuple[str, str, int, int, tuple[str, ...]]:
     event = one[0]
     return (
         event.run.runId,
         event.job.namespace,
         parse_instant_us(event.eventTime),
         _RANK[event.eventType],
-        one[2],
+        one[2].places,
     )
 
 

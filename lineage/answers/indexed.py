@@ -139,11 +139,13 @@ class IndexedAnswers(ABC):
         down: bool,
         depth: int | None,
         as_of_ms: int | None = None,
+        is_opened: Callable[[str], bool] = lambda _: False,
         on_table: Callable[[Query, Any], object] = lambda *_: None,
         on_batch: Callable[[], object] = lambda: None,
     ) -> Journey:
         """The journey of a file; see `Answers`.
 
+        Without `as_of_ms`, the files for which `is_opened` are followed for a generation each way, too.
         `on_table` is called with each table that is read and the question that it answers, and `on_batch`
         after each batch of entries; both may raise to give up.
         """
@@ -159,13 +161,32 @@ class IndexedAnswers(ABC):
 
         follow = {"up": up, "down": down, "depth": depth}
         with self._reading() as index:
-            journey = trace(ask, did, **follow, kin=index)  # type: ignore[arg-type]  # mypy takes them for one type
+            journey = trace(ask, did, **follow, is_opened=is_opened, kin=index)  # type: ignore[arg-type]  # mypy: one type
             onward = index.onward(journey.files.list_ends(), as_of_ms) if down else Onward()
         self._note_lacks()
         if as_of_ms is not None:
             then = (journey, as_of_ms, self._root, self._journal, self._settings)
             journey = trace_as_of(*then, **follow, on_batch=on_batch)  # type: ignore[arg-type]  # as above
         return msgspec.structs.replace(journey, onward=onward)
+
+    def children(self, dids: Collection[str]) -> dict[str, set[str]]:
+        """By file, the dids of those that came from it directly; one that none came from is left out.
+
+        Raises:
+            IncompleteError, TooManyError, BacklogError, RootError, JournalError, OSError: as `tables` does.
+        """
+        query = reading.allow(self._asker, Query(parent_dids=frozenset(dids)))
+        self._check()
+        with self._reading() as index:
+            found = {did: set(some) for did, some in index.children_of(dids).items()}
+            for table in self._ask_beside(query, ("parent_did", "did")):
+                for parent, child in zip(*table.to_pydict().values(), strict=True):
+                    found.setdefault(parent, set()).add(child)
+            for file in index.open_files():
+                if file.parent_did is not None and file.parent_did in dids:
+                    found.setdefault(file.parent_did, set()).add(file.did)
+        self._note_lacks()
+        return found
 
     def explain(self, did: str) -> Explanation:
         """The proof behind a file's records; see `Answers`."""

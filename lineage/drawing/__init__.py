@@ -1,13 +1,25 @@
 """Pictures of a journey and of the graph: lines for a terminal, Mermaid, DOT, GraphML, SVG."""
 
 from .dependencies import (
+    boxes_of_folded as boxes_of_folded,
     boxes_of_graph as boxes_of_graph,
     columns_said as columns_said,
     graphml_of_graph as graphml_of_graph,
     network_of as network_of,
 )
-from .folding import Folded as Folded, Group as Group, fold as fold, said_of_group as said_of_group
-from .journeys import boxes_of_journey as boxes_of_journey, graphml_of_journey as graphml_of_journey
+from .folding import (
+    OPENED_AT_ONCE as OPENED_AT_ONCE,
+    Folded as Folded,
+    Group as Group,
+    fold as fold,
+    said_of_group as said_of_group,
+)
+from .journeys import (
+    box_of as box_of,
+    boxes_of_journey as boxes_of_journey,
+    graphml_of_journey as graphml_of_journey,
+    places_of_lines as places_of_lines,
+)
 from .lines import (
     FOLDED_FROM as FOLDED_FROM,
     Fold as Fold,
@@ -27,7 +39,9 @@ from .wording import (
 from .writing import (
     Arrow as Arrow,
     Box as Box,
+    Link as Link,
     Look as Look,
+    plain as plain,
     write_dot as write_dot,
     write_mermaid as write_mermaid,
 )

@@ -12,9 +12,9 @@ from waybill.transport.counting import counted
 from ..graph.asking import shown
 from ..graph.elements import EdgeKind, Node, NodeKind
 from ..records import load_package
-from .folding import fold, said_of_group
+from .folding import Folded, fold, said_of_group
 from .lines import FOLDED_FROM
-from .writing import COLOURS, Arrow, Box, Look, write_graphml
+from .writing import COLOURS, Arrow, Box, Look, shorten, write_graphml
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,14 +38,14 @@ _FLOWS: Final = {EdgeKind.READ, EdgeKind.WRITE, EdgeKind.DERIVE, EdgeKind.INFLUE
 _ROWS_MAX: Final = 20
 """So many columns are drawn in a dataset's box."""
 
-_LETTERS_MAX: Final = 90
-_LETTERS_KEPT: Final = (55, 34)
-"""Of a longer name, so many letters of its beginning and of its end are drawn."""
-
 
 def boxes_of_graph(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a graph, folded as `fold` says."""
-    folded = fold(graph, folded_from=folded_from)
+    return boxes_of_folded(graph, fold(graph, folded_from=folded_from))
+
+
+def boxes_of_folded(graph: Graph, folded: Folded) -> tuple[list[Box], list[Arrow]]:
+    """A box for each group of a graph, and the arrows between them."""
     columns = {some.dataset: columns_said(some) for some in graph.columns}
     boxes = []
     for group in folded.groups:
@@ -54,7 +54,7 @@ def boxes_of_graph(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tu
         else:
             kinds = {node.kind for node in group.nodes}
             look = _LOOKS.get(group.nodes[0].kind, _PLAIN) if len(kinds) == 1 else _PLAIN
-            boxes.append(Box([_short(said_of_group(group))], _STACK, look.colours))
+            boxes.append(Box([shorten(said_of_group(group))], _STACK, look.colours))
     arrows = []
     for (source, kind, target), count in folded.links.items():
         words = [] if kind in _FLOWS else [str(kind)]
@@ -114,17 +114,12 @@ def columns_said(columns: DatasetColumns) -> list[str]:
 def _box(node: Node, graph: Graph, rows: list[str]) -> Box:
     look = _LOOKS.get(node.kind, _PLAIN)
     state = graph.states.get(node)
-    words = [_short(shown(node))] + ([] if state is None else [f"last run: {state}"])
-    words += map(_short, rows[:_ROWS_MAX])
+    words = [shorten(shown(node))] + ([] if state is None else [f"last run: {state}"])
+    words += map(shorten, rows[:_ROWS_MAX])
     if len(rows) > _ROWS_MAX:
         words.append(f"and {counted(len(rows) - _ROWS_MAX, 'column')} more")
     colours = look.colours if state is None else COLOURS.get(state, COLOURS[None])
     return Box(words, look, colours, node == graph.about)
-
-
-def _short(text: str) -> str:
-    begin, end = _LETTERS_KEPT
-    return text if len(text) <= _LETTERS_MAX else f"{text[:begin]}…{text[-end:]}"
 
 
 def _data(of: Node | Edge, without: Collection[str]) -> dict[str, str | float]:

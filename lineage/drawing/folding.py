@@ -28,6 +28,11 @@ _CHAINS_FROM: Final = 100
 
 _CHAINED_FROM: Final = 6
 
+OPENED_AT_ONCE: Final = 50
+"""Of a group that is opened, so many nodes are drawn."""
+
+_GROUP: Final = "of-"
+
 
 class Group(msgspec.Struct, frozen=True):
     """Nodes in one place of a picture.
@@ -49,6 +54,11 @@ class Group(msgspec.Struct, frozen=True):
         """The node; None if it is not alone."""
         return self.nodes[0] if len(self.nodes) == 1 and not self.beyond else None
 
+    @property
+    def key(self) -> str:
+        """What names the group among those of its graph."""
+        return f"{'' if self.node else _GROUP}{self.nodes[0].number:x}"
+
 
 class Folded(msgspec.Struct, frozen=True):
     """A graph in groups: each node is in one of them, and each edge within one or between two.
@@ -63,7 +73,13 @@ class Folded(msgspec.Struct, frozen=True):
     links: dict[tuple[int, EdgeKind, int], int]
 
 
-def fold(graph: Graph, *, folded_from: int | None = FOLDED_FROM, for_list: bool = False) -> Folded:
+def fold(
+    graph: Graph,
+    *,
+    folded_from: int | None = FOLDED_FROM,
+    for_list: bool = False,
+    opened: Collection[str] = (),
+) -> Folded:
     """Put the nodes of a graph into groups, the same ones for the same graph.
 
     Neighbours of a node that have one type are folded if there are many, those of the largest namespace
@@ -74,9 +90,11 @@ def fold(graph: Graph, *, folded_from: int | None = FOLDED_FROM, for_list: bool 
         graph: the graph.
         folded_from: so many neighbours are folded, but of `about` a few more; None: nothing is folded.
         for_list: whether the groups are for a list, which may be long, so that only wide fans are folded.
+        opened: the keys of groups; of each, the first nodes are drawn, and the rest is another group.
     """
     is_whole = for_list or folded_from is None
-    folding = _Folding(graph, folded_from, groups_max=len(graph.distances) if is_whole else _GROUPS_MAX)
+    groups_max = len(graph.distances) if is_whole else _GROUPS_MAX
+    folding = _Folding(graph, folded_from, groups_max=groups_max, opened=opened)
     for start in graph.distances:  # all hang together, unless somebody put the graph together by hand
         layer = [] if start in folding.places else [start]
         for node in layer:
@@ -99,18 +117,22 @@ class _Folding:
         graph: the graph.
         folded_from: see `fold`.
         groups_max: from so many groups on, no node is opened.
+        opened: see `fold`.
 
     Attributes:
         members: of each group, the nodes, and how many are beyond them.
         places: by node, the place of its group.
     """
 
-    def __init__(self, graph: Graph, folded_from: int | None, *, groups_max: int) -> None:
+    def __init__(
+        self, graph: Graph, folded_from: int | None, *, groups_max: int, opened: Collection[str]
+    ) -> None:
         self.members: list[tuple[list[Node], int]] = []
         self.places: dict[Node, int] = {}
         self._about = graph.about
         self._folded_from = len(graph.distances) + 1 if folded_from is None else folded_from
         self._groups_max = groups_max
+        self._opened = opened
         self._near: dict[Node, dict[Node, bool]] = {node: {} for node in graph.distances}
         for edge in graph.edges:
             self._near[edge.source].setdefault(edge.target, True)
@@ -133,13 +155,22 @@ class _Folding:
             many = self._folded_from
             many = max(many, _NEAR_FOLDED_FROM) if node == self._about else many
             for piece in _pieces(fan, many if len(self.members) < self._groups_max else 1):
-                self.put(piece)
+                for part in self._parts_of(piece):
+                    self.put(part)
         else:
             place = self.places[node]
             self.places |= dict.fromkeys(fan, place)
             nodes, beyond = self.members[place]
             self.members[place] = (nodes, beyond + len(fan))
         return fan
+
+    def _parts_of(self, nodes: list[Node]) -> Iterator[list[Node]]:
+        """Neighbours in one group or, if that is opened, the first of them and the group of the rest."""
+        while len(nodes) > 1 and Group(tuple(nodes)).key in self._opened:
+            yield from ([node] for node in nodes[:OPENED_AT_ONCE])
+            nodes = nodes[OPENED_AT_ONCE:]
+        if nodes:
+            yield nodes
 
 
 def said_of_group(group: Group) -> str:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .lines import FOLDED_FROM, Fold, outline
+from .lines import FOLDED_FROM, Fold, Line, outline
 from .wording import state_of, words_of
-from .writing import COLOURS, Arrow, Box, Look, write_graphml
+from .writing import COLOURS, Arrow, Box, Look, shorten, write_graphml
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..file_table import JourneyFile
     from ..files import JourneyFiles
 
 _LOOK: Final = Look(radius=6)
@@ -20,21 +23,35 @@ def boxes_of_journey(
     journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM
 ) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a journey: a box for each file and each fold of `outline`."""
-    boxes: list[Box] = []
+    places, arrows = places_of_lines(outline(journey, folded_from=folded_from))
+    return [box_of(place, is_about=_is_about(place, journey)) for place in places], arrows
+
+
+def places_of_lines(lines: Iterable[Line]) -> tuple[list[JourneyFile | Fold], list[Arrow]]:
+    """The files and folds of some lines, each once, and the arrows between them."""
+    found: list[JourneyFile | Fold] = []
     arrows: list[Arrow] = []
     places: dict[str, int] = {}
-    for line in outline(journey, folded_from=folded_from):
+    for line in lines:
         is_file = not isinstance(line.of, Fold)
         place = places.get(line.of.did) if is_file else None
         if place is None:
-            place = len(boxes)
-            is_about = is_file and line.of.did == journey.did
-            boxes.append(Box(words_of(line.of), _LOOK, COLOURS[state_of(line.of)], is_about))
+            place = len(found)
+            found.append(line.of)
             if is_file:
                 places[line.of.did] = place
         if line.parent is not None:
             arrows.append(Arrow(places[line.parent], place))
-    return boxes, arrows
+    return found, arrows
+
+
+def box_of(of: JourneyFile | Fold, *, is_about: bool = False) -> Box:
+    """The box of a file, or of a fold."""
+    return Box([shorten(words) for words in words_of(of)], _LOOK, COLOURS[state_of(of)], is_about)
+
+
+def _is_about(of: JourneyFile | Fold, journey: JourneyFiles) -> bool:
+    return not isinstance(of, Fold) and of.did == journey.did
 
 
 def graphml_of_journey(journey: JourneyFiles) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -53,14 +53,18 @@ class Line(msgspec.Struct, frozen=True):
     is_repeat: bool
 
 
-def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> Iterator[Line]:
+def outline(
+    journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM, shown: Mapping[str, int] | None = None
+) -> Iterator[Line]:
     """The lines of a journey.
 
     Args:
         journey: what to draw.
         folded_from: a file with this many children or more has those folded that do not lead to the file
             that the journey is about; None: nothing is folded.
+        shown: by did, how many of a file's children are not folded all the same, the first of them.
     """
+    shown = shown or {}
     kept = {journey.did, *(file.did for file in journey.ancestors())}
     seen: set[str] = set()
 
@@ -69,9 +73,11 @@ def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> 
             return []
         seen.add(of.did)
         is_folded = folded_from is not None and len(of.children) >= folded_from
-        files = [journey.files[did] for did in of.children if not is_folded or did in kept]
+        wanted = kept.union(of.children[: shown.get(of.did, 0)])
+        files = [journey.files[did] for did in of.children if not is_folded or did in wanted]
         files.sort(key=lambda file: file.did in seen)  # A way back is one line, and nothing hangs on it.
-        return [*files, _fold(journey, of, kept)] if is_folded else files
+        is_rest = len(files) < len(of.children)
+        return [*files, _fold(journey, of, wanted)] if is_rest else files
 
     origins: list[JourneyFile | Fold] = [*journey.origins()]
     for of, parent, is_last in branches(origins, below):

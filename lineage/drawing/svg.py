@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from unicodedata import east_asian_width
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
-from .writing import Arrow, Box, plain, write_dot, write_mermaid
+from .writing import Arrow, Box, Link, plain, write_dot, write_mermaid, xml_text
 
 _MARGIN: Final = 16
 _GAP_X: Final = 64
@@ -29,12 +29,13 @@ _Lanes = list[list[int]]
 """By layer, from the top down, the boxes and, with further numbers, the places that long arrows pass."""
 
 
-def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
-    """A drawing that any browser shows, in letters and lines only; it loads nothing.
+def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow], *, title: str = "") -> str:
+    """A drawing that any browser shows, in letters and lines only; it loads nothing, and has no styles.
 
     Args:
         boxes: at least one.
         arrows: between them; one that leads back, in a circle, goes from right to left.
+        title: what it shows, for a reader who does not see it.
     """
     sizes = [_size(box) for box in boxes]
     layers = _layers(boxes, arrows)
@@ -54,8 +55,12 @@ def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
     height = max(tops[one] + heights[one] for lane in lanes for one in lane) + _MARGIN
     size = f'width="{x - _GAP_X + _MARGIN:.0f}" height="{height:.0f}"'
     look = 'font-family="sans-serif" font-size="13" fill="#202124"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {look}>'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]) + "\n"
+    # A picture hides what is in it from who does not see it, so what has links is none.
+    role = f' role="{"group" if any(box.links for box in boxes) else "img"}"' if title else ""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {look}{role}>'
+    named = [f"<title>{escape(plain(title))}</title>"] if title else []
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, *named, paper, *parts, "</svg>"]) + "\n"
 
 
 def _layers(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> list[int]:
@@ -206,8 +211,22 @@ def _box(box: Box, x: float, y: float, width: float, height: float) -> str:
     ]
     if box.is_about:
         lines[0] = lines[0].replace("<text", '<text font-weight="bold"', 1)
-    return f"<g>{''.join(shapes)}{''.join(lines)}</g>"
+    lines[0] = f"{''.join(shapes)}{lines[0]}"
+    for at, link in box.links.items():
+        lines[at] = _linked(link, lines[at])
+    return f"<g>{''.join(lines)}</g>"
 
 
-WRITERS: Final = {"mermaid": write_mermaid, "dot": write_dot, "svg": write_svg}
+def _linked(link: Link, drawn: str) -> str:
+    href, label = (quoteattr(xml_text(text)) for text in (link.href, plain(link.label)))
+    within = ' class="within"' if link.is_within else ""
+    underlined = drawn.replace("<text", '<text text-decoration="underline"', 1)
+    return f"<a href={href} aria-label={label}{within}>{underlined}</a>"
+
+
+WRITERS: Final[Mapping[str, Callable[[Sequence[Box], Sequence[Arrow]], str]]] = {
+    "mermaid": write_mermaid,
+    "dot": write_dot,
+    "svg": write_svg,
+}
 """By its name, what writes boxes and arrows in a form."""

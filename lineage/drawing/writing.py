@@ -28,6 +28,10 @@ _READ_BY_MERMAID: Final = re.compile(":(?=fa-)|#36;(?=#36;)|ﬂ|#182;(?=ß)")
 
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
+_LETTERS_MAX: Final = 90
+_LETTERS_KEPT: Final = (55, 34)
+"""Of a longer name, so many letters of its beginning and of its end are drawn."""
+
 _TYPES: Final = {str: "string", int: "long", float: "double", bool: "boolean"}
 """GraphML's types of data."""
 
@@ -50,6 +54,20 @@ class Look(msgspec.Struct, frozen=True):
     is_stack: bool = False
 
 
+class Link(msgspec.Struct, frozen=True):
+    """Where a line of a box leads.
+
+    Attributes:
+        href: the address.
+        label: what it does, for a reader who does not see the box.
+        is_within: whether the drawing changes, and not the page.
+    """
+
+    href: str
+    label: str
+    is_within: bool = False
+
+
 class Box(msgspec.Struct, frozen=True):
     """A place in a picture.
 
@@ -58,12 +76,15 @@ class Box(msgspec.Struct, frozen=True):
         look: how boxes of its type look.
         colours: of the box and of its border.
         is_about: whether the picture is about it, so that its border is thick.
+        links: by the place of a line, where it leads; the first line leads there with the whole box. Only
+            a drawing in SVG has them.
     """
 
     words: Sequence[str]
     look: Look
     colours: tuple[str, str]
     is_about: bool = False
+    links: Mapping[int, Link] = {}
 
 
 class Arrow(msgspec.Struct, frozen=True):
@@ -164,6 +185,12 @@ def _of_dot(text: str) -> str:
     """A text as a part of a quoted label, in which a backslash and an ampersand begin names of characters."""
     names = {'"': '\\"', "\\": "\\\\", "&": "&amp;"}
     return "".join(names.get(one, one) for one in plain(text))
+
+
+def shorten(text: str) -> str:
+    """A text by its beginning and its end, if it is long."""
+    begin, end = _LETTERS_KEPT
+    return text if len(text) <= _LETTERS_MAX else f"{text[:begin]}…{text[-end:]}"
 
 
 def plain(text: str) -> str:

@@ -2,9 +2,16 @@
 
 from .around import Graph as Graph, WholeGraph as WholeGraph
 from .asking import Dependencies as Dependencies, NameList as NameList, shown as shown
+from .details import NodeChange as NodeChange, NodeDetails as NodeDetails, NodeRun as NodeRun
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
-from .elements import Edge as Edge, EdgeKind as EdgeKind, Node as Node, NodeKind as NodeKind
-from .impact import Impact as Impact, ImpactedNode as ImpactedNode
+from .elements import (
+    Edge as Edge,
+    EdgeKind as EdgeKind,
+    Node as Node,
+    NodeKind as NodeKind,
+    number_of as number_of,
+)
+from .impact import IMPACT_COLUMNS as IMPACT_COLUMNS, Impact as Impact, ImpactedNode as ImpactedNode
 from .listing import (
     DatasetList as DatasetList,
     Duplicate as Duplicate,
@@ -18,7 +25,10 @@ from .questions import (
     ALL as ALL,
     QUESTIONS as QUESTIONS,
     OfAnalyzers as OfAnalyzers,
+    OfAround as OfAround,
+    OfBeyond as OfBeyond,
     OfDependencies as OfDependencies,
+    OfDetails as OfDetails,
     OfDuplicates as OfDuplicates,
     OfImpact as OfImpact,
     OfNames as OfNames,

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .asking import find_node
 from .columns import DatasetColumns
-from .elements import Edge, Node
-from .walking import FLOW, Ask, Nodes, Walk
+from .elements import Edge, EdgeKind, Node, NodeKind, as_json
+from .runs import last_runs
+from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
     from .asking import Dependencies
     from .walking import Reach
 
 _EVERY: Final = "SELECT number FROM all_node WHERE kind IN ('dataset', 'job')"
+_BEYOND: Final = """
+SELECT near, count(DISTINCT far) FROM (
+    SELECT source AS near, target AS far FROM all_edge
+    WHERE source IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
+    UNION ALL SELECT target, source FROM all_edge
+    WHERE target IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
+) WHERE far NOT IN (SELECT value FROM json_each(?3)) GROUP BY near
+"""
 
 
 class WholeGraph(msgspec.Struct, frozen=True):
@@ -34,6 +47,54 @@ def find_whole_graph(ask: Ask) -> WholeGraph:
     nodes = Nodes(ask)
     every = sorted(nodes.known[number] for number in nodes.settle(number for (number,) in ask(_EVERY, ())))
     return WholeGraph(tuple(every), Walk(nodes, every, down=True, kinds=FLOW, depth=1).reach().edges)
+
+
+def find_around(ask: Ask, name: str, opened: Collection[str], with_states: int) -> Graph:
+    """What is one edge away from a node, either way, and from those of the nodes found that are opened.
+
+    Args:
+        ask: executes statements.
+        name: that of the node.
+        opened: the numbers of nodes, in hexadecimal digits.
+        with_states: how many jobs at most are told with the states of their last runs, the nearest first.
+
+    Raises:
+        NotFoundError: nothing has this name, or several have it.
+    """
+    about = find_node(ask, name)
+    nodes = Nodes(ask)
+    kinds = COLUMNS if about.kind is NodeKind.COLUMN else FLOW
+    distances: dict[Node, int] = {about: 0}
+    edges: dict[tuple[Node, EdgeKind, Node], Edge] = {}
+    near, followed = [about], {about}
+    while near:
+        for edge in _edges_around(nodes, near, kinds):
+            edges.setdefault((edge.source, edge.kind, edge.target), edge)
+            for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
+                if one in distances:
+                    distances.setdefault(other, distances[one] + 1)
+        near = [node for node in distances if f"{node.number:x}" in opened and node not in followed]
+        followed.update(near)
+    jobs = {node.number: node for node in distances if node.kind is NodeKind.JOB}
+    runs = last_runs(ask, list(jobs)[:with_states])
+    states = {jobs[number]: run.state for number, run in runs.items()}
+    return Graph(about, dict(sorted(distances.items(), key=itemgetter(1))), tuple(edges.values()), states)
+
+
+def _edges_around(nodes: Nodes, near: Sequence[Node], kinds: Sequence[EdgeKind]) -> Iterator[Edge]:
+    """The edges that lead to and from some nodes; of a job of files, also to the jobs that these pass."""
+    for down in (False, True):
+        inner = (EdgeKind.CONTAIN,) if down and kinds is FLOW else ()
+        walk = Walk(nodes, near, down=down, kinds=(*kinds, *inner), depth=1)
+        yield from walk.reach().edges
+
+
+def count_beyond(ask: Ask, some: Collection[Node], known: Iterable[Node]) -> dict[Node, int]:
+    """By node, how many nodes beside those known are one edge away; one with none is left out."""
+    numbers = {node.number: node for node in some}
+    kinds = as_json((*FLOW, *COLUMNS))
+    rows = ask(_BEYOND, (as_json(numbers), kinds, as_json(node.number for node in known)))
+    return {numbers[number]: count for number, count in rows}
 
 
 class Graph(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Nodes, Reach, Walk, list_end
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_TYPES: Final = (NodeKind.DATASET, NodeKind.JOB, NodeKind.COLUMN)
 _NAMED_MAX: Final = 5
 _NAME_SHOWN_CHARS_MAX: Final = 200
 _DOTS_MAX: Final = 8
@@ -105,11 +106,14 @@ def _untold_part(ask: Ask, text: str) -> list[Node]:
 def find_node(ask: Ask, name: str) -> Node:
     """The dataset, column or job with a name: with its namespace, without it, or only its last part.
 
+    With ``dataset:``, ``job:`` or ``column:`` before it, only what has this type is looked for.
+
     Raises:
         NotFoundError: nothing has this name, or several have it.
     """
-    ways = (find_nodes, _find_columns, _untold_part) if len(name) <= NAME_CHARS_MAX else ()
-    named = next(filter(None, (find(ask, name) for find in ways)), [])
+    kind, _, rest = name.partition(":")
+    of_kind = [node for node in _find_named(ask, rest) if node.kind == kind] if kind in _TYPES else []
+    named = of_kind or _find_named(ask, name)
     if not named:
         raise NotFoundError(f"no dataset, column or job has the name {name[:_NAME_SHOWN_CHARS_MAX]!r}")
     jobs = [node for node in named if node.kind is NodeKind.JOB]
@@ -121,6 +125,11 @@ def find_node(ask: Ask, name: str) -> Node:
         several = ", ".join(shown(node) for node in named[:_NAMED_MAX])
         raise NotFoundError(f"{len(named)} nodes have the name {name!r}; give one of {several}")
     return named[0]
+
+
+def _find_named(ask: Ask, name: str) -> list[Node]:
+    ways = (find_nodes, _find_columns, _untold_part) if len(name) <= NAME_CHARS_MAX else ()
+    return next(filter(None, (find(ask, name) for find in ways)), [])
 
 
 def find_names(ask: Ask, name: str) -> NameList:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .asking import find_node
+from waybill.facets.json_events import instant
+
+from .asking import find_node, shown
 from .columns import columns_of
 from .elements import Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from .walking import EdgeRow
+
+IMPACT_COLUMNS: Final = (
+    *("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns"),
+)
 
 _SILENT: Final = """
 SELECT DISTINCT source, target FROM all_edge
@@ -60,6 +66,14 @@ class Impact(msgspec.Struct, frozen=True):
 
     node: Node
     nodes: tuple[ImpactedNode, ...]
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """What it reaches as a table with the columns `IMPACT_COLUMNS`."""
+        for one in self.nodes:
+            reached = "yes" if one.is_certain else "maybe"
+            owners, columns = ", ".join(one.owners), ", ".join(one.columns)
+            run = ("", "") if one.last_run is None else (instant(one.last_run.started_ms), one.last_run.state)
+            yield one.distance, one.node.kind, shown(one.node), reached, owners, one.tier, *run, columns
 
 
 def find_impact(ask: Ask, name: str) -> Impact:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Lite
 
 import msgspec
 
-from .around import WholeGraph, find_whole_graph
+from .around import Graph, WholeGraph, count_beyond, find_around, find_whole_graph
 from .asking import Dependencies, NameList, find_dependencies, find_names
+from .details import NodeDetails, find_details
+from .elements import Node
 from .impact import Impact, find_impact
 from .listing import DatasetList, DuplicateList, list_duplicates, list_stale, list_unused
 from .origins import Origins, find_origins
@@ -199,6 +201,37 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
     summary = "List the facets and analyzers that told edges of the graph, and how many each"
     answer = AnalyzerList
     finder = staticmethod(list_analyzers)
+
+
+class OfAround(Question[Graph], frozen=True):
+    """What is one edge away from a node, and from those of the nodes found that are opened.
+
+    No command and no request asks it alone: the answer is for a drawing that unfolds.
+    """
+
+    finder = staticmethod(find_around)
+
+    name: Name
+    opened: tuple[str, ...] = ()
+    with_states: int = 0
+
+
+class OfBeyond(Question[dict[Node, int]], frozen=True):
+    """How many more nodes are one edge away from those at the rim of a drawing."""
+
+    finder = staticmethod(count_beyond)
+
+    some: tuple[Node, ...]
+    known: tuple[Node, ...]
+
+
+class OfDetails(Question[NodeDetails], frozen=True):
+    """What events tell of one dataset, job or column, and how that has changed."""
+
+    answer = NodeDetails
+    finder = staticmethod(find_details)
+
+    name: Name
 
 
 QUESTIONS: Final[tuple[type[Question[Any]], ...]] = (

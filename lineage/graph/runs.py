@@ -31,7 +31,7 @@ _ALL: Final = 2**62
 _STATE_OF: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
 _PUT: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
 _LATEST_RUNS: Final = """
-SELECT job, run, last_us, state FROM json_each(?1) JOIN {0}.job_run ON job = value
+SELECT {1} FROM json_each(?1) JOIN {0}.job_run ON job = value
 WHERE last_us >= ifnull(
     (SELECT last_us FROM {0}.job_run WHERE job = value ORDER BY last_us DESC LIMIT 1 OFFSET ?2), 0
 )
@@ -43,7 +43,13 @@ ORDER BY last_us DESC
 """
 _RECENT_MAX: Final = 10_000
 """Of so many runs it is seen which have a state: of all that there are, it would take seconds."""
-_RUNS: Final = f"{_LATEST_RUNS.format('main')} UNION ALL {_LATEST_RUNS.format('disk')} ORDER BY 1, 3 DESC"
+_LATEST_OF_ALL: Final = f"{_LATEST_RUNS.format('main', '{0}')} UNION ALL {_LATEST_RUNS.format('disk', '{0}')}"
+_RUNS: Final = f"{_LATEST_OF_ALL.format('job, run, last_us, state')} ORDER BY 1, 3 DESC"
+_NEWEST_RUNS: Final = f"""
+SELECT run, job, state FROM all_job_run WHERE (run, job) IN (
+    SELECT run, job FROM ({_LATEST_OF_ALL.format("run, job, last_us")}) ORDER BY last_us DESC LIMIT ?2 + 1
+)
+"""  # noqa: S608 - texts of our own
 
 
 class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -118,6 +124,18 @@ def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
         runs.setdefault((run, job), []).append(_decode(run, state))
     for (_, job), states in runs.items():
         yield job, _told(_merge(states), ALWAYS_US)
+
+
+def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, LastRun]]:
+    """The runs of some jobs, given by number, that began last, each with its job; of files, only the last.
+
+    Some runs more are looked at than wanted, since what was told last may be of an earlier one.
+    """
+    runs: dict[tuple[str, int], list[RunState | LastFile]] = {}
+    for run, job, state in ask(_NEWEST_RUNS, (as_json(jobs), 2 * count - 1)):
+        runs.setdefault((run, job), []).append(_decode(run, state))
+    told = [(job, _told(_merge(states), ALWAYS_US)) for (_, job), states in runs.items()]
+    return sorted(told, key=lambda one: (-one[1].started_ms, one[1].run))[:count]
 
 
 def _runs_of(

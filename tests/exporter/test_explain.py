@@ -83,6 +83,8 @@ def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal
     ]
     assert [len(step.places) for step in found.steps] == [2, 2, 2], "in the archive and in the journal"
     assert found.steps[0].places[1] == f"entry 3 of the journal at {settings.home}"
+    assert [json.loads(step.body)["eventType"] for step in found.steps] == ["START", "COMPLETE", "FAIL"]
+    assert [step.receipts for step in found.steps] == [(f"{journal.node}-{seq}",) for seq in (3, 4, 1)]
     (row,) = found.rows
     assert (row.record,) == found.records == tuple(r for r in find(settings.root) if r.did == "r")
     assert (row.file.startswith("provenance/compacted/edge/"), row.as_folded, found.is_proven) == (
