@@ -1,7 +1,7 @@
 """The endpoints: OpenLineage's, DeltaFi's, and those for operators."""
 
 from .deltafi import DeltaFiRecord as DeltaFiRecord, DeltaFiStats as DeltaFiStats, DeltaFiSum as DeltaFiSum
-from .health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
+from .health import HealthEndpoints as HealthEndpoints, Readiness as Readiness, Where as Where
 from .lineage import (
     BATCH_PATH as BATCH_PATH,
     LINEAGE_PATH as LINEAGE_PATH,

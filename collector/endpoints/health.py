@@ -6,7 +6,7 @@ import asyncio
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -18,10 +18,10 @@ from waybill.exporter.health import (
     problems_of_root,
 )
 from waybill.transport.errors import JournalError, RootError
-from waybill.transport.journal import Receipt
+from waybill.transport.journal import RECEIPT_PATTERN, Receipt
 
 from ..event_logs import EventLogStatus
-from ..http import Problem, WebRequest, WebResponse, json_response, wrong_root
+from ..http import Problem, WebRequest, WebResponse, json_response, malformed, read_params, wrong_root
 from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, problems_text
 
@@ -52,6 +52,12 @@ class Readiness(msgspec.Struct, frozen=True):
 
     ready: bool
     problems: dict[str, str]
+
+
+class Where(msgspec.Struct):
+    """The entry to find."""
+
+    receipt: Annotated[str, msgspec.Meta(pattern=RECEIPT_PATTERN)]
 
 
 class HealthEndpoints:
@@ -117,10 +123,10 @@ class HealthEndpoints:
 
     async def where(self, request: WebRequest) -> WebResponse:
         """The state of the entry that a receipt names."""
-        receipt = Receipt.parse(request.url.query.removeprefix("receipt="))
+        given = read_params(request.url.query, Where).receipt
+        receipt = Receipt.parse(given)
         if receipt is None:
-            detail = "the parameter receipt is missing or invalid; use ?receipt=NODE-NUMBER"
-            raise Problem(HTTPStatus.BAD_REQUEST, detail)
+            raise malformed("receipt", f"is {given[:40]!r}; use NODE-NUMBER")
         try:
             found = await asyncio.to_thread(self._located, receipt, request.state.key)
         except RootError as error:

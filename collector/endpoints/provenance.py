@@ -21,7 +21,18 @@ from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
-from ..http import NDJSON, Answer, Problem, Request, WebRequest, WebResponse, json_answer, json_response
+from ..http import (
+    NDJSON,
+    Answer,
+    Problem,
+    Request,
+    WebRequest,
+    WebResponse,
+    json_answer,
+    json_response,
+    malformed,
+    read_params,
+)
 from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import problems_told
@@ -151,10 +162,10 @@ class ProvenanceEndpoints:
 
     async def summary(self, request: WebRequest) -> WebResponse:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
-        from .query_params import backend_of
+        from .query_params import Summary
 
         number = summary_number(request.path_params["number"])
-        backend = backend_of(request.url.query)
+        backend = read_params(request.url.query, Summary).backend
         ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
         found = None if number is None else await ask(self._summary, backend, number, request.state.key)
         if found is None:
@@ -214,9 +225,7 @@ class ProvenanceEndpoints:
 
     async def answer(self, kind: type[Question[Any]], request: WebRequest) -> WebResponse:
         """The answer to a question about the graph of datasets and jobs."""
-        from .query_params import params_of
-
-        question = params_of(request.url.query, kind)
+        question = read_params(request.url.query, kind)
         try:
             return await self._list(lambda answers: answers.answer(question), request)
         except NotFoundError as error:
@@ -285,8 +294,6 @@ def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[Prov
     """The records of a page, and its cursor if more follow."""
     from waybill.exporter.query import cursor_of
     from waybill.facets.arrow import from_table
-
-    from .query_params import malformed
 
     found: list[ProvenanceRecord] = []
     offset, size_bytes, has_more = params.offset, 0, False

@@ -1,11 +1,10 @@
-"""The query parameters: those of DeltaFi's client, and others beside them."""
+"""The query parameters of the endpoints: those of DeltaFi's client, and others beside them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -20,19 +19,102 @@ from waybill.exporter.query import (
     read_conditions,
     read_dimensions,
 )
+from waybill.facets import FinalState
 from waybill.transport.config import MARQUEZ
 
-from ..http import Problem
-
-_Params = TypeVar("_Params", bound=msgspec.Struct)
+from ..http import NUMBER_MAX, Given, convert_params, malformed, read_params, split_query
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
-_NUMBER_DIGITS_MAX: Final = 15
-_REPEATABLE: Final = {condition.parameter for condition in CONDITIONS if condition.is_repeatable}
-_FILTERS: Final = (*(name for condition in CONDITIONS for name in condition.parameters), "partial")
-_PAGES: Final = ("limit", "offset", "order", "after")
+_VALUES_MAX: Final = 20
+_Count = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Instant = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX, description="As known then; epoch milliseconds.")]
+
+
+class Partial(msgspec.Struct):
+    """Whether an answer that lacks records is enough."""
+
+    partial: bool = False
+
+
+class Page(Partial):
+    """Which of the records to return."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)] = LIMIT_DEFAULT
+    offset: _Count = 0
+    order: Literal["newest", "oldest"] = "newest"
+    after: str = ""
+
+
+class Sums(Partial):
+    """What to count by."""
+
+    by: Annotated[
+        str,
+        msgspec.Meta(
+            description="Count by these, one or several with commas, by default by each of the first three: "
+            f"{', '.join(Dimension)}."
+        ),
+    ] = ""
+
+
+class Trace(Partial):
+    """How far to follow a file, and in which format to answer."""
+
+    up: Annotated[
+        bool | None, msgspec.Meta(description="Follow the files that it came from; default: not `down`.")
+    ] = None
+    down: Annotated[
+        bool | None, msgspec.Meta(description="Follow the files that came from it; default: not `up`.")
+    ] = None
+    depth: Annotated[_Count | None, msgspec.Meta(description="So many generations each way.")] = None
+    as_of: Instant | None = None
+    format: Annotated[
+        Literal["json", "svg", "mermaid", "dot", "graphml"] | None,
+        msgspec.Meta(description="Default: as `Accept`."),
+    ] = None
+    unfold: Annotated[bool, msgspec.Meta(description="Draw each file of a wide split, up to 2,000.")] = False
+
+
+class Summary(msgspec.Struct):
+    """The backend of a summary."""
+
+    backend: str = MARQUEZ
+
+
+def _filter_fields() -> Iterator[tuple[str, Any, Any]]:
+    for condition in CONDITIONS:
+        said = f"{condition.help.removesuffix('.')}{_MORE.get(condition.kind, '')}."
+        yield condition.parameter, Annotated[_KINDS[condition.kind], msgspec.Meta(description=said)], None
+        for name, what in zip(condition.deltafi, ("key", "value"), strict=False):
+            if name != condition.parameter:
+                said = f"The {what} of one `{condition.parameter}`."
+                yield name, Annotated[str, msgspec.Meta(description=said)], None
+
+
+_AT_MOST: Final = msgspec.Meta(max_length=_VALUES_MAX)
+_Pair = Annotated[str, msgspec.Meta(pattern="^[^=]+=")]
+_KINDS: Final[Mapping[ConditionKind, Any]] = {
+    ConditionKind.TEXT: str,
+    ConditionKind.TEXTS: Annotated[tuple[str, ...], _AT_MOST],
+    ConditionKind.STATES: Annotated[tuple[FinalState, ...], _AT_MOST],
+    ConditionKind.PAIRS: Annotated[tuple[_Pair, ...], _AT_MOST],
+    ConditionKind.INSTANT: _Count,
+    ConditionKind.UNTIL: _Count,
+    ConditionKind.IS_ABSENT: bool,
+}
+"""The type of a condition's parameter, for its description; `read_conditions` reads the values."""
+
+_MORE: Final = {
+    ConditionKind.PAIRS: "; `key=value`",
+    ConditionKind.INSTANT: "; epoch milliseconds",
+    ConditionKind.UNTIL: ", or at it; epoch milliseconds",
+    ConditionKind.IS_ABSENT: "; with `false`, the others",
+}
+
+Filters: Final = msgspec.defstruct("Filters", list(_filter_fields()))
+"""The conditions for records."""
 
 
 class QueryParams(NamedTuple):
@@ -46,18 +128,6 @@ class QueryParams(NamedTuple):
     limit: int = 0
     is_partial: bool = False
     by: tuple[Dimension, ...] = ()
-
-
-class TraceParams(NamedTuple):
-    """How far to follow a file, in which format to answer, and whether an incomplete answer is enough."""
-
-    up: bool
-    down: bool
-    depth: int | None
-    as_of_ms: int | None
-    format: str
-    is_unfolded: bool
-    is_partial: bool
 
 
 @contextlib.contextmanager
@@ -80,29 +150,25 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     Raises:
         Problem: a parameter is unknown, malformed or given twice; it names the parameter.
     """
-    several = _several(text, (*_FILTERS, *_PAGES), _REPEATABLE)
-    values = _single(several)
-    limit = min(_number(values, "limit", 1) or LIMIT_DEFAULT, LIMIT_MAX)
-    offset = _number(values, "offset", 0) or 0
-    order = values.get("order", "newest")
-    if order not in {"newest", "oldest"}:
-        raise malformed("order", f"is {order[:40]!r}; use newest or oldest")
+    given = split_query(text, Filters, Page)
+    page = convert_params(given, Page)
+    limit = min(page.limit, LIMIT_MAX)
     query = Query(
-        **_conditions(several, from_deltafi=from_deltafi),
-        oldest_first=order == "oldest",
-        after=values.get("after"),
-        limit=offset + limit + 1,
+        **_conditions(given, from_deltafi=from_deltafi),
+        oldest_first=page.order == "oldest",
+        after=page.after or None,
+        limit=page.offset + limit + 1,
     )
-    return QueryParams(query, offset, limit, is_partial=bool(_flag(values, "partial")))
+    return QueryParams(query, page.offset, limit, is_partial=page.partial)
 
 
 @_naming_parameters()
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for statistics, as `query_params_of` does."""
-    several = _several(text, (*_FILTERS, "by"), _REPEATABLE)
-    values = _single(several)
-    query = Query(**_conditions(several, from_deltafi=from_deltafi))
-    return QueryParams(query, is_partial=bool(_flag(values, "partial")), by=read_dimensions(values.get("by")))
+    given = split_query(text, Filters, Sums)
+    sums = convert_params(given, Sums)
+    query = Query(**_conditions(given, from_deltafi=from_deltafi))
+    return QueryParams(query, is_partial=sums.partial, by=read_dimensions(sums.by or None))
 
 
 def next_page(text: str, cursor: str) -> str:
@@ -111,8 +177,8 @@ def next_page(text: str, cursor: str) -> str:
     return urlencode([*kept, ("after", cursor)])
 
 
-def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TraceParams:
-    """Parse the query string of a question for a journey.
+def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> Trace:
+    """Parse the query string of a question for a journey; each of its values is given then.
 
     If only one of `up` and `down` is given, the other is its opposite: so ``up=true`` asks for ancestors
     only, as `waybill trace --up` does, and so does ``down=false``.
@@ -122,35 +188,11 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
         accept: the request's header, which counts where no `format` is given.
         media: by format, its media type; the first is the one for requests that ask for none.
     """
-    values = _single(_several(text, ("up", "down", "depth", "as_of", "format", "unfold", "partial")))
-    up, down = _flag(values, "up"), _flag(values, "down")
-    given = values.get("format") or _accepted(accept, media)
-    if given not in media:
-        raise malformed("format", f"is {given[:40]!r}; use one of {', '.join(media)}")
-    return TraceParams(
-        up=not down if up is None else up,
-        down=not up if down is None else down,
-        depth=_number(values, "depth", 0),
-        as_of_ms=_number(values, "as_of", 0),
-        format=given,
-        is_unfolded=bool(_flag(values, "unfold")),
-        is_partial=bool(_flag(values, "partial")),
-    )
-
-
-def params_of(text: str, kind: type[_Params]) -> _Params:
-    """Parse a query string whose parameters are the fields of a struct, as of a question about the graph."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    given: dict[str, Any] = {}
-    for name, value in _single(_several(text, tuple(fields))).items():
-        try:
-            given[name] = msgspec.convert(value, fields[name].type, strict=False)
-        except msgspec.ValidationError as error:
-            raise malformed(name, f"is {value[:40]!r}: {error}") from None
-    for name, field in fields.items():
-        if field.required and name not in given:
-            raise malformed(name, "is missing")
-    return kind(**given)
+    trace = read_params(text, Trace)
+    up = not trace.down if trace.up is None else trace.up
+    down = not trace.up if trace.down is None else trace.down
+    wanted: Any = trace.format or _accepted(accept, media)
+    return msgspec.structs.replace(trace, up=up, down=down, format=wanted)
 
 
 def _accepted(accept: str, media: Mapping[str, str]) -> str:
@@ -160,81 +202,30 @@ def _accepted(accept: str, media: Mapping[str, str]) -> str:
     return next((formats[one] for one in asked if one in formats), next(iter(media)))
 
 
-def single_params_of(text: str, known: tuple[str, ...]) -> dict[str, str]:
-    """Parse a query string in which each of these parameters may be once."""
-    return _single(_several(text, known))
-
-
-def backend_of(text: str) -> str:
-    """Parse the query string of a summary's link: the name of its backend."""
-    return single_params_of(text, ("backend",)).get("backend", MARQUEZ)
-
-
-def _flag(values: Mapping[str, str], name: str) -> bool | None:
-    given = values.get(name)
-    if given not in {"true", "false", None}:
-        raise malformed(name, f"is {given[:40]!r}; use true or false")
-    return None if given is None else given == "true"
-
-
-def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
-    given = {one.field: several[one.parameter] for one in CONDITIONS if one.parameter in several}
-    conditions = read_conditions(given, _instant)
+def _conditions(given: Given, *, from_deltafi: bool) -> dict[str, Any]:
+    values: dict[str, Sequence[str]] = {
+        one.field: given[one.parameter] for one in CONDITIONS if one.parameter in given
+    }
+    conditions = read_conditions(values, _instant)
     for one in CONDITIONS:
         if one.kind is ConditionKind.PAIRS and (
-            pair := _pair_of(several, one.deltafi, from_deltafi=from_deltafi)
+            pair := _pair_of(given, one.deltafi, from_deltafi=from_deltafi)
         ):
             conditions[one.field] = {**conditions.get(one.field, {}), **pair}
     return conditions
 
 
 def _instant(condition: Condition, text: str) -> int:
-    name = condition.parameter
-    return (_number({name: text}, name, 0) or 0) + (condition.kind is ConditionKind.UNTIL)
+    try:
+        at: int = msgspec.convert(text, _Count, strict=False)
+    except msgspec.ValidationError:
+        raise malformed(condition.parameter, f"is {text[:40]!r}; use a whole number of at least 0") from None
+    return at + (condition.kind is ConditionKind.UNTIL)
 
 
-def _pair_of(
-    several: Mapping[str, Sequence[str]], names: Sequence[str], *, from_deltafi: bool
-) -> dict[str, str]:
+def _pair_of(given: Given, names: Sequence[str], *, from_deltafi: bool) -> dict[str, str]:
     """The pair that DeltaFi's two parameters for a key and its value give, if both do."""
-    missing = [name for name in names if name not in several]
+    missing = [name for name in names if name not in given]
     if len(missing) == 1 and not from_deltafi:
         raise malformed(missing[0], f"is missing; {' and '.join(names)} go together")
-    return {} if missing else {several[names[0]][0]: several[names[1]][0]}
-
-
-def _single(several: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    return {name: some[0] for name, some in several.items()}
-
-
-def _several(text: str, known: tuple[str, ...], repeatable: Collection[str] = ()) -> dict[str, list[str]]:
-    several: dict[str, list[str]] = {}
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
-    except ValueError as error:
-        detail = f"the query string cannot be read ({error}); percent-encode it as UTF-8"
-        raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
-    for name, value in pairs:
-        if name not in known:
-            raise malformed(name[:60], f"is unknown; the parameters are {', '.join(known)}")
-        if name in several and name not in repeatable:
-            raise malformed(name, "appears twice; use it once")
-        if "\0" in value:
-            raise malformed(name, "contains a NUL character; remove it")
-        if value:  # an empty field of a form sets no condition
-            several.setdefault(name, []).append(value)
-    return several
-
-
-def _number(values: Mapping[str, str], name: str, least: int) -> int | None:
-    if name not in values:
-        return None
-    text = values[name]
-    if not (text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX) or int(text) < least:
-        raise malformed(name, f"is {text[:40]!r}; use a whole number of at least {least}")
-    return int(text)
-
-
-def malformed(name: str, what: str) -> Problem:
-    """Refuse a query parameter."""
-    return Problem(HTTPStatus.BAD_REQUEST, f"the parameter {name} {what}")
+    return {} if missing else {given[names[0]][0]: given[names[1]][0]}

@@ -15,7 +15,7 @@ import msgspec
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
-from ..http import JSON, Problem, WebRequest, WebResponse, busy
+from ..http import JSON, Problem, WebRequest, WebResponse, busy, malformed
 from .reading import problems_told
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.lineage import Journey
 
-    from .query_params import TraceParams
+    from .query_params import Trace
     from .reading import Readings
 
 TRACES_PATH: Final = "/trace/"
@@ -72,7 +72,7 @@ class TraceEndpoints:
 
     async def trace(self, request: WebRequest) -> WebResponse:
         """The journey of the file that the path names, in the format that the request asks for."""
-        from .query_params import malformed, trace_params_of
+        from .query_params import trace_params_of
 
         did = request.path_params["did"]
         if not did or "\0" in did:
@@ -87,18 +87,18 @@ class TraceEndpoints:
             except _LargeError:
                 return await self._large.run(work)
 
-    def _trace(self, did: str, params: TraceParams, key: str, *, is_small: bool = False) -> WebResponse:
+    def _trace(self, did: str, params: Trace, key: str, *, is_small: bool = False) -> WebResponse:
         from waybill.exporter.query import EntriesGoneError
 
-        reading = self._readings.begin(key, is_partial=params.is_partial)
+        reading = self._readings.begin(key, is_partial=params.partial)
         bounds = _Bounds(is_small=is_small)
         try:
             journey = reading.answers.trace(
                 did,
-                up=params.up,
-                down=params.down,
+                up=bool(params.up),
+                down=bool(params.down),
                 depth=params.depth,
-                as_of_ms=params.as_of_ms,
+                as_of_ms=params.as_of,
                 on_table=bounds.check,
                 on_batch=bounds.check_time,
             )
@@ -107,7 +107,7 @@ class TraceEndpoints:
         except EntriesGoneError as error:
             raise Problem(HTTPStatus.GONE, str(error), reason="the entries are gone") from None
         headers = {
-            "content-type": MEDIA[params.format],
+            "content-type": MEDIA[str(params.format)],
             "content-security-policy": "default-src 'none'",
             "x-content-type-options": "nosniff",
             **dict(reading.headers()),
@@ -173,15 +173,15 @@ class _Bounds:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the journey takes too long")
 
 
-def _drawn(journey: Journey, params: TraceParams) -> bytes:
+def _drawn(journey: Journey, params: Trace) -> bytes:
     from waybill.lineage import drawing
 
     if params.format == "json":
         return msgspec.json.encode(journey.told())
     if params.format == "graphml":
         return drawing.graphml_of_journey(journey).encode(errors="backslashreplace")
-    if params.is_unfolded and len(journey.files) > UNFOLDED_MAX:
+    if params.unfold and len(journey.files) > UNFOLDED_MAX:
         detail = f"the picture would have more than {UNFOLDED_MAX:,} files; leave out unfold, or {_NARROW}"
         raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the picture is too large")
-    boxes = drawing.boxes_of_journey(journey, folded_from=None if params.is_unfolded else drawing.FOLDED_FROM)
-    return drawing.WRITERS[params.format](*boxes).encode(errors="backslashreplace")
+    boxes = drawing.boxes_of_journey(journey, folded_from=None if params.unfold else drawing.FOLDED_FROM)
+    return drawing.WRITERS[str(params.format)](*boxes).encode(errors="backslashreplace")

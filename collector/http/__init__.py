@@ -24,3 +24,11 @@ from .exchange import (
     json_answer as json_answer,
     wrong_root as wrong_root,
 )
+from .params import (
+    NUMBER_MAX as NUMBER_MAX,
+    Given as Given,
+    convert_params as convert_params,
+    malformed as malformed,
+    read_params as read_params,
+    split_query as split_query,
+)

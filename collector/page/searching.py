@@ -11,7 +11,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.lineage.graph import FoundNode, OfSearch, SearchResult, shown
 
-from ..endpoints.query_params import single_params_of
+from ..http import read_params
 from .rendering import link, node_url
 from .view import View
 
@@ -66,7 +66,7 @@ def _records(answers: HomeAnswers, query: Query) -> list[ProvenanceRecord]:
 
 def read_search(text: str) -> Params:
     """Read the query string of `search`."""
-    return Params(**single_params_of(text, ("q",)))
+    return read_params(text, Params)
 
 
 def only_hit(hits: Hits) -> str | None:
