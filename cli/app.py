@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "verify": "Prove that a root's files are intact, and that two roots hold the same records.",
     "repair": "Restore what a root has lost, from its archive and the home's journal.",
     "reconcile": "List delivered events and jobs that are missing from Marquez.",
+    "slis": "Show the service levels of lineage, and whether their objectives are met.",
     "status": "Show what the journal holds and how far each projection has got.",
     "doctor": "Check this machine and these settings.",
     "serve": "Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.",

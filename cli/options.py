@@ -29,6 +29,7 @@ _OF_INTAKE: Final = {
     "event_logs",
     "event_logs_every_s",
     "log_format",
+    "slis",
     "admit_name_chars",
     "admit_items",
     "admit_made_chars",

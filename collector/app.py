@@ -26,6 +26,7 @@ from .endpoints import (
     SUMMARY_PATH,
     TRACE_PATH,
     HealthEndpoints,
+    LevelsEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
     TraceEndpoints,
@@ -73,7 +74,7 @@ def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> li
 
 
 def endpoints_of(
-    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
+    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints, levels: LevelsEndpoints
 ) -> list[Endpoint]:
     """Everything else."""
     return [
@@ -87,6 +88,7 @@ def endpoints_of(
         Endpoint(OPEN_PATH, Role.READ, provenance.open_files),
         Endpoint(DUPLICATES_PATH, Role.READ, provenance.duplicates),
         *(Endpoint(one.path, Role.READ, partial(provenance.answer, one)) for one in QUESTIONS),
+        Endpoint("/slis", Role.READ, levels.levels),
         Endpoint("/health/live", None, health.live),
         Endpoint("/health/ready", None, health.ready),
         Endpoint("/metrics", Role.READ, health.metrics),
@@ -95,6 +97,15 @@ def endpoints_of(
         Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
     ]
+
+
+_NO_QUESTIONS: Final = frozenset({"/metrics", "/where"})
+
+
+def questions_of(endpoints: Sequence[Endpoint]) -> frozenset[str]:
+    """The paths that answer questions about lineage."""
+    reading = {one.path for one in endpoints if one.role is Role.READ and one.method == "GET"}
+    return frozenset(reading - _NO_QUESTIONS)
 
 
 async def _openapi(_: WebRequest) -> WebResponse:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.lineage.levels import Served
 from waybill.marquez import counters_of, dead_letters
 from waybill.transport.journal import Kind
 from waybill.transport.runner import statuses
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from waybill.exporter.health import Problem
+    from waybill.lineage.levels import Breach, Level, Levels
     from waybill.transport import Journal
 
     from .event_logs import EventLogStatus
@@ -49,6 +51,19 @@ _DELIVERIES: Final = {
 }
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+_LEVELS: Final[Mapping[str, tuple[str, Callable[[Level], float | None]]]] = {
+    "value": ("The value of a service level: a ratio, seconds or a count.", lambda one: one.value),
+    "objective": ("The objective of a service level.", lambda one: one.objective),
+    "met": (
+        "1 if the objective is met, 0 if not.",
+        lambda one: None if one.is_met is None else int(one.is_met),
+    ),
+    "error_budget_left": (
+        "The part of the error budget of 30 days that is left.",
+        lambda one: one.budget_left,
+    ),
+}
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -80,6 +95,23 @@ class Metrics(msgspec.Struct, array_like=True):
             self.latencies[path] = [sum(pair) for pair in zip(own, buckets, strict=True)]
         for path, seconds in other.seconds.items():
             self.seconds[path] = self.seconds.get(path, 0.0) + seconds
+
+    def served(self, boot: str, questions: Collection[str]) -> Served:
+        """What the levels need to know of the requests.
+
+        Args:
+            boot: one text for each start of the collector.
+            questions: the paths that answer questions about lineage.
+        """
+        counts = dict(self.counts).items()
+        requests, refused = (
+            sum(number for (counted, _), number in counts if counted == name)
+            for name in ("requests", "refused_access")
+        )
+        latencies = dict(self.latencies)
+        took = [buckets for path, buckets in latencies.items() if path in questions]
+        summed = map(sum, zip(*took, strict=True)) if took else [0] * (len(_LATENCIES_S) + 1)
+        return Served(boot, requests, refused, _LATENCIES_S, tuple(summed))
 
     def text(self) -> Iterator[str]:
         """The lines of the counters."""
@@ -130,6 +162,11 @@ class Tallies:
         return total
 
 
+def total_of(metrics: Metrics, tallies: Tallies | None) -> Metrics:
+    """The counts of all workers, or of the only process."""
+    return metrics if tallies is None else tallies.total(metrics)
+
+
 def home_text(journal: Journal) -> Iterator[str]:
     """The lines of the home's metrics, from its journal."""
     last_seq, cursors, found = journal.last_seq(), journal.cursors(), statuses(journal)
@@ -176,6 +213,31 @@ def event_logs_text(status: EventLogStatus) -> Iterator[str]:
     yield _sample("event_logs_confirmed_total", (), status.confirmed)
     text = "Event logs, and their locations, that cannot be read."
     yield from _gauge("event_logs_problems", text, {(): len(status.problems)})
+
+
+def levels_text(found: Levels) -> Iterator[str]:
+    """The lines of the service levels; what is unknown, or not promised, has none."""
+
+    def labels_of(one: Level | Breach, *more: tuple[str, str]) -> Labels:
+        return (("sli", one.sli.value), ("tier", one.tier), *more)
+
+    for name, (text, value_of) in _LEVELS.items():
+        told = {labels_of(one): value_of(one) for one in found.levels}
+        known = {labels: value for labels, value in told.items() if value is not None}
+        yield from _gauge(f"sli_{name}", text, known)
+    rates = {
+        labels_of(one, ("window", window)): rate
+        for one in found.levels
+        for window, rate in one.burn_rates.items()
+    }
+    yield from _gauge("sli_burn_rate", "How many times as fast as allowed the error budget is used.", rates)
+    breaches = {
+        labels_of(one, ("owner", one.owner), ("namespace", one.namespace), ("dataset", one.dataset)): 1
+        for one in found.breaches
+    }
+    yield from _gauge("sli_breach", "1 for each dataset that misses an objective, at most 100.", breaches)
+    text = "How many more datasets miss an objective."
+    yield from _gauge("sli_breaches_left_out", text, {(): found.breaches_left_out})
 
 
 def _projection(name: str) -> Labels:

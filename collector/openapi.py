@@ -121,6 +121,7 @@ def _operations() -> dict[str, _Operation]:
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import OpenFile, ToldJourney
     from waybill.lineage.answers import ReceiptStatus
+    from waybill.lineage.levels import Levels
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken, Where
     from .endpoints.query_params import Filters, Page, Partial, Summary, Sums, Trace
@@ -170,6 +171,11 @@ def _operations() -> dict[str, _Operation]:
             (*_ASKING_REFUSED, HTTPStatus.GONE),
             name={"type": "string", "minLength": 1},
             more=tuple(MEDIA.values())[1:],
+        ),
+        "/slis": _Operation(
+            "Show the service levels of lineage, as they were recorded last",
+            Levels,
+            refused=(*_REFUSED, HTTPStatus.SERVICE_UNAVAILABLE),
         ),
         "/health/live": _Operation("Check that the collector is alive", _OBJECT, refused=()),
         "/health/ready": _Operation("Check that events sent now can be stored", Readiness, refused=()),

@@ -50,6 +50,6 @@ def allow(asker: Asker, question: _Question) -> _Question:  # noqa: ARG001 - eve
         asker: who asks.
         question: a `Query`; of `waybill sql`, the query's text; of `waybill explain`, the did; of `waybill
             diff`, both runs; of a summary's link, its number; of the graph of datasets, the question; of
-            `waybill duplicates`, that word.
+            `waybill duplicates`, that word; of `/slis`, that word.
     """
     return question

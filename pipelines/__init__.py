@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .manifest import (
         MANIFEST_NAMES as MANIFEST_NAMES,
         Manifest as Manifest,
-        ManifestError as ManifestError,
         Package as Package,
         find_manifest as find_manifest,
         manifest_schema as manifest_schema,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         run_package as run_package,
     )
     from .sample import sample_manifest as sample_manifest
+    from .yaml_files import YamlFileError as YamlFileError
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

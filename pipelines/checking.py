@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from .manifest import MANIFEST_NAMES, ManifestError, read_package
+from .manifest import MANIFEST_NAMES, read_package
+from .yaml_files import YamlFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +78,7 @@ def list_packages(folder: Path) -> tuple[list[Package], list[PackageFinding]]:
     for path in sorted(_manifests_below(folder)):
         try:
             packages.append(read_package(path))
-        except ManifestError as error:
+        except YamlFileError as error:
             findings.append(PackageFinding(error.path, error.line, error.field, error.what))
     return packages, findings
 

@@ -9,7 +9,7 @@ import msgspec
 from waybill.transport.errors import AdmissionError, JournalError
 
 from .child import TIMED_OUT, Child
-from .manifest import duration_s
+from .yaml_files import duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

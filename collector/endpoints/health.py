@@ -17,13 +17,14 @@ from waybill.exporter.health import (
     problems_of_home,
     problems_of_root,
 )
+from waybill.lineage.levels import read_latest
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import RECEIPT_PATTERN, Receipt
 
 from ..event_logs import EventLogStatus
 from ..http import Problem, WebRequest, WebResponse, json_response, malformed, read_params, wrong_root
 from ..intake import STALLED_S
-from ..metrics import TEXT, event_logs_text, home_text, problems_text
+from ..metrics import TEXT, event_logs_text, home_text, levels_text, problems_text, total_of
 
 if TYPE_CHECKING:
     from waybill.lineage.answers import ReceiptStatus
@@ -140,10 +141,12 @@ class HealthEndpoints:
         return self._readings.begin(key).answers.locate(receipt)
 
     def _metrics_text(self) -> str:
-        total = self._tallies.total(self._metrics) if self._tallies else self._metrics
+        total = total_of(self._metrics, self._tallies)
         lines = [*total.text(), *home_text(self._journal), *problems_text(self.problems())]
         if self._follows and (status := EventLogStatus.of(self._journal)) is not None:
             lines += event_logs_text(status)
+        if (levels := read_latest(self._journal)) is not None:
+            lines += levels_text(levels)
         return "\n".join([*lines, ""])
 
     def _readiness(self) -> Readiness:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,20 +28,29 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
-from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
+from ..endpoints import (
+    HealthEndpoints,
+    LevelsEndpoints,
+    LineageEndpoints,
+    ProvenanceEndpoints,
+    Readings,
+    TraceEndpoints,
+)
 from ..http import BODY_TIMEOUT_S, Auth, Bodies
 from ..intake import Acceptor
 from ..keys import Keys
 from ..logs import sum_up
-from ..metrics import Metrics, Tallies
+from ..metrics import Metrics, Tallies, total_of
 from ..sessions import Sessions
 from .following import Following
+from .measuring import Measuring
 from .reconciling import Reconciling
 from .workers import Worker, Workers
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
 
+    from waybill.lineage.levels import Served
     from waybill.transport import Settings
 
     from ..app import Application
@@ -221,6 +231,8 @@ class _Server:
         self._check_due_s = 0.0
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
+        self._boot = str(uuid.uuid4())
+        self._questions: frozenset[str] = frozenset()
         self._host, self._port = _free_address(settings)
         loopback = is_loopback(self._host)
         without_keys, allowed_hosts = options.without_keys, options.allowed_hosts
@@ -268,9 +280,10 @@ class _Server:
         loop = asyncio.get_running_loop()
         signals = _Signals(loop, worker)
         keeping_house = loop.create_task(self._keep_house())
-        beside: list[Reconciling | Following] = []
+        beside: list[Reconciling | Following | Measuring] = []
         if worker is None or worker.number == 0:
             beside.append(Reconciling(self._journal, self._settings))
+            beside.append(Measuring(self._readings, self._journal, self._settings, self._served))
             if self._follower is not None:
                 beside.append(Following(self._follower, self._home))
         for thread in beside:
@@ -318,7 +331,7 @@ class _Server:
         on_listening(self._url)
 
     def _application(self) -> Application:
-        from ..app import Application, endpoints_of, intakes_of
+        from ..app import Application, endpoints_of, intakes_of, questions_of
         from ..page import HealthOfHome, page_endpoints
 
         journal, settings = self._journal, self._settings
@@ -337,11 +350,17 @@ class _Server:
         )
         intakes = intakes_of(LineageEndpoints(bodies, acceptor, redaction), provenance)
         of_home = HealthOfHome(journal, settings, redaction, health.problems)
+        levels = LevelsEndpoints(journal, settings, self._readings)
         endpoints = [
-            *endpoints_of(provenance, TraceEndpoints(self._readings), health),
+            *endpoints_of(provenance, TraceEndpoints(self._readings), health, levels),
             *page_endpoints(self._readings, self._auth, self._sessions, of_home, self._home.ensure_runner),
         ]
+        self._questions = questions_of(endpoints)
         return Application(intakes, endpoints, bodies, self._auth, self._metrics)
+
+    def _served(self) -> Served:
+        """What the service levels need to know of all requests so far."""
+        return total_of(self._metrics, self._tallies).served(self._boot, self._questions)
 
     async def _keep_house(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from .elements import (
     EdgeKind as EdgeKind,
     Node as Node,
     NodeKind as NodeKind,
+    as_json as as_json,
     number_of as number_of,
 )
 from .impact import IMPACT_COLUMNS as IMPACT_COLUMNS, Impact as Impact, ImpactedNode as ImpactedNode
@@ -19,6 +20,7 @@ from .listing import (
     ListedDataset as ListedDataset,
     Producer as Producer,
 )
+from .naming import settle_dataset as settle_dataset
 from .onward import FileEnd as FileEnd, Onward as Onward, find_onward as find_onward
 from .origins import JobText as JobText, Origins as Origins, OriginStep as OriginStep
 from .questions import (
@@ -58,4 +60,4 @@ from .storing import (
     trimmers_in as trimmers_in,
 )
 from .uses import AnalyzerList as AnalyzerList, AnalyzerUse as AnalyzerUse
-from .walking import Reach as Reach, ReachedNode as ReachedNode
+from .walking import Ask as Ask, Reach as Reach, ReachedNode as ReachedNode

@@ -87,6 +87,18 @@ def trim_name(namespace: str, name: str, rules: tuple[str, ...] = TRIMMERS) -> s
     return name
 
 
+def settle_dataset(namespace: str, name: str, rules: tuple[str, ...]) -> Node:
+    """Return the dataset that a name stands for in the graph.
+
+    Args:
+        namespace: of the dataset.
+        name: of the dataset.
+        rules: as `trim_name` takes them.
+    """
+    namespace, _, trimmed = _names_of(namespace, name, rules)
+    return Node(NodeKind.DATASET, namespace, trimmed)
+
+
 def settle_names(told: Observed, rules: tuple[str, ...]) -> Observed:
     """Give the datasets that are told of their one name.
 

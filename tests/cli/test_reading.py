@@ -13,7 +13,7 @@ from asked import request_for
 
 import waybill
 from waybill.collector.app import endpoints_of
-from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
+from waybill.collector.endpoints import LevelsEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
 from waybill.exporter import reading
 from waybill.lineage.graph import QUESTIONS
@@ -38,6 +38,7 @@ COMMANDS = {
     "datasets --orphan": (),
     "datasets --stale 1d": (),
     "datasets --duplicate-producers": (),
+    "slis": (),
     "search": ("lake",),
     "alias": ("lake", "pond"),
     "diff": ("DID", "DID"),
@@ -113,6 +114,7 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
             provenance,
             TraceEndpoints(readings),
             cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
+            LevelsEndpoints(journal, settings, readings),
         )
         doors = {
             one.path: one.answer for one in endpoints if one.role is Role.READ and one.path not in NO_RECORDS

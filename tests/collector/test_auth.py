@@ -94,6 +94,7 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/api/v1/datasets/duplicate-producers", {"read", "admin"}),
         ("GET", "/api/v1/datasets/schema-changes", {"read", "admin"}),
         ("GET", "/api/v1/runs", {"read", "admin"}),
+        ("GET", "/slis", {"read", "admin"}),
         ("GET", "/where", {"read", "admin"}),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from waybill.pipelines import (
-    ManifestError,
+    YamlFileError,
     check_packages,
     list_broken_uses,
     list_packages,
@@ -61,7 +61,7 @@ def test_the_manifest_that_a_new_package_begins_with_is_one(tmp_path: Path) -> N
     package = read_package(write(tmp_path, sample_manifest('a "b"\nc')))
     assert package.manifest.metadata.name == 'a "b"\nc'
     uncommented = sample_manifest("x").replace("  # ", "  ").replace("\n# ", "\n").replace("    # ", "    ")
-    with pytest.raises(ManifestError):  # each comment is text for a person, too
+    with pytest.raises(YamlFileError):  # each comment is text for a person, too
         read_package(write(tmp_path / "other", uncommented))
 
 
@@ -89,7 +89,7 @@ def test_a_mistake_is_named_with_its_line_and_field(
 ) -> None:
     lines = WHOLE.splitlines()
     lines[line - 1] = instead
-    with pytest.raises(ManifestError) as raised:
+    with pytest.raises(YamlFileError) as raised:
         read_package(write(tmp_path, "\n".join(lines)))
     assert str(raised.value).startswith(f"{tmp_path / 'dk.yaml'}:{says}")
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

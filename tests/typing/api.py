@@ -164,6 +164,7 @@ from waybill.lineage import (
 from waybill.lineage.analyzers import Analyzer, Catalog, Found, analyze_event, inferred, load_analyzers
 from waybill.lineage.answers import ReceiptStatus
 from waybill.lineage.drawing import boxes_of_journey, graphml_of_journey, write_dot, write_mermaid, write_svg
+from waybill.lineage.levels import Breach, Level, Levels, MaintenanceWindow, Sli, read_latest, read_plan
 from waybill.marquez import (
     Backend,
     Counters,
@@ -192,11 +193,11 @@ from waybill.pipelines import (
     MANIFEST_NAMES,
     BrokenUse,
     Manifest,
-    ManifestError,
     Package,
     PackageFinding,
     RunOutcome,
     RunReport,
+    YamlFileError,
     check_packages,
     find_manifest,
     first_line,
@@ -903,7 +904,7 @@ def a_package_is_checked_and_run(spark: SparkSession, tracker: Tracker) -> None:
     assert_type(list_broken_uses(packages, packages), list[BrokenUse])
     try:
         package = read_package(find_manifest(Path("packages") / MANIFEST_NAMES[0]))
-    except ManifestError as error:
+    except YamlFileError as error:
         assert_type((error.path, error.line, error.field, error.what), tuple[str, int, str, str])
         return
     assert_type(package.manifest, Manifest)
@@ -915,6 +916,21 @@ def a_package_is_checked_and_run(spark: SparkSession, tracker: Tracker) -> None:
         assert_type(row, dict[str, str])
     with SparkRows(spark, dataset=lambda row: row["url"], tracker=tracker) as rows:
         spark.range(1).foreachPartition(rows.of_partition(lambda _: None))
+
+
+def a_home_has_service_levels(journal: Journal, settings: Settings) -> None:
+    found = read_latest(journal)
+    if found is not None:
+        assert_type(found, Levels)
+        assert_type(found.missed, tuple[Level, ...])
+        assert_type([(one.sli, one.dataset) for one in found.breaches], list[tuple[Sli, str]])
+        assert_type(found.maintenance, tuple[MaintenanceWindow, ...])
+        assert_type([one.owner for one in map(_same_breach, found.breaches)], list[str])
+    assert_type(read_plan(settings).file.active_windows(0), tuple[MaintenanceWindow, ...])
+
+
+def _same_breach(breach: Breach) -> Breach:
+    return breach
 
 
 @waybill.tracked(inputs=["s3://lake/in"], outputs=["s3://lake/out"])

@@ -265,6 +265,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     event_logs_every_s: Annotated[
         float, Setting("SECONDS", "How often `waybill serve` looks at the event logs.", check=check.seconds)
     ] = 30.0
+    slis: Annotated[
+        Path | None,
+        Setting(
+            "FILE",
+            "The file of service levels, see docs/service-levels.md.",
+            "slis.yaml in the home",
+            check=check.file,
+        ),
+    ] = None
     log_format: Annotated[
         Literal["text", "json"], Setting("FORMAT", "How `waybill serve` logs on stderr: 'text' or 'json'.")
     ] = "text"

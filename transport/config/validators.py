@@ -34,6 +34,14 @@ def folder(value: object) -> Path:
         raise ValueError("there is no such user; give the absolute path") from None
 
 
+def file(value: object) -> Path:
+    """The absolute path of a local file."""
+    try:
+        return Path(text(value)).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("there is no such user; give the absolute path") from None
+
+
 def text(value: object) -> str:
     """Text that is not empty."""
     if not isinstance(value, str):

@@ -1,0 +1,116 @@
+"""`waybill slis`: the service levels of lineage, and whether their objectives are met."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from msgspec.structs import replace
+
+from waybill.transport import Journal, NotFoundError, Settings
+
+from .. import console
+from ..arguments import Csv, JsonObject
+from ..arrow import arrow_alone
+from ..graph import show_answer
+from ..home import open_answers
+from ..options import with_settings
+
+if TYPE_CHECKING:
+    from waybill.lineage.levels import Level, Levels
+
+_COLUMNS: Final = ("level", "tier", "value", "objective", "met", "budget left", "burn 1h", "6h", "3d", "")
+_WINDOWS: Final = ("1h", "6h", "3d")
+_BOUNDS: Final = {"at_least": "≥", "at_most": "≤"}
+_WORDS: Final = {True: "yes", False: "no", None: ""}
+_UNITS_S: Final = (
+    (172_800, 86_400, "d"),
+    (7_200, 3_600, "h"),
+    (120, 60, "min"),
+    (1, 1, "s"),
+    (0, 0.001, "ms"),
+)
+
+
+@with_settings("home", "root", "slis")
+@arrow_alone()
+def slis(
+    settings: Settings,
+    *,
+    tier: Annotated[
+        str | None, typer.Option(metavar="TIER", help="Only the levels of datasets of this tier.")
+    ] = None,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Add to the history, if 5 minutes have passed and no collector does."),
+    ] = False,
+    as_json: JsonObject = False,
+    as_csv: Csv = False,
+) -> None:
+    """Show the service levels of lineage, and whether their objectives are met.
+
+    Coverage, freshness, completeness, accuracy and missing provenance are of datasets, by tier; ingestion
+    lag, query latency, impact analysis, error rate and unauthorised access of the whole home. A level of
+    which nothing is known is unknown, with the reason. The file slis.yaml in the home, or the one that --slis
+    names, sets tiers and objectives, and says which datasets there are: see docs/service-levels.md. A
+    collector records the levels every 5 minutes, for error budgets and burn rates; where none runs, call
+    this with --record. Exit code 1 if an objective is missed.
+
+    Examples:
+
+    \b
+      waybill slis
+      waybill slis --tier critical --json | jq -r '.breaches[].dataset'
+    """
+    from waybill.lineage.levels import TIERS, measure, read_plan
+
+    if tier is not None and tier not in TIERS:
+        raise typer.BadParameter(f"give one of {', '.join(TIERS)}", param_hint="--tier")
+    plan = read_plan(settings)
+    with open_answers(settings, None) as (answers, place, journal), contextlib.ExitStack() as at_end:
+        if journal is None:
+            raise NotFoundError(f"nothing {place} tells of service levels; give the home that has a journal")
+        history = at_end.enter_context(contextlib.closing(Journal(settings.home))) if record else None
+        found = measure(answers, journal, plan, history=history)
+    if tier is not None:
+        found = replace(
+            found,
+            levels=tuple(level for level in found.levels if level.tier == tier),
+            breaches=tuple(one for one in found.breaches if one.tier == tier),
+        )
+    for note in answers.notes:
+        console.note(note)
+    show_answer(found, _COLUMNS, map(_row, found.levels), nothing="", as_json=as_json, as_csv=as_csv)
+    if not (as_json or as_csv):
+        _show_breaches(found)
+    if found.missed:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _row(level: Level) -> tuple[str, ...]:
+    rates = (f"{level.burn_rates[window]:.2f}" if window in level.burn_rates else "" for window in _WINDOWS)
+    left = "" if level.budget_left is None else f"{level.budget_left:.1%}"
+    promised = "" if level.objective is None else f"{_BOUNDS[level.bound]} {_shown(level, level.objective)}"
+    value = "unknown" if level.value is None else _shown(level, level.value)
+    words = (level.sli.replace("_", " "), level.tier, value, promised, _WORDS[level.is_met], left)
+    return *words, *rates, level.unknown or level.note
+
+
+def _shown(level: Level, value: float) -> str:
+    if level.unit == "ratio":
+        return f"{value:.2%}"
+    if level.unit == "count":
+        return f"{value:g}"
+    unit_s, unit = next((unit_s, unit) for least_s, unit_s, unit in _UNITS_S if value >= least_s)
+    return f"{value / unit_s:.3g} {unit}"
+
+
+def _show_breaches(found: Levels) -> None:
+    for one in found.breaches:
+        of = f" of {one.owner}" if one.owner else ""
+        console.note(f"{one.sli.replace('_', ' ')}: {one.tier}: {one.namespace} {one.dataset}{of}")
+    if found.breaches_left_out:
+        console.note(f"{found.breaches_left_out:,} more datasets are in breach")
+    for window in found.maintenance:
+        console.note(f"maintenance until {window.ends.isoformat()}: {window.why}")

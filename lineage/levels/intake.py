@@ -1,0 +1,90 @@
+"""What the journal says of its entries: how late they came, and how many of them failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from waybill.facets import UNREADABLE, parse_instant_us
+from waybill.marquez import counters_of, dead_letters
+from waybill.transport.journal import Kind
+from waybill.transport.rejects import Rejects
+from waybill.transport.runner import statuses
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
+EVENTS_MAX: Final = 1_000
+"""So many of the last events are looked at."""
+
+_BYTES_MAX: Final = 32 * 2**20
+
+
+class _Timed(msgspec.Struct):
+    eventTime: str  # noqa: N815 - OpenLineage's own name
+
+
+class Failures(NamedTuple):
+    """What failed of the entries since an instant.
+
+    Attributes:
+        failed: how many were refused, set aside as poison, or became dead letters.
+        entries: how many were sent, the refused ones among them.
+        retried: how many attempts of deliveries failed and were, or will be, repeated, since the home began.
+    """
+
+    failed: int
+    entries: int
+    retried: int
+
+
+def lags_since(journal: Journal, since_ms: int) -> list[float]:
+    """How long after its time each of the last events was kept, in seconds, the shortest first.
+
+    Args:
+        journal: the journal.
+        since_ms: only events that were received after this instant, in epoch milliseconds.
+    """
+    after = max(_seq_before(journal, since_ms), journal.last_seq() - EVENTS_MAX)
+    lags_s = []
+    for entry in journal.read(after, limit=EVENTS_MAX, max_bytes=_BYTES_MAX):
+        if entry.kind is Kind.OPENLINEAGE and entry.body:
+            try:
+                at_us = parse_instant_us(_TIMED.decode(entry.body).eventTime)
+            except (msgspec.MsgspecError, *UNREADABLE):
+                continue  # the layout sets it aside
+            lags_s.append(max(entry.received_ms / 1_000 - at_us / 1e6, 0.0))
+    return sorted(lags_s)
+
+
+def failures_since(journal: Journal, since_ms: int) -> Failures:
+    """How many entries failed since an instant, in epoch milliseconds."""
+    kept = journal.waiting(_seq_before(journal, since_ms)).entries
+    refused = sum(one.set_aside_ms > since_ms for one in Rejects(journal).all())
+    failed = {one.seq for one in journal.poison.all() if one.set_aside_ms > since_ms}
+    retried = 0
+    for name in statuses(journal):
+        if (counters := counters_of(journal, name)) is not None:
+            retried += counters.failed
+            failed |= {one.seq for one in dead_letters(journal, name) if one.set_aside_ms > since_ms}
+    return Failures(len(failed) + refused, kept + refused, retried)
+
+
+def _seq_before(journal: Journal, since_ms: int) -> int:
+    """The last entry that was received by an instant; their times never decrease."""
+    first = journal.first()
+    if first is None:
+        return 0
+    low, high = first.seq - 1, journal.last_seq()
+    while low < high:
+        middle = (low + high) // 2
+        found = journal.read(middle, limit=1)
+        if found and found[0].received_ms <= since_ms:
+            low = found[0].seq
+        else:
+            high = middle
+    return low
+
+
+_TIMED: Final = msgspec.json.Decoder(_Timed)

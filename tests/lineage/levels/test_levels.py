@@ -1,0 +1,310 @@
+"""The service levels, each measured from a small home: events in, level out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from events import members
+
+from waybill.exporter import reading
+from waybill.exporter.keys import Keys
+from waybill.exporter.query import TailReader
+from waybill.lineage.answers import HomeAnswers
+from waybill.lineage.levels import Level, Levels, Served, measure, read_plan
+from waybill.transport import Journal, Kind, Rejects, Settings, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+HOUR_S = 3_600.0
+OWNED = {"ownership": {"owners": [{"name": "ann"}]}}
+TYPED = {"schema": {"fields": [{"name": "total", "type": "int"}]}}
+CRITICAL = {"tags": {"tags": [{"key": "tier", "value": "critical"}]}}
+
+
+def ago(seconds: float) -> str:
+    return datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
+
+
+def dataset(name: str, *facets: Mapping[str, object]) -> dict[str, Any]:
+    said = {key: value for facet in facets for key, value in facet.items()}
+    return {"namespace": "lake", "name": name, "facets": said}
+
+
+def ran(job: str, seconds_ago: float = 60.0, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    return members(f"{job} {seconds_ago}", at=ago(seconds_ago), job=f"etl/{job}", **others)
+
+
+def keep(settings: Settings, told: Iterable[Mapping[str, object]]) -> None:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
+
+
+def keep_some_filed(settings: Settings, told: list[dict[str, Any]], filed: int) -> None:
+    """Keep events, of which so many are in the index, and the others only in the journal."""
+    keep(settings, told[:filed])
+    if filed:
+        flush(settings)
+    keep(settings, told[filed:])
+
+
+def measured(
+    settings: Settings, *, record: bool = False, after_s: float = 0.0, served: Served | None = None
+) -> Levels:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        answers = HomeAnswers(journal, settings, TailReader(journal), Keys(), reading.PYTHON)
+        now_ms = int((time.time() + after_s) * 1_000)
+        history = journal if record else None
+        return measure(answers, journal, read_plan(settings), served=served, history=history, now_ms=now_ms)
+
+
+def level(found: Levels, sli: str, tier: str = "") -> Level:
+    (one,) = [one for one in found.levels if (one.sli, one.tier) == (sli, tier)]
+    return one
+
+
+def values(found: Levels, sli: str) -> dict[str, float | None]:
+    return {one.tier: one.value for one in found.levels if one.sli == sli}
+
+
+def breaches(found: Levels, sli: str) -> list[tuple[str, str, str]]:
+    return [(one.tier, one.owner, one.dataset) for one in found.breaches if one.sli == sli]
+
+
+def write_plan(settings: Settings, text: str) -> None:
+    settings.home.mkdir(exist_ok=True)
+    (settings.home / "slis.yaml").write_text(text)
+
+
+@pytest.mark.parametrize("filed", [0, 1, 2])
+def test_coverage_is_how_many_known_datasets_have_lineage(settings: Settings, filed: int) -> None:
+    told = [
+        ran(
+            "load",
+            inputs=["lake/raw"],
+            outputs=[{"namespace": "s3a://lake", "name": "orders/date=2026-01-31"}],
+        ),
+        ran("other", outputs=["lake/unknown"]),
+    ]
+    keep_some_filed(settings, told, filed)
+    (settings.home / "known.csv").write_text(
+        "namespace,name,tier,owner\ns3://lake,orders,critical,\nlake,lost,critical,ben\nlake,raw,optional,\n"
+        "lake,gone,optional,\n"
+    )
+    write_plan(settings, "inventory: {csv: [known.csv]}\n")
+    found = measured(settings)
+    assert values(found, "coverage") == {"critical": 0.5, "important": None, "optional": 0.5}
+    assert level(found, "coverage", "critical").is_met is False
+    assert level(found, "coverage", "optional").is_met is None, "nothing is promised"
+    assert "names no dataset" in level(found, "coverage", "important").unknown
+    assert breaches(found, "coverage") == [("critical", "ben", "lost")]
+
+
+def test_coverage_knows_a_dataset_by_any_of_its_names_and_by_its_columns(settings: Settings) -> None:
+    link = {"symlinks": {"identifiers": [{"namespace": "hive", "name": "shop.orders", "type": "TABLE"}]}}
+    derived = {
+        "columnLineage": {
+            "fields": {"a": {"inputFields": [{"namespace": "lake", "name": "x", "field": "b"}]}}
+        }
+    }
+    alone = {
+        "eventTime": ago(60),
+        "producer": "https://example.org/tests",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/DatasetEvent",
+        "dataset": dataset("report", derived),
+    }
+    keep(settings, [ran("load", outputs=[dataset("orders", link)]), alone])
+    (settings.home / "known.csv").write_text(
+        "name,namespace\nshop.orders,hive\nreport,lake\nx,lake\n/data/x,file\n"
+    )
+    write_plan(settings, "inventory: {csv: [known.csv]}\ntiers: [{datasets: 'file:*', tier: critical}]\n")
+    assert values(measured(settings), "coverage") == {"critical": 0.0, "important": 1.0, "optional": None}
+
+
+@pytest.mark.parametrize("filed", [0, 2, 4])
+def test_freshness_is_the_age_of_the_newest_lineage(settings: Settings, filed: int) -> None:
+    told = [
+        ran("old", 30 * HOUR_S, outputs=[dataset("orders", CRITICAL)]),
+        ran("old", 2.5 * HOUR_S, outputs=[dataset("orders", CRITICAL)]),
+        ran("new", 600.0, inputs=[dataset("orders", CRITICAL)], outputs=[dataset("totals")]),
+        ran("reader", 1_200.0, inputs=[dataset("raw")]),
+    ]
+    keep_some_filed(settings, told, filed)
+    found = measured(settings)
+    assert level(found, "freshness", "critical").value == pytest.approx(2.5 * HOUR_S, abs=60), (
+        "when it was written"
+    )
+    assert level(found, "freshness", "important").value == pytest.approx(1_200.0, abs=60)
+    assert level(found, "freshness", "optional").value is None
+    assert level(found, "freshness", "critical").is_met is False
+    assert level(found, "freshness", "important").is_met is None
+    assert breaches(found, "freshness") == [("critical", "", "orders")]
+
+
+def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settings, tmp_path: Path) -> None:
+    package = tmp_path / "home" / "packages" / "daily"
+    package.mkdir(parents=True)
+    (package / "dk.yaml").write_text(
+        "metadata: {name: daily, owner: sales}\nruntime: {command: 'true'}\n"
+        "inputs: [{name: orders, binding: {namespace: lake, dataset: orders}}]\n"
+        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
+        "tier: optional\nobjective: {freshness: 2h, completeness: 0.5}\n"
+        "expected: [{source: orders, target: totals}, {source: orders.total, target: totals.sum}]\n"
+    )
+    write_plan(settings, "inventory: {manifests: [packages]}\n")
+    keep(settings, [ran("daily", 3 * HOUR_S, inputs=["lake/orders"], outputs=["lake/totals"])])
+    found = measured(settings)
+    assert level(found, "freshness", "optional").is_met is False
+    assert breaches(found, "freshness") == [("optional", "sales", "totals")]
+    assert values(found, "completeness") == {"critical": None, "important": 0.0, "optional": 1.0}
+    assert values(found, "coverage") == {"critical": None, "important": 1.0, "optional": 1.0}
+    assert values(found, "accuracy") == {"critical": None, "important": None, "optional": 0.5}
+
+
+def test_completeness_is_how_many_datasets_have_all_required_fields(settings: Settings) -> None:
+    print_of = {"waybill_fingerprint": {"fingerprint": f"xxh3-128:{'0' * 32}"}}
+    version = {"version": {"datasetVersion": "7"}}
+    told = [
+        ran("a", outputs=[dataset("whole", CRITICAL, OWNED, TYPED), dataset("ownerless", CRITICAL, TYPED)]),
+        ran("b", outputs=[dataset("typeless", CRITICAL, OWNED, {"schema": {"fields": []}})]),
+        ran("c", inputs=[dataset("read", OWNED, TYPED, version) | {"inputFacets": print_of}]),
+        ran("d", outputs=[dataset("whole", {"lifecycleStateChange": {"lifecycleStateChange": "ALTER"}})]),
+        ran("e", outputs=[dataset("gone", {"lifecycleStateChange": {"lifecycleStateChange": "DROP"}})]),
+    ]
+    keep(settings, told)
+    found = measured(settings)
+    assert values(found, "completeness") == {"critical": 1 / 3, "important": 1.0, "optional": None}
+    assert breaches(found, "completeness") == [("critical", "", "ownerless"), ("critical", "ann", "typeless")]
+    write_plan(settings, "required: [schema]\n")
+    assert level(measured(settings), "completeness", "critical").value == 2 / 3
+    for needed in ("checksum", "version"):
+        write_plan(settings, f"required: [owner, {needed}]\n")
+        assert values(measured(settings), "completeness") == {
+            "critical": 0.0,
+            "important": 1.0,
+            "optional": None,
+        }
+    write_plan(settings, "required: [tags]\n")
+    assert values(measured(settings), "completeness") == {"critical": 1.0, "important": 0.0, "optional": None}
+
+
+def test_missing_provenance_is_how_many_reads_have_no_known_origin(settings: Settings) -> None:
+    told = [
+        ran("load", inputs=["sftp/partner"], outputs=["lake/raw"]),
+        ran("tidy", inputs=["lake/raw", "lake/prices"], outputs=["lake/orders"]),
+        ran("sum", inputs=["lake/orders"], outputs=["lake/totals"]),
+        ran("long ago", 60 * 24 * HOUR_S, inputs=["lake/forgotten"]),
+    ]
+    keep(settings, told)
+    assert level(measured(settings), "missing_provenance", "important").value == 0.5
+    write_plan(settings, "external: ['sftp/*']\ntiers: [{datasets: '*raw', tier: critical}]\n")
+    found = measured(settings)
+    assert values(found, "missing_provenance") == {"critical": 0.0, "important": 1 / 3, "optional": None}
+    assert level(found, "missing_provenance", "important").is_met is False
+    assert breaches(found, "missing_provenance") == [("important", "", "prices")]
+
+
+@pytest.mark.parametrize("filed", [0, 1])
+def test_accuracy_is_how_many_expected_edges_are_seen(settings: Settings, filed: int) -> None:
+    derived = {
+        "fields": {"sum": {"inputFields": [{"namespace": "lake", "name": "orders", "field": "total"}]}}
+    }
+    output = dataset("totals", {"columnLineage": derived})
+    keep_some_filed(settings, [ran("a", inputs=["lake/orders"], outputs=[output])], filed)
+    (settings.home / "sample.csv").write_text(
+        "source_namespace,source,source_column,target_namespace,target,target_column\n"
+        "lake,orders,,lake,totals,\nlake,prices,,lake,totals,\nlake,orders,,lake,lost,\n"
+        "lake,orders,total,lake,totals,sum\nlake,orders,day,lake,totals,sum\nlake,orders,total,lake,totals,\n"
+    )
+    write_plan(settings, "expected: {csv: [sample.csv]}\ntiers: [{datasets: '*totals', tier: critical}]\n")
+    found = measured(settings)
+    assert values(found, "accuracy") == {"critical": 3 / 5, "important": 0.0, "optional": None}
+    assert level(found, "accuracy", "critical").is_met is False
+
+
+def test_accuracy_compares_an_analyzer_with_the_others(settings: Settings) -> None:
+    sql = {
+        "namespace": "etl",
+        "name": "a",
+        "facets": {"sql": {"query": "INSERT INTO totals SELECT a FROM orders"}},
+    }
+    keep(settings, [ran("a", inputs=["db/orders"], outputs=["db/totals"]) | {"job": sql}])
+    flush(settings)
+    write_plan(settings, "expected: {analyzer: sql}\n")
+    found = level(measured(settings), "accuracy", "important")
+    assert (found.good, found.total) == (2, 3), "nobody else tells of the column"
+
+
+def test_ingestion_lag_is_how_late_events_are_kept(settings: Settings) -> None:
+    assert "no OpenLineage event" in level(measured(settings), "ingestion_lag").unknown
+    keep(settings, [ran(f"{number}", number / 10) for number in range(1, 101)])
+    found = level(measured(settings, after_s=5), "ingestion_lag")
+    assert found.value == pytest.approx(9.5, abs=10)
+    assert found.is_met is True
+    write_plan(settings, "objectives: {ingestion_lag: 1s}\n")
+    assert level(measured(settings, after_s=5), "ingestion_lag").is_met is False
+    assert level(measured(settings, after_s=2 * HOUR_S), "ingestion_lag").value is None
+
+
+def test_the_error_rate_is_what_failed_of_all_that_was_sent(settings: Settings) -> None:
+    assert level(measured(settings), "error_rate").value is None
+    keep(settings, [ran(f"{number}") for number in range(8)])
+    with contextlib.closing(Journal(settings.home)) as journal:
+        Rejects(journal).add(Kind.OPENLINEAGE, [(b"{}", "it is no event")])
+        for projection in ("index", "layout"):
+            journal.poison.set_aside(projection, 3, "it cannot be applied")
+        found = level(measured(settings, after_s=60), "error_rate")
+        assert (found.value, found.good, found.total) == (2 / 9, 7, 9)
+        assert found.is_met is False
+        assert found.note == ""
+        assert level(measured(settings, after_s=2 * HOUR_S), "error_rate").value is None
+
+
+def test_impact_analysis_is_timed_on_what_most_jobs_read(settings: Settings) -> None:
+    assert level(measured(settings), "impact_analysis").value is None
+    told = [ran(f"{number}", inputs=["lake/hub"], outputs=[f"lake/{number}"]) for number in range(3)]
+    keep(settings, [*told, ran("other", inputs=["lake/1"])])
+    found = level(measured(settings), "impact_analysis")
+    assert found.value is not None
+    assert 0 < found.value < 10
+    assert (found.is_met, found.note) == (True, "7 datasets and jobs are downstream of lake/hub")
+
+
+def test_queries_and_refused_accesses_are_what_a_collector_has_counted(settings: Settings) -> None:
+    Journal(settings.home).close()
+    assert "no collector has counted" in level(measured(settings), "query_latency").unknown
+    bounds_s = (0.1, 0.5, 1.0)
+
+    def at(minutes: int, boot: str, refused: int, *latencies: int) -> Levels:
+        served = Served(boot, sum(latencies) + refused, refused, bounds_s, latencies)
+        return measured(settings, record=True, after_s=minutes * 60, served=served)
+
+    found = at(0, "a", 0, 90, 8, 2, 0)
+    assert level(found, "query_latency").value == pytest.approx(0.1 + 0.4 * 5 / 8)
+    assert (level(found, "query_latency").good, level(found, "query_latency").is_met) == (98.0, True)
+    assert level(found, "unauthorised_access").value == 0.0
+    found = at(5, "a", 2, 90, 8, 102, 0)
+    assert level(found, "query_latency").is_met is False
+    refused = level(found, "unauthorised_access")
+    assert (refused.value, refused.is_met, refused.burn_rates["1h"], refused.budget_left) == (
+        2.0,
+        False,
+        2.0,
+        -1.0,
+    )
+    found = at(10, "b", 1, 5, 0, 0, 0)
+    assert level(found, "unauthorised_access").value == 3.0, "another start counts from 0"
+    elsewhere = measured(settings, after_s=11 * 60)
+    assert level(elsewhere, "query_latency").value == level(found, "query_latency").value
+    found = at(80, "b", 1, 5, 0, 0, 0)
+    assert level(found, "unauthorised_access").value == 0.0, "within the last hour"
+    assert "nobody has asked" in level(found, "query_latency").unknown
+    assert level(found, "unauthorised_access").burn_rates == {"6h": 3.0, "3d": 3.0}, (
+        "no request in the last hour"
+    )
