@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "diff": "Show in which two runs differ: job, owners, SQL, inputs, outputs, and columns of datasets.",
     "alias": "Declare that two names are one dataset.",
     "search": "Find datasets and jobs by words of their names, columns, tags, owners and descriptions.",
+    "mcp": "Let a language model ask where files and datasets came from, and what depends on them.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
     "duplicates": "List the files that have the same content as another file.",
     "close-stale": "End files and runs that have been open and silent for a long time.",

@@ -156,6 +156,10 @@ class CollectorClient:
         response = self._get(urljoin(self._url, question.path[1:]), params, about=question.path)
         return cast("_T", self._decoded(response, question.answer))
 
+    def levels(self) -> msgspec.Raw:
+        """The service levels, as JSON."""
+        return self._decoded(self._get(urljoin(self._url, "slis"), []), msgspec.Raw)
+
     def explain(self, did: str) -> Explanation:
         """Raise a `CollectorReadError`: the stored events are only where the home is."""
         what = f"does not explain files over HTTP; run `waybill explain {did}` on its host"

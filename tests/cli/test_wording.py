@@ -264,6 +264,7 @@ def test_a_command_without_json_passes_the_output_of_another_program_through() -
         "run",
         "spark submit",
         "dev logs",
+        "mcp",  # its output is a protocol of JSON
     }
 
 

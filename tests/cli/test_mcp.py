@@ -1,0 +1,109 @@
+"""Questions from a language model: the package's own client starts the command, as such programs do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from served import without_runner
+
+from waybill.collector import Keys, Role
+from waybill.exporter.query import CONDITIONS
+from waybill.transport import Journal
+
+mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Kept
+
+TOOLS = ["find", "trace", "lineage", "impact", "origins", "search", "slis"]
+
+
+def ask(
+    script: Path, calls: list[tuple[str, dict[str, Any]]], *arguments: object, key: str = ""
+) -> tuple[list[Any], list[tuple[str, bool]]]:
+    """The tools that a server offers, and the text of each answer with whether it is an error."""
+    words = ["mcp", *map(str, arguments)]
+    environment = {**os.environ, "OPENLINEAGE_API_KEY": key}
+    server = mcp.StdioServerParameters(command=str(script), args=words, env=environment)
+
+    async def talk() -> tuple[list[Any], list[tuple[str, bool]]]:
+        async with mcp.Client(server, read_timeout_seconds=60) as client:
+            tools = (await client.list_tools()).tools
+            answers = [await client.call_tool(name, given) for name, given in calls]
+        return tools, [(one.content[0].text, bool(one.is_error)) for one in answers]
+
+    return asyncio.run(talk())
+
+
+def test_a_model_asks_a_home(kept: Kept, script: Path) -> None:
+    tools, answers = ask(
+        script,
+        [
+            ("find", {"data_source": "halves", "final_state": ["ERROR"]}),
+            ("find", {"annotation": ["customer=acme=1"], "limit": 1}),
+            ("trace", {"did": kept.year}),
+            ("impact", {"name": "lake"}),
+            ("search", {"text": "lake"}),
+            ("slis", {}),
+        ],
+        "--home",
+        kept.home,
+    )
+    assert [one.name for one in tools] == TOOLS
+    assert all(one.annotations.read_only_hint for one in tools)
+    assert {one.parameter for one in CONDITIONS} < tools[0].input_schema["properties"].keys()
+    assert not any(is_error for _, is_error in answers), answers
+    failed, annotated, journey, impact, hits, levels = (json.loads(text)["answer"] for text, _ in answers)
+    assert [one["did"] for one in failed] == [kept.second]
+    assert len(annotated) == 1
+    assert {one["did"] for one in journey["files"]} == {kept.year, kept.first, kept.second}
+    assert impact["node"]["name"] == "lake"
+    assert "lake" in {one["node"]["name"] for one in hits["nodes"]}
+    assert {"coverage", "unauthorised_access"} <= {one["sli"] for one in levels["levels"]}
+
+
+def test_what_cannot_be_asked_is_an_error_that_says_why(kept: Kept, script: Path) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("find", {"colour": "red"}),
+        ("find", {"limit": 0}),
+        ("find", {"created_since": "soon"}),
+        ("trace", {"did": "nobody"}),
+        ("trace", {"did": 7}),
+        ("trace", {}),
+        ("impact", {"name": "nothing-of-the-kind"}),
+        ("impact", {"name": "lake", "to": "all"}),
+        ("drop", {}),
+    ]
+    _, answers = ask(script, calls, "--home", kept.home)
+    assert all(is_error for _, is_error in answers), answers
+    said = ["colour", "limit", "created", "nobody", "did", "did", "nothing-of-the-kind", "to", "no tool drop"]
+    assert [word for word, (text, _) in zip(said, answers, strict=True) if word not in text] == []
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The address of a collector that needs keys, and a key of each role."""
+    home = tmp_path / "home"
+    journal = Journal(home)
+    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
+    journal.close()
+    with without_runner(home, "--provenance-enabled") as collector:
+        yield made | {"url": collector.url}
+
+
+def test_a_collector_decides_by_the_key(keys: dict[str, str], script: Path) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("find", {}), ("slis", {})]
+    _, answers = ask(script, calls, "--collector", keys["url"], key=keys["read"])
+    assert [is_error for _, is_error in answers] == [False, False], answers
+    assert json.loads(answers[0][0]) == {"answer": [], "notes": []}
+    for key in (keys["emit"], "wrong"):
+        _, answers = ask(script, calls, "--collector", keys["url"], key=key)
+        assert [is_error for _, is_error in answers] == [True, True]
+        assert not any(keys["emit"] in text for text, _ in answers)
