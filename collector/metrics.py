@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.lineage.levels import Served
+from waybill.lineage.levels import Served, Sli
 from waybill.marquez import counters_of, dead_letters
 from waybill.transport.journal import Kind
 from waybill.transport.runner import statuses
@@ -238,6 +238,17 @@ def levels_text(found: Levels) -> Iterator[str]:
     yield from _gauge("sli_breach", "1 for each dataset that misses an objective, at most 100.", breaches)
     text = "How many more datasets miss an objective."
     yield from _gauge("sli_breaches_left_out", text, {(): found.breaches_left_out})
+    named = [(one.sli, one.namespace, one.dataset) for one in found.breaches]
+    silent = [one for one in named if found.is_held(*one)]
+    every = {sli for window in found.maintenance if window.is_about_all for sli in window.slis or Sli}
+    held: dict[Labels, float] = {
+        (("sli", sli.value), ("namespace", namespace), ("dataset", dataset)): 1
+        for sli, namespace, dataset in (*silent, *((sli, "", "") for sli in sorted(every)))
+    }
+    text = (
+        "1 for each dataset in breach, and with empty names each level, that a maintenance window is about."
+    )
+    yield from _gauge("maintenance", text, held)
 
 
 def _projection(name: str) -> Labels:

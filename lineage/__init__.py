@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .file_table import JourneyFile as JourneyFile
     from .graph import (
         AnalyzerList as AnalyzerList,
+        AnalyzerProblem as AnalyzerProblem,
         AnalyzerUse as AnalyzerUse,
         Dependencies as Dependencies,
         Duplicate as Duplicate,

@@ -42,7 +42,7 @@ def analyzers(
         answer = ask_graph(settings, OfAnalyzers())
         problems, listed = answer.unloaded, [as_plain(one) for one in answer.analyzers]
         notes = [f"{counted(answer.waiting, 'event')} wait to be read"] if answer.waiting else []
-        notes += [f"in {counted(events, 'event')}: {problem}" for problem, events in answer.problems.items()]
+        notes += [f"in {counted(one.events, 'event')}: {one.problem}" for one in answer.problems]
     else:
         from waybill.lineage.analyzers import load_analyzers
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from waybill.lineage.levels import EVERY_MS, Served, measure, read_plan
 from waybill.transport.errors import WaybillError
 
+from ..alerting import tell_alerts
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,7 +25,7 @@ _END_WITHIN_S: Final = 1.0
 
 
 class Measuring(threading.Thread):
-    """Measures the service levels every 5 minutes, and records them.
+    """Measures the service levels every 5 minutes, records them, and tells which are missed.
 
     Args:
         readings: begins the answers about the graph.
@@ -50,11 +52,12 @@ class Measuring(threading.Thread):
             self.record()
 
     def record(self) -> None:
-        """Measure and record the levels once; what is wrong is logged."""
+        """Measure and record the levels once, and tell what is missed; what is wrong is logged."""
         try:
             answers = self._readings.begin("").answers
             plan, served = read_plan(self._settings), self._served()
-            measure(answers, self._journal, plan, served=served, history=self._journal)
+            levels = measure(answers, self._journal, plan, served=served, history=self._journal)
+            tell_alerts(self._journal, answers, plan, levels)
         except WaybillError as error:
             log.warning("the service levels cannot be measured now: %s", error)
         except Exception:

@@ -59,5 +59,5 @@ from .storing import (
     set_trimmers as set_trimmers,
     trimmers_in as trimmers_in,
 )
-from .uses import AnalyzerList as AnalyzerList, AnalyzerUse as AnalyzerUse
+from .uses import AnalyzerList as AnalyzerList, AnalyzerProblem as AnalyzerProblem, AnalyzerUse as AnalyzerUse
 from .walking import Ask as Ask, Reach as Reach, ReachedNode as ReachedNode

@@ -43,19 +43,31 @@ class AnalyzerUse(msgspec.Struct, frozen=True):
     edges: int
 
 
+class AnalyzerProblem(msgspec.Struct, frozen=True):
+    """Why analyzers found nothing.
+
+    Attributes:
+        problem: what was wrong.
+        events: in how many events.
+    """
+
+    problem: str
+    events: int
+
+
 class AnalyzerList(msgspec.Struct, frozen=True):
     """Who told the edges of the graph.
 
     Attributes:
         analyzers: the facets, then the analyzers, the surest first.
         waiting: how many events wait for the analyzers.
-        problems: by what was wrong, in how many events analyzers found nothing therefore.
+        problems: why they found nothing in some events, the most frequent first.
         unloaded: by name, why an analyzer cannot be loaded.
     """
 
     analyzers: tuple[AnalyzerUse, ...]
     waiting: int
-    problems: dict[str, int]
+    problems: tuple[AnalyzerProblem, ...]
     unloaded: dict[str, str]
 
 
@@ -69,5 +81,5 @@ def list_analyzers(ask: Ask) -> AnalyzerList:
     uses += [AnalyzerUse(one.name, one.covers, one.confidence, edges.pop(one.name, 0)) for one in loaded]
     uses += [AnalyzerUse(name, "", None, count) for name, count in sorted(edges.items())]
     ((waiting,),) = ask(_WAITING, ())
-    problems = dict(cast("list[tuple[str, int]]", ask(_PROBLEMS, ())))
+    problems = tuple(AnalyzerProblem(problem, events) for problem, events in ask(_PROBLEMS, ()))
     return AnalyzerList(tuple(uses), waiting, problems, unloaded)

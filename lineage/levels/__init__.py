@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TIERS as TIERS,
         LevelsFile as LevelsFile,
         MaintenanceWindow as MaintenanceWindow,
+        OnAlert as OnAlert,
         Plan as Plan,
         Sli as Sli,
         read_plan as read_plan,

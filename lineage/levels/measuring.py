@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from waybill.facets.event import dataset_text
 from waybill.transport import locks
 from waybill.transport.errors import NotFoundError
 
@@ -95,6 +96,11 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     breaches: tuple[Breach, ...]
     breaches_left_out: int
     maintenance: tuple[MaintenanceWindow, ...]
+
+    def is_held(self, sli: str, namespace: str, dataset: str) -> bool:
+        """Whether a maintenance window of this moment is about a level and, unless it is empty, a dataset."""
+        name = dataset_text(namespace, dataset) if dataset else ""
+        return any(window.is_about(Sli(sli), name) for window in self.maintenance)
 
     @property
     def missed(self) -> tuple[Level, ...]:

@@ -146,10 +146,34 @@ class MaintenanceWindow(YamlPart, frozen=True):
     datasets: tuple[_Text, ...] = ("*",)
     slis: tuple[Sli, ...] = ()
 
+    @property
+    def is_about_all(self) -> bool:
+        """Whether it is about all datasets."""
+        return "*" in self.datasets
+
     def is_about(self, sli: Sli, dataset: str = "") -> bool:
         """Whether it is about a level and, unless that is empty, a dataset as `dataset_text` names it."""
         is_named = not dataset or any(fnmatchcase(dataset, pattern) for pattern in self.datasets)
         return is_named and (not self.slis or sli in self.slis)
+
+
+class OnAlert(YamlPart, frozen=True):
+    """How to tell that a level is missed, and that it is met again; see docs/service-levels.md.
+
+    Attributes:
+        command: a program and its arguments, without a shell; it gets the alert as JSON on stdin.
+        webhook: an address that gets it as the body of a POST; one of both is given.
+        timeout: how long that may take.
+    """
+
+    command: tuple[_Text, ...] = ()
+    webhook: Annotated[str, msgspec.Meta(pattern="^https?://.")] | None = None
+    timeout: Duration = "30s"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long it may take, in seconds."""
+        return duration_s(self.timeout)
 
 
 class LevelsFile(YamlPart, frozen=True):
@@ -163,6 +187,7 @@ class LevelsFile(YamlPart, frozen=True):
         expected: which edges the graph should have.
         external: patterns of datasets that come from elsewhere, so that no job writes them.
         maintenance: when levels may be missed.
+        on_alert: how to tell that a level is missed; None: nobody is told.
     """
 
     tiers: tuple[TierRule, ...] = ()
@@ -172,6 +197,7 @@ class LevelsFile(YamlPart, frozen=True):
     expected: Expected = Expected()
     external: tuple[_Text, ...] = ()
     maintenance: tuple[MaintenanceWindow, ...] = ()
+    on_alert: OnAlert | None = None
 
     def active_windows(self, now_ms: int) -> tuple[MaintenanceWindow, ...]:
         """The maintenance windows at an instant, in epoch milliseconds."""
@@ -203,4 +229,8 @@ def read_plan(settings: Settings) -> Plan:
         if window.ends <= window.begins:
             place = f"maintenance.{number}.ends"
             raise YamlFileError(str(path), lines[place], place, "it is not after `begins`; give a later time")
+    on_alert = file.on_alert
+    if on_alert is not None and bool(on_alert.command) == bool(on_alert.webhook):
+        what = "it has neither a `command` nor a `webhook`, or both; give one"
+        raise YamlFileError(str(path), lines["on_alert"], "on_alert", what)
     return Plan(file, path.absolute().parent)

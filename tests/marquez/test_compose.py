@@ -26,6 +26,11 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
 BUILT = {"collector"}
 """What is made of the Dockerfile; the rest are others' images."""
+DASHBOARDS = sorted(path.name for path in (ROOT / "monitoring" / "grafana").glob("*.json"))
+OBJECTIVES = """
+inventory: {csv: [inventory.csv]}
+maintenance: [{begins: 2020-01-01T00:00:00Z, ends: 2100-01-01T00:00:00Z}]
+"""
 METRIC = re.compile(r"\bwaybill_[a-z_]+")
 
 
@@ -48,6 +53,9 @@ def steps() -> list[tuple[str, str]]:
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector that has seen something of everything that it counts."""
     home = tmp_path_factory.mktemp("stack") / "home"
+    home.mkdir(0o700)
+    (home / "slis.yaml").write_text(OBJECTIVES, encoding="utf-8")
+    (home / "inventory.csv").write_text("namespace,name,tier\nlake,orders,critical\n", encoding="utf-8")
     closed = ContractServer(api_key="another").start()
     backends = json.dumps([{"backend": "custom", "name": "closed", "endpoint": closed.url}])
     given = ["--marquez-url", "http://127.0.0.1:1", "--backends", backends]
@@ -57,7 +65,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     collector.post("/provenance", json.dumps([record()]).encode())
     collector.post("/api/v1/lineage", b"{}")
     collector.ask("GET", "/metrics", headers={"Host": "elsewhere.example"})
-    awaited = ("delivery_failed_total{", 'problem{kind="setting"')
+    awaited = ("delivery_failed_total{", 'problem{kind="setting"', "sli_breach{", "maintenance{")
     wait_until(lambda: all(any(one in line for line in metrics(collector)) for one in awaited), 120)
     yield collector
     collector.process.kill()
@@ -135,7 +143,10 @@ def test_every_mounted_file_is_there_and_read_only(stack: dict[str, Any]) -> Non
     ]
     assert {mode for _, _, mode in mounts} == {"ro"}
     mounted = {(ROOT / source).resolve() for source, _, _ in mounts}
-    assert mounted == {path for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
+    files = {path for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
+    assert mounted == {path for path in files if path.suffix not in {".py", ".pyc"}}, (
+        "the code makes the others"
+    )
 
 
 def test_marquez_is_told_to_delete_what_is_old(stack: dict[str, Any]) -> None:
@@ -168,35 +179,48 @@ def test_the_configuration_names_what_is_mounted_and_served(stack: dict[str, Any
         for static in manager["static_configs"]
         for target in static["targets"]
     ]
-    (source,) = read("grafana/datasources.yml")["datasources"]
-    targets.append(source["url"].removeprefix("http://"))
+    sources = read("grafana/datasources.yml")["datasources"]
+    targets += [source["url"].removeprefix("http://") for source in sources]
     for target in targets:
         name, _, port = target.partition(":")
         assert any(published.endswith(f":{port}") for published in services[name]["ports"])
     (provider,) = read("grafana/dashboards.yml")["providers"]
-    assert f"{provider['options']['path']}/waybill.json" in inside
-    used = {panel["datasource"]["uid"] for panel in dashboard()["panels"]}
-    assert used == {source["uid"]}
+    folder = provider["options"]["path"]
+    assert {f"{folder}/{name}" for name in DASHBOARDS} == {path for path in inside if path.startswith(folder)}
+    assert services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in inside
+    provisioned = {(source["name"], source["type"]) for source in sources}
+    for name in DASHBOARDS:
+        variables = {one["name"]: one for one in dashboard(name)["templating"]["list"]}
+        named = {
+            (variables[one]["current"]["value"], variables[one]["query"]) for one in ("metrics", "lineage")
+        }
+        assert named == provisioned
+        used = {panel["datasource"]["uid"] for panel in dashboard(name)["panels"]}
+        assert used <= {"${metrics}", "${lineage}"}
 
 
 def read(name: str) -> Any:  # noqa: ANN401 - whatever YAML holds
     return yaml.safe_load((ROOT / "monitoring" / name).read_text(encoding="utf-8"))
 
 
-def dashboard() -> dict[str, Any]:
-    found = json.loads((ROOT / "monitoring" / "grafana" / "waybill.json").read_text(encoding="utf-8"))
+def dashboard(name: str) -> dict[str, Any]:
+    found = json.loads((ROOT / "monitoring" / "grafana" / name).read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
 
 
+def targets() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the dashboards ask Prometheus, each with the title of its panel."""
+    for name in DASHBOARDS:
+        for panel in dashboard(name)["panels"]:
+            for target in panel["targets"]:
+                if "expr" in target:
+                    yield f"{name} {panel['title']} {target['refId']}", target
+
+
 def expressions() -> dict[str, str]:
-    """What the dashboard and the rules ask Prometheus, by title."""
-    panels = {
-        f"{panel['title']} {target['refId']}": target["expr"]
-        for panel in dashboard()["panels"]
-        for target in panel["targets"]
-    }
-    return panels | rules()
+    """What the dashboards and the rules ask Prometheus, by title."""
+    return {title: target["expr"] for title, target in targets()} | rules()
 
 
 def rules() -> dict[str, str]:
@@ -221,9 +245,8 @@ def test_every_label_that_is_asked_for_is_served(collector: Collector) -> None:
     for expression in expressions().values():
         for group in re.findall(r"by \(([^)]*)\)", expression):
             named.update(part.strip() for part in group.split(","))
-    for panel in dashboard()["panels"]:
-        for target in panel["targets"]:
-            named.update(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+    for _, target in targets():
+        named.update(re.findall(r"{{(\w+)}}", target.get("legendFormat", "")))
     for group in read("rules.yml")["groups"]:
         for rule in group["rules"]:
             named.update(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
@@ -234,10 +257,11 @@ def metrics(collector: Collector) -> list[str]:
     return collector.get("/metrics").body.decode().splitlines()
 
 
-def test_the_panels_do_not_lie_over_each_other() -> None:
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_the_panels_do_not_lie_over_each_other(name: str) -> None:
     cells = [
         (x, y)
-        for place in (panel["gridPos"] for panel in dashboard()["panels"])
+        for place in (panel["gridPos"] for panel in dashboard(name)["panels"])
         for x in range(place["x"], place["x"] + place["w"])
         for y in range(place["y"], place["y"] + place["h"])
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,12 +91,14 @@ def alert(alertname: str, /, **labels: str) -> dict[str, Any]:
 
 
 def test_a_cause_silences_what_follows_from_it_and_its_alerts_are_one_message(alertmanager: Server) -> None:
+    lake = {"namespace": "lake", "owner": "ada", "tier": "critical", "sli": "freshness"}
     alerts = [
         alert("CollectorDown"),
         alert("UnauthorisedAccess", status="401"),
         alert("DeliveryLags", name="marquez"),
-        alert("EventsRefused", kind="provenance"),
-        alert("EventsRefused", kind="openlineage"),
+        alert("MissingLineage", dataset="orders", **lake),
+        alert("MissingLineage", dataset="items", **lake),
+        alert("MissingLineage", dataset="people", **lake | {"namespace": "pond"}),
     ]
     alertmanager.post("/api/v2/alerts", alerts)
 
@@ -104,7 +107,16 @@ def test_a_cause_silences_what_follows_from_it_and_its_alerts_are_one_message(al
         return {one["labels"]["alertname"] for one in told if one["status"]["inhibitedBy"]}
 
     # The group of the source has to be evaluated first.
-    wait_until(lambda: silent() == {"DeliveryLags", "EventsRefused"}, 90)
+    wait_until(lambda: silent() == {"DeliveryLags", "MissingLineage"}, 90)
     groups = alertmanager.get("/api/v2/alerts/groups")
-    together = {group["labels"]["cause"]: len(group["alerts"]) for group in groups}
-    assert together == {"intake": 1, "access": 1, "projections": 1, "senders": 2}
+    together = {
+        json.dumps([group["labels"].get(name) for name in ("cause", "namespace", "owner")]): sorted(
+            one["labels"]["dataset"] for one in group["alerts"]
+        )
+        for group in groups
+        if group["labels"]["cause"] == "lineage"
+    }
+    assert together == {
+        '["lineage", "lake", "ada"]': ["items", "orders"],
+        '["lineage", "pond", "ada"]': ["people"],
+    }

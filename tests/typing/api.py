@@ -123,6 +123,7 @@ from waybill.facets import (
 )
 from waybill.lineage import (
     AnalyzerList,
+    AnalyzerProblem,
     AnalyzerUse,
     CollectorReadError,
     Dependencies,
@@ -654,6 +655,7 @@ def a_dataset_is_asked(place: str) -> LastRun | None:
     assert_type(differing, RunDiff)
     assert_type(differing.differences, tuple[RunDifference, ...])
     assert_type(lineage.analyzers(), AnalyzerList)
+    assert_type(lineage.analyzers().problems, tuple[AnalyzerProblem, ...])
     assert_type(lineage.analyzers().analyzers[0], AnalyzerUse)
     assert_type(lineage.trace("did").onward, Onward)
     words = lineage.search("daily orders", 3)
