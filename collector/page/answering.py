@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from waybill.transport.errors import NotFoundError
 
 from ..endpoints.reading import problems_told
-from ..http import JSON, Endpoint, Problem
+from ..http import JSON, Endpoint, Problem, busy
 from ..keys import Role
 from ..sessions import session_id_in
 from .rendering import csv_of, link, render
@@ -47,6 +47,9 @@ HEADERS: Final = {
 _ASKED_AT_ONCE: Final = 2
 """So many views are asked for at a time; further ones wait."""
 
+_LONG_MAX: Final = 8
+"""So many of those that take long are under way or wait; more are refused."""
+
 
 class Answering:
     """Answers requests for views.
@@ -64,6 +67,9 @@ class Answering:
         self._sessions = sessions
         self._views = views
         self._thread = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-page")
+        # What takes long has a thread of its own, so that nothing else waits for it.
+        self._long = ThreadPoolExecutor(1, thread_name_prefix="waybill-page-long")
+        self._long_count = 0
 
     def endpoints(self) -> list[Endpoint]:
         """The endpoints of all forms of all views."""
@@ -79,12 +85,21 @@ class Answering:
         ]
 
     async def _answer(self, view: View, form: str, request: Request) -> Response:
-        work = partial(self._work, view, _form_of(form, request), request)
-        with problems_told():
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    def _work(self, view: View, form: str, request: Request) -> Response:
         params = view.read(request.url.query)
+        work = partial(self._work, view, _form_of(form, request), request, params)
+        run = asyncio.get_running_loop().run_in_executor
+        with problems_told():
+            if not view.is_long(params):
+                return await run(self._thread, work)
+            if self._long_count >= _LONG_MAX:
+                raise busy(f"{_LONG_MAX} answers that take long are under way or wait; try again later")
+            self._long_count += 1
+            try:
+                return await run(self._long, work)
+            finally:
+                self._long_count -= 1
+
+    def _work(self, view: View, form: str, request: Request, params: Any) -> Response:  # noqa: ANN401 - each view has its own
         reading = self._readings.begin(request.state.key)
         try:
             shown = view.ask(reading.answers, params)

@@ -12,6 +12,7 @@ _EDGE: Final = 18
 """The room above and below the bars."""
 _GAP: Final = 0.15
 _BAR_MIN: Final = 1.5
+_ROW: Final = 8
 
 _STANDALONE: Final = (
     "<style>.bar{fill:#1d56c9}.bar.wrong{fill:#b3261e}.line{fill:none;stroke:#1d56c9;stroke-width:1.5}"
@@ -74,6 +75,34 @@ def histogram(bars: Sequence[Bar], first: str, last: str, name: str, *, is_alone
             f'<text x="0" y="10">{most:,}</text><text x="0" y="{_HEIGHT - 4}">{escape(first)}</text>',
             f'<text x="{_WIDTH}" y="{_HEIGHT - 4}" text-anchor="end">{escape(last)}</text>',
         ]
+    return "".join([*parts, "</svg>"])
+
+
+class Span(NamedTuple):
+    """A part of a row of a time line.
+
+    Attributes:
+        begin: where it begins, as a share of the row.
+        end: where it ends.
+        kind: the class of how it looks: a final state, or another one.
+        text: what it says.
+    """
+
+    begin: float
+    end: float
+    kind: str
+    text: str
+
+
+def time_row(spans: Sequence[Span], name: str) -> str:
+    """A row of a time line; the page writes beside it what it is about."""
+    head = f'<svg class="chart" viewBox="0 0 {_WIDTH} {_ROW}" preserveAspectRatio="none" role="img" '
+    parts = [f"{head}aria-label={quoteattr(name)}>"]
+    for one in spans:
+        width = max(_WIDTH * (one.end - one.begin), 2 * _BAR_MIN)
+        x = min(_WIDTH * one.begin, _WIDTH - width)
+        drawn = f'<rect class="bar {one.kind}" x="{x:.1f}" y="0" width="{width:.1f}" height="{_ROW}"/>'
+        parts.append(f"<g><title>{escape(one.text)}</title>{drawn}</g>")
     return "".join([*parts, "</svg>"])
 
 

@@ -23,7 +23,7 @@ from .rendering import instant, link
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from waybill.exporter import Query
     from waybill.exporter.query import Kind
@@ -339,8 +339,13 @@ def _told(span: Span) -> str:
 
 def rows_of(found: Found) -> Rows:
     """The page of records as a table."""
+    return record_rows(found.records)
+
+
+def record_rows(records: Iterable[ProvenanceRecord]) -> Rows:
+    """Records as a table."""
     yield (*ProvenanceRecord.__struct_fields__, "passage")
-    for record in found.records:
+    for record in records:
         values = (getattr(record, name) for name in ProvenanceRecord.__struct_fields__)
         yield (*map(_text_of, values), passage_of(record))
 

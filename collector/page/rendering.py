@@ -52,6 +52,7 @@ def _environment() -> Environment:
         "asset": asset_url,
         "link": link,
         "node_url": node_url,
+        "node_name": shown,
         "counted": counted,
         "states": list(FinalState),
     }

@@ -29,6 +29,7 @@ class View(NamedTuple):
         draw: the SVG of it, by the struct and the parameters; None: there is none. With `is_alone` it is a
             file of its own; without, it is a part of the page, has no style of its own, and may have links.
             The template has it as `drawing()|safe`.
+        is_long: whether the answer takes seconds with some parameters.
         leads_to: the address of another page that shows it better; None: there is none.
     """
 
@@ -38,6 +39,7 @@ class View(NamedTuple):
     ask: Callable[[HomeAnswers, Any], msgspec.Struct]
     rows: Callable[[Any], Rows] | None = None
     draw: Callable[..., str] | None = None
+    is_long: Callable[[Any], bool] = lambda _: False
     leads_to: Callable[[Any], str | None] | None = None
 
     @property

@@ -95,7 +95,7 @@ class StepSeen(msgspec.Struct, frozen=True):
         records: what would be recorded if it were the last; empty where the run says more than
             `RECORDS_SHOWN_MAX` of them.
         receipts: those of its entries, each once.
-        body: the event, or the array of records, as it is stored: JSON.
+        body: the event, or an array with the records of the file, as they are stored: JSON.
     """
 
     places: tuple[str, ...]
@@ -164,10 +164,14 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     events, arrays = _stored_about(did, sources, wanted)
     steps, told = _fold_steps(did, events, wanted.rule)
     for (body, system_name), places in arrays.items():
-        found = _of(did, decode_records(body, system_name=system_name))
-        seen = _stored_at(places, body)
-        steps.append(msgspec.structs.replace(seen, changed=("records",), records=_kept(found, wanted.rule)))
-        told += found
+        # It may be another did that is searched for in the same way, or the parent of a file.
+        every = decode_records(body, system_name=system_name)
+        if found := _of(did, every):
+            parts = zip(msgspec.json.decode(body, type=list[msgspec.Raw]), every, strict=True)
+            own = b",".join(bytes(part) for part, record in parts if record.did == did)
+            seen, kept = _stored_at(places, b"[" + own + b"]"), _kept(found, wanted.rule)
+            steps.append(msgspec.structs.replace(seen, changed=("records",), records=kept))
+            told += found
     folded = Folded(told)
     unread = Unread()
     rows = tuple(_rows(did, root, folded, unread))

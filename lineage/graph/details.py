@@ -69,8 +69,8 @@ class NodeDetails(msgspec.Struct, frozen=True):
 
     Attributes:
         node: the dataset, the job or the column.
-        description: what the facet `documentation` says; empty: nothing.
-        tags: its tags, ``key:value``.
+        description: what the facet `documentation` says; empty: nothing, or it is a column.
+        tags: its tags, ``key:value``; of a column, none.
         types: of a dataset, by column that its schema names, the type; of a column, its own.
         texts: the SQL of the job, or of jobs that write the dataset, at most twenty.
         runs: those of the job, or of the jobs that write the dataset, the newest first, at most a hundred.
@@ -109,6 +109,7 @@ def find_details(ask: Ask, name: str) -> NodeDetails:
     versions = dict(cast("list[tuple[str, int]]", ask(_VERSIONS, (as_json(numbers),))))
     changes = sorted(_changes_of(ask, numbers, versions), key=lambda one: (-one.at_ms, one.what, one.of))
     if node.kind is NodeKind.COLUMN:
+        told = {}
         types = {name: kind for name, kind in types.items() if name == node.column}
         changes = [one for one in changes if one.of == node.column]
     return NodeDetails(

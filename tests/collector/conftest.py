@@ -48,9 +48,9 @@ def marquez() -> Iterator[ContractServer]:
     server.refuse()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium, one for all tests of the page."""
+    """The machine's Chromium, one for all tests of a module: meanwhile, asyncio cannot run anything else."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium; Debian has it in the package chromium")
     from playwright.sync_api import sync_playwright

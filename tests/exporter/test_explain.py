@@ -169,6 +169,17 @@ def test_records_that_came_as_they_are_are_their_own_proof(journal: Journal, set
     assert [(step.event_type, step.changed) for step in found.steps] == [(None, ("records",))]
     assert found.is_proven
     assert [row.record.system_name for row in found.rows] == ["tests"]
+    assert json.loads(found.steps[0].body) == [record], "and not those of other files"
+
+
+def test_an_array_that_only_names_a_file_as_a_parent_is_none_of_its_steps(
+    journal: Journal, settings: Settings
+) -> None:
+    record = {"did": "d", "finalState": "COMPLETE", "created": START_MS, "completed": START_MS + 5}
+    child = {**record, "did": "e", "parentDid": "d"}
+    for one in (record, child):
+        work(journal, settings, json.dumps([one]).encode(), kind=Kind.PROVENANCE)
+    assert [step.receipts for step in explained("d", settings).steps] == [(f"{journal.node}-1",)]
 
 
 def test_a_row_that_no_event_says_is_not_proven(journal: Journal, settings: Settings) -> None:
