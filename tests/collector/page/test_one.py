@@ -32,6 +32,7 @@ WIDE: Final = 10_000
 ALLOWED: Final = "customer,errorCause"
 HTML: Final = {"Accept": "text/html"}
 JOINED: Final = "01a1fd6a-9e75-7d78-3333-000000000000"
+JOINED_OF_MANY: Final = "01a1fd6a-9e75-7d78-3333-111111111111"
 OPEN: Final = "01a1fd6a-9e75-7d78-4444-000000000000"
 ODD_NODES: Final = [name.replace("\0", "") for name in ODD_NAMES[:3]] + ["long-" + "x" * 4_000]
 
@@ -105,6 +106,10 @@ def told() -> list[bytes]:
     ended = facet | {"parentDid": did(2), "finalState": "COMPLETE", "dataSink": "lake"}
     facets = {"waybill_deltaFile": ended, "jobDependencies": {"upstream": joined}}
     sent.append(event(JOINED, job="edge/join", facets=facets))
+    many = [{"run": {"runId": did(at)}, "job": {"namespace": "edge", "name": "in"}} for at in range(100, 170)]
+    ended |= {"did": JOINED_OF_MANY, "parentDid": did(100), "filename": "many.csv"}
+    facets = {"waybill_deltaFile": ended, "jobDependencies": {"upstream": many}}
+    sent.append(event(JOINED_OF_MANY, job="edge/join", facets=facets))
     begun = {"waybill_deltaFile": facet | {"did": OPEN, "filename": "open.csv", "parentDid": JOINED}}
     sent.append(event(OPEN, "START", job="edge/join", facets=begun))
     return sent
@@ -128,8 +133,8 @@ def at(path: str, **params: object) -> str:
 
 
 VIEWS: Final = {
-    "file": at("/file", did=did(2)),
-    "file-proof": at("/file", did=JOINED, proof="true"),
+    "file": at("/file", did=JOINED, proof="true"),
+    "file-of-odd-names": at("/file", did=did(2)),
     "dataset": at("/dataset", node="lake/orders"),
     "job": at("/job", node="etl/load"),
     "column": at("/column", node="lake/orders", column="total"),
@@ -198,6 +203,18 @@ def test_a_file_of_several_parents_has_them_all(sample: Collector) -> None:
     found = sample.get(at("/file.json", did=JOINED)).json
     assert {one["did"] for one in found["journey"]["files"]} == {did(2), did(10), did(11), JOINED, OPEN}
     assert len(found["drawing"]["arrows"]) == 4
+
+
+def test_of_many_parents_the_first_are_drawn_and_the_rest_counted(sample: Collector) -> None:
+    def drawn(unfold: str) -> tuple[int, str]:
+        found = sample.get(at("/file.json", did=JOINED_OF_MANY, unfold=unfold)).json
+        assert len(found["journey"]["files"]) == 71
+        boxes, arrows = found["drawing"]["boxes"], found["drawing"]["arrows"]
+        assert len(arrows) == len(boxes) - 1
+        return len(boxes), boxes[-1]["words"][0]
+
+    assert drawn("") == (52, "20 more files that it came from")
+    assert drawn("from")[0] == 71
 
 
 def test_an_open_file_says_so(browser: Browser, sample: Collector) -> None:
