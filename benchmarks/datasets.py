@@ -62,11 +62,11 @@ def main() -> None:
 def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
     jobs = arguments.jobs
     kept = Settings.load({"home": folder / "kept"}, env={}, cwd=folder)
-    took_s, used_s = _file(kept, (_with_columns(number) for number in range(_KEPT_EVENTS)))
+    took_s, used_s = file_events(kept, (_with_columns(number) for number in range(_KEPT_EVENTS)))
     rate, each_us = _KEPT_EVENTS / took_s, used_s / _KEPT_EVENTS * 1e6
     print(f"{rate:,.0f} events/s with {_COLUMNS} columns each are filed ({each_us:.0f} µs CPU)")
     settings = Settings.load({"home": folder / "home"}, env={}, cwd=folder)
-    took_s, used_s = _file(settings, _events(jobs))
+    took_s, used_s = file_events(settings, job_events(jobs))
     size_mb = (settings.home / INDEX_NAME).stat().st_size / 1e6
     print(f"{jobs:,} jobs filed in {took_s:.0f} s ({used_s:.0f} CPU s), index {size_mb:.0f} MB\n")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
@@ -78,7 +78,7 @@ def _ask(home: Path, jobs: int, rounds: int) -> Results:
     plain = sqlite3.connect(home / INDEX_NAME)
 
     def middle(at: int) -> str:
-        return _name(at % (jobs // _CHAIN), _CHAIN // 2)
+        return table_name(at % (jobs // _CHAIN), _CHAIN // 2)
 
     def by_cte(name: str, depth: int, *, is_up: bool) -> int:
         near, far = ("target", "source") if is_up else ("source", "target")
@@ -118,7 +118,7 @@ def _ask(home: Path, jobs: int, rounds: int) -> Results:
     return results
 
 
-def _file(settings: Settings, events: Iterator[dict[str, Any]]) -> tuple[float, float]:
+def file_events(settings: Settings, events: Iterator[dict[str, Any]]) -> tuple[float, float]:
     """Put events into a home and file them; returns how long the filing took, in seconds, and in CPU s."""
     with contextlib.closing(Journal(settings.home)) as journal:
         while some := list(itertools.islice(events, _BATCH)):
@@ -133,15 +133,17 @@ def _count(lineage: Lineage, name: str, up: int, down: int | None) -> int:
     return len(found.upstream.nodes) + len(found.downstream.nodes)
 
 
-def _name(chain: int, place: int) -> str:
+def table_name(chain: int, place: int) -> str:
+    """The name of a dataset of a chain."""
     return f"zone-{chain % 7}/chain-{chain}/table-{place}"
 
 
-def _events(jobs: int) -> Iterator[dict[str, Any]]:
+def job_events(jobs: int) -> Iterator[dict[str, Any]]:
+    """The events of so many jobs in chains, and of those that read the hub, the fan and the column."""
     for number in range(jobs):
         chain, place = divmod(number, _CHAIN)
-        inputs = [_name(chain, place), f"zone-{chain % 7}/beside-{number}"]
-        yield _event(number, inputs, _name(chain, place + 1))
+        inputs = [table_name(chain, place), f"zone-{chain % 7}/beside-{number}"]
+        yield _event(number, inputs, table_name(chain, place + 1))
     for number in range(jobs, jobs + _HUB_READERS):
         yield _event(number, [_HUB], f"leaf-{number}")
     jobs += _HUB_READERS

@@ -26,7 +26,6 @@ from .endpoints import (
     SUMMARY_PATH,
     TRACE_PATH,
     HealthEndpoints,
-    LevelsEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
     TraceEndpoints,
@@ -74,7 +73,7 @@ def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> li
 
 
 def endpoints_of(
-    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints, levels: LevelsEndpoints
+    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
 ) -> list[Endpoint]:
     """Everything else."""
     return [
@@ -88,7 +87,6 @@ def endpoints_of(
         Endpoint(OPEN_PATH, Role.READ, provenance.open_files),
         Endpoint(DUPLICATES_PATH, Role.READ, provenance.duplicates),
         *(Endpoint(one.path, Role.READ, partial(provenance.answer, one)) for one in QUESTIONS),
-        Endpoint("/slis", Role.READ, levels.levels),
         Endpoint("/health/live", None, health.live),
         Endpoint("/health/ready", None, health.ready),
         Endpoint("/metrics", Role.READ, health.metrics),
@@ -161,7 +159,7 @@ class Application:
         metrics: Metrics,
     ) -> None:
         self._intakes: Final = {one.path: one for one in intakes}
-        described = (one.path for one in endpoints if one.show_problem is None)
+        described = (one.path for one in endpoints if one.show_problem is None or one.is_described)
         self._paths: Final = list(dict.fromkeys([*self._intakes, *described]))
         self._router: Final = Router(
             [self._route_to(one) for one in endpoints],

@@ -121,10 +121,10 @@ def _operations() -> dict[str, _Operation]:
     from waybill.exporter.query import Stats, Sum
     from waybill.lineage import OpenFile, ToldJourney
     from waybill.lineage.answers import ReceiptStatus
-    from waybill.lineage.levels import Levels
 
     from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken, Where
     from .endpoints.query_params import Filters, Page, Partial, Summary, Sums, Trace
+    from .page import LevelsOverTime
 
     accepted = HTTPStatus.ACCEPTED
     events = {"type": "array", "items": _EVENT_REF}
@@ -174,7 +174,7 @@ def _operations() -> dict[str, _Operation]:
         ),
         "/slis": _Operation(
             "Show the service levels of lineage, as they were recorded last",
-            Levels,
+            LevelsOverTime,
             refused=(*_REFUSED, HTTPStatus.SERVICE_UNAVAILABLE),
         ),
         "/health/live": _Operation("Check that the collector is alive", _OBJECT, refused=()),

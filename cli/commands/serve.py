@@ -106,6 +106,7 @@ def serve(
             sys.stdout.flush()
         else:
             console.line(f"listening at {url}, storing events in {journal}")
+            console.line(f"its page, for people who look: {url}/")
 
     try:
         serve_collector(

@@ -112,12 +112,19 @@ def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings, left: 
     for what, how in next_steps(trail.year, settings, left).items():
         console.line(what)
         console.line((f"    {how}", "cyan"))
+    console.line(f"All of it as a page, at http://{settings.listen}/ while this runs:")
+    console.line((f"    {_waybill()} serve --home {quote(str(settings.home))}", "cyan"))
+
+
+def _waybill() -> str:
+    """How to call the command, as a shell takes it."""
+    return quote("waybill" if shutil.which("waybill") else f"{Path(sys.executable).parent}/waybill")
 
 
 def next_steps(year: ProvenanceRecord, settings: Settings, left: Collection[str] = ()) -> dict[str, str]:
     """The next steps by purpose: commands to paste, and places; `left`: the backends that lack events."""
     home, again = quote(str(settings.home)), quote(str(settings.home / "again"))
-    waybill = quote("waybill" if shutil.which("waybill") else f"{Path(sys.executable).parent}/waybill")
+    waybill = _waybill()
     commands = {
         "What failed, and why:": "find --state ERROR",
         "What became of the year's file:": f"find --parent {year.did}",

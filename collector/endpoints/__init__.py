@@ -2,7 +2,6 @@
 
 from .deltafi import DeltaFiRecord as DeltaFiRecord, DeltaFiStats as DeltaFiStats, DeltaFiSum as DeltaFiSum
 from .health import HealthEndpoints as HealthEndpoints, Readiness as Readiness, Where as Where
-from .levels import LevelsEndpoints as LevelsEndpoints
 from .lineage import (
     BATCH_PATH as BATCH_PATH,
     LINEAGE_PATH as LINEAGE_PATH,

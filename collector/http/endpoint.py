@@ -33,6 +33,7 @@ class Endpoint(NamedTuple):
             raise a `Problem`.
         method: the method.
         show_problem: makes the response for a `Problem`, where JSON would not do.
+        is_described: whether it is for programs although it has `show_problem`: OpenAPI describes it.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Endpoint(NamedTuple):
     answer: Callable[[WebRequest], Awaitable[WebResponse]]
     method: str = "GET"
     show_problem: Callable[[WebRequest, Problem], WebResponse] | None = None
+    is_described: bool = False
 
 
 def json_response(

@@ -2,3 +2,4 @@
 
 from .endpoints import page_endpoints as page_endpoints
 from .health import HealthOfHome as HealthOfHome
+from .levels import LevelsOfHome as LevelsOfHome, LevelsOverTime as LevelsOverTime

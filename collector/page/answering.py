@@ -79,6 +79,7 @@ class Answering:
                 Role.READ,
                 partial(self._answer, view, form),
                 show_problem=partial(self.show_problem, form),
+                is_described=view.is_described and not form,
             )
             for view in self._views
             for path, form in _forms(view)
@@ -135,7 +136,7 @@ class Answering:
             "asked": getattr(values.get("params"), "asked", ""),
             "notes": [],
         }
-        text = render(template, more | values)
+        text = render(template, more | values | ({} if view is None else dict(view.helpers)))
         policy = {"content-security-policy": PAGE_POLICY}
         # A name may have half a surrogate pair, which no encoding of the web has.
         body = text.encode(errors="backslashreplace")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..http import Auth
     from ..sessions import Sessions
     from .health import HealthOfHome
+    from .levels import LevelsOfHome
 
 
 def page_endpoints(
@@ -26,6 +27,8 @@ def page_endpoints(
     auth: Auth,
     sessions: Sessions,
     health: HealthOfHome,
+    levels: LevelsOfHome,
+    *,
     ensure_runner: Callable[[], object],
 ) -> list[Endpoint]:
     """All endpoints of the page.
@@ -35,9 +38,10 @@ def page_endpoints(
         auth: checks each request.
         sessions: those of the home.
         health: asks about the home itself.
+        levels: reads its service levels.
         ensure_runner: starts the home's runner, unless there is one.
     """
-    answering = Answering(readings, auth, sessions, [*VIEWS, health.view()])
+    answering = Answering(readings, auth, sessions, [*VIEWS, health.view(), levels.view()])
     changing = Changing(answering, auth, sessions, health, ensure_runner, tries=Tries())
     return [
         *answering.endpoints(),

@@ -3,78 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, Dimension, IncompleteError, cursor_of
-from waybill.facets import FinalState, ProvenanceRecord, record_key
+from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, cursor_of
+from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import from_table
 from waybill.facets.record import passage_of
 from waybill.lineage.index import OpenFile
 from waybill.transport.counting import counted
 
 from ..endpoints.query_params import QueryParams, filter_of, next_page, query_params_of
+from ..endpoints.reading import Reading
 from .charts import Bar, histogram
+from .counting import Counts, Span, count_records
 from .rendering import instant, link
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from waybill.exporter import Query
-    from waybill.exporter.query import Kind
     from waybill.lineage.answers import HomeAnswers
 
     from .view import Rows
 
-NAMES_MAX: Final = 12
-"""So many names of each dimension are counted beside the hits; further ones together."""
-
-BARS_MAX: Final = 72
-
 LIMIT_DEFAULT: Final = 30
 """So many records are on a page: it is light."""
-
-_HOUR_MS: Final = 3_600_000
-_WIDTHS_HOURS: Final = (1, 2, 3, 6, 12, 24, 48, 168, 720, 2_160, 8_760, 87_600, 876_000)
-_KINDS: Final = (Dimension.STATE, Dimension.SYSTEM, Dimension.SOURCE, Dimension.SINK)
-_HOURS: Final = (Dimension.STATE, Dimension.HOUR)
-
-
-class Count(msgspec.Struct, frozen=True):
-    """How many records have a name; without a name, they left through no sink."""
-
-    name: str | None
-    records: int
-
-
-class Span(msgspec.Struct, frozen=True):
-    """How many records ended within a span, in epoch milliseconds, and how many of them with an error."""
-
-    since_ms: int
-    until_ms: int
-    records: int
-    errors: int
-
-
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What all records that are found have in common.
-
-    Attributes:
-        total: how many records there are.
-        names: by state, system, source and sink, the most frequent names.
-        others: by the same, how many records have further names.
-        spans: how many ended when.
-    """
-
-    total: int
-    names: dict[str, list[Count]]
-    others: dict[str, int]
-    spans: list[Span]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +72,11 @@ class Params(NamedTuple):
     text: str
     given: QueryParams
     is_counted: bool = False
+
+    @property
+    def every(self) -> Query:
+        """The question for all records, not only for a page."""
+        return msgspec.structs.replace(self.given.query, limit=None, after=None, oldest_first=False)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -232,80 +195,21 @@ def _pairs_of(text: str) -> list[tuple[str, str]]:
 
 def find_files(answers: HomeAnswers, params: Params) -> Found:
     """A page of the records that meet the conditions, and what all of them have in common."""
-    query, limit = params.given.query, params.given.limit
-    every = msgspec.structs.replace(query, limit=None, after=None)
+    query, offset, limit, is_partial, _ = params.given
+    tables = Reading(answers, is_partial=is_partial).tables
+    every, counts = params.every, None
     # The keys have the sums of all kinds. For other conditions, counting takes a second per million records.
-    counts = _counted(answers, params, every) if params.is_counted or every.is_by_kind else None
-    found = [record for table in _tables(answers, params, query) for record in from_table(table)]
-    records = found[params.given.offset :][:limit]
+    if params.is_counted or every.is_by_kind:
+        counts = count_records(lambda by: tables(every, summed_by=by), is_by_kind=every.is_by_kind)
+    found = [record for table in tables(query) for record in from_table(table)]
+    records = found[offset:][:limit]
     return Found(
         records=records,
         unsettled=[record.did for record in records if record_key(record) in answers.unsettled],
         unended_files=len(answers.unended),
-        next=cursor_of(records[-1]) if params.given.offset + len(records) < len(found) else None,
+        next=cursor_of(records[-1]) if offset + len(records) < len(found) else None,
         counts=counts,
     )
-
-
-def _tables(answers: HomeAnswers, params: Params, query: Query, **more: Any) -> Iterator[Any]:  # noqa: ANN401 - options of `tables`
-    """The tables of an answer; with `partial` one that lacks records is enough, and says so."""
-    try:
-        yield from answers.tables(query, **more)
-    except IncompleteError as error:
-        if not params.given.is_partial:
-            raise
-        answers.notes[f"incomplete: {len(error.unread):,} files or entries could not be read"] = None
-
-
-def _sums(
-    answers: HomeAnswers, params: Params, query: Query, by: Sequence[Dimension]
-) -> Iterator[tuple[Kind, int]]:
-    for table in _tables(answers, params, query, summed_by=by):
-        *kinds, counts = (table[name].to_pylist() for name in (*by, "records"))
-        yield from zip(zip(*kinds, strict=True), counts, strict=True)
-
-
-def _counted(answers: HomeAnswers, params: Params, query: Query) -> Counts:
-    total, counts = 0, {one: Counter[str | None]() for one in _KINDS}
-    for kind, count in _sums(answers, params, query, _KINDS):
-        total += count
-        for one, name in zip(_KINDS, kind, strict=True):
-            counts[one][name] += count  # type: ignore[index]  # none of these is an hour
-    return Counts(
-        total=total,
-        names={one.field: _most(counter) for one, counter in counts.items()},
-        others={one.field: _rest(counter) for one, counter in counts.items()},
-        spans=_by_time(answers, params, query) if total else [],
-    )
-
-
-def _most(counts: Counter[str | None]) -> list[Count]:
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0] or ""))
-    return [Count(*one) for one in ranked[:NAMES_MAX]]
-
-
-def _rest(counts: Counter[str | None]) -> int:
-    return counts.total() - sum(one.records for one in _most(counts))
-
-
-def _by_time(answers: HomeAnswers, params: Params, query: Query) -> list[Span]:
-    """The records by the time of their end, in at most `BARS_MAX` spans of whole hours."""
-    by_hour: Counter[int] = Counter()
-    errors: Counter[int] = Counter()
-    for (state, hour), count in _sums(answers, params, query, _HOURS):
-        by_hour[hour] += count  # type: ignore[index]  # it is the start of an hour
-        if state == FinalState.ERROR:
-            errors[hour] += count  # type: ignore[index]
-    first, last = min(by_hour), max(by_hour)
-    hours = (last - first) // _HOUR_MS + 1
-    width_ms = next(width for width in _WIDTHS_HOURS if hours / width <= BARS_MAX - 1) * _HOUR_MS
-    begin = first - first % width_ms
-    spans = [[0, 0] for _ in range(begin, last + 1, width_ms)]
-    for hour, count in by_hour.items():
-        spans[(hour - begin) // width_ms][0] += count
-        spans[(hour - begin) // width_ms][1] += errors[hour]
-    starts = range(begin, last + 1, width_ms)
-    return [Span(at, at + width_ms, *counted) for at, counted in zip(starts, spans, strict=True)]
 
 
 def read_find(text: str) -> Params:
@@ -383,5 +287,11 @@ def open_rows(found: Open) -> Rows:
         yield [_text_of(getattr(file, name)) for name in OpenFile.__struct_fields__]
 
 
-FIND: Final = View("/find", "Find", read_find, find_files, rows_of, draw_spans)
+def is_long(params: Params) -> bool:
+    """Whether an answer reads all files."""
+    every = params.every
+    return every.missing_sink is not None or (params.is_counted and not every.is_by_kind)
+
+
+FIND: Final = View("/find", "Find", read_find, find_files, rows_of, draw_spans, is_long=is_long)
 OPEN: Final = View("/open", "Open files", read_open, find_open, open_rows)

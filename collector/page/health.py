@@ -14,12 +14,14 @@ from waybill.transport import NotFoundError, Rejects, locks
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from waybill.lineage.answers import HomeAnswers
-    from waybill.transport import Journal, Settings
+    from waybill.marquez import DeadLetter
+    from waybill.transport import Journal, Reject, Settings
     from waybill.transport.admission import Redaction
+    from waybill.transport.journal import Poison
 
     from .view import Rows
 
@@ -61,7 +63,7 @@ class Check(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+class SetAside(msgspec.Struct, frozen=True):
     """Something that was set aside.
 
     Attributes:
@@ -79,7 +81,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
     set_aside_ms: int
 
 
-class Box(msgspec.Struct, frozen=True, kw_only=True):
+class Box(msgspec.Struct, frozen=True):
     """A box of what was set aside: its name, how much it has, and the newest of it."""
 
     name: str
@@ -87,7 +89,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     newest: list[SetAside]
 
 
-class Disk(msgspec.Struct, frozen=True, kw_only=True):
+class Disk(msgspec.Struct, frozen=True):
     """The room at a place; None where it cannot be asked."""
 
     name: str
@@ -146,53 +148,22 @@ class HealthOfHome(NamedTuple):
             checks=[Check(kind, CHECKS[kind], told[kind]) for kind in kinds],
             runner_alive=locks.is_held(journal.home),
             projections=projection_statuses(journal),
-            boxes=[_box(name, list(items)) for name, items in self._boxes()],
+            boxes=[_box(*box) for box in self._boxes().items()],
             disks=[_disk("home", journal.home), _disk("root", self.settings.root)],
             journal_bytes=journal.size_bytes(),
             journal_max_bytes=journal.max_bytes,
         )
 
-    def _boxes(self) -> Iterator[tuple[str, Iterator[SetAside]]]:
-        letters = (one for name in sorted(self.journal.cursors()) for one in dead_letters(self.journal, name))
-        yield (
-            DEAD_LETTERS,
-            (
-                SetAside(
-                    id=str(one.seq),
-                    owner=one.backend,
-                    about=one.key,
-                    reason=one.reason,
-                    set_aside_ms=one.set_aside_ms,
-                )
-                for one in letters
-            ),
-        )
-        yield (
-            POISON,
-            (
-                SetAside(
-                    id=str(one.seq),
-                    owner=one.projection,
-                    about=one.system_name,
-                    reason=one.reason,
-                    set_aside_ms=one.set_aside_ms,
-                )
-                for one in self.journal.poison.all()
-            ),
-        )
-        yield (
-            REJECTS,
-            (
-                SetAside(
-                    id=one.id,
-                    owner="",
-                    about=one.kind.name.lower(),
-                    reason=one.reason,
-                    set_aside_ms=one.set_aside_ms,
-                )
-                for one in Rejects(self.journal).all()
-            ),
-        )
+    def _boxes(self) -> dict[str, list[SetAside]]:
+        journal = self.journal
+        letters = [one for name in sorted(journal.cursors()) for one in dead_letters(journal, name)]
+        return {
+            DEAD_LETTERS: [_set_aside(one, one.seq, one.backend, one.key) for one in letters],
+            POISON: [
+                _set_aside(one, one.seq, one.projection, one.system_name) for one in journal.poison.all()
+            ],
+            REJECTS: [_set_aside(one, one.id, "", one.kind.name.lower()) for one in Rejects(journal).all()],
+        }
 
     def retry(self, box: str, item_id: str, owner: str) -> None:
         """Have something that was set aside tried again: at once if it is a reject, else by the runner.
@@ -202,8 +173,8 @@ class HealthOfHome(NamedTuple):
             AdmissionError: it is a reject, and is refused again.
             JournalError: that could not be kept.
         """
-        there = {(one.id, one.owner) for name, items in self._boxes() if name == box for one in items}
-        if (item_id, owner) not in there:
+        items = self._boxes().get(box, [])
+        if (item_id, owner) not in {(one.id, one.owner) for one in items}:
             raise NotFoundError("it is not there any more; load the page again")
         if box == DEAD_LETTERS:
             retry_dead_letters(self.journal, [int(item_id)], owner)
@@ -214,17 +185,20 @@ class HealthOfHome(NamedTuple):
             rejects.retry(item_id, rejects.body(item_id) or b"", self.settings.system_name)
 
 
+def _set_aside(one: DeadLetter | Poison | Reject, item_id: object, owner: str, about: str) -> SetAside:
+    return SetAside(str(item_id), owner, about, one.reason, one.set_aside_ms)
+
+
 def _box(name: str, items: list[SetAside]) -> Box:
-    newest = sorted(items, key=lambda one: -one.set_aside_ms)[:SHOWN_MAX]
-    return Box(name=name, total=len(items), newest=newest)
+    return Box(name, len(items), sorted(items, key=lambda one: -one.set_aside_ms)[:SHOWN_MAX])
 
 
 def _disk(name: str, path: Path) -> Disk:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
-        return Disk(name=name, path=str(path), free_bytes=None, size_bytes=None)
-    return Disk(name=name, path=str(path), free_bytes=usage.free, size_bytes=usage.total)
+        return Disk(name, str(path), None, None)
+    return Disk(name, str(path), usage.free, usage.total)
 
 
 def rows_of(health: Health) -> Rows:

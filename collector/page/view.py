@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ class View(NamedTuple):
             file of its own; without, it is a part of the page, has no style of its own, and may have links.
             The template has it as `drawing()|safe`.
         is_long: whether the answer takes seconds with some parameters.
+        helpers: further functions that its template calls.
         leads_to: the address of another page that shows it better; None: there is none.
+        is_described: whether its path is a part of the HTTP interface for programs.
     """
 
     path: str
@@ -40,7 +42,9 @@ class View(NamedTuple):
     rows: Callable[[Any], Rows] | None = None
     draw: Callable[..., str] | None = None
     is_long: Callable[[Any], bool] = lambda _: False
+    helpers: Mapping[str, Callable[..., object]] = {}
     leads_to: Callable[[Any], str | None] | None = None
+    is_described: bool = False
 
     @property
     def template(self) -> str:

@@ -28,14 +28,7 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
-from ..endpoints import (
-    HealthEndpoints,
-    LevelsEndpoints,
-    LineageEndpoints,
-    ProvenanceEndpoints,
-    Readings,
-    TraceEndpoints,
-)
+from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
 from ..http import BODY_TIMEOUT_S, Auth, Bodies
 from ..intake import Acceptor
 from ..keys import Keys
@@ -332,7 +325,7 @@ class _Server:
 
     def _application(self) -> Application:
         from ..app import Application, endpoints_of, intakes_of, questions_of
-        from ..page import HealthOfHome, page_endpoints
+        from ..page import HealthOfHome, LevelsOfHome, page_endpoints
 
         journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._options.body_timeout_s)
@@ -349,11 +342,16 @@ class _Server:
             follows=self._follower is not None,
         )
         intakes = intakes_of(LineageEndpoints(bodies, acceptor, redaction), provenance)
-        of_home = HealthOfHome(journal, settings, redaction, health.problems)
-        levels = LevelsEndpoints(journal, settings, self._readings)
         endpoints = [
-            *endpoints_of(provenance, TraceEndpoints(self._readings), health, levels),
-            *page_endpoints(self._readings, self._auth, self._sessions, of_home, self._home.ensure_runner),
+            *endpoints_of(provenance, TraceEndpoints(self._readings), health),
+            *page_endpoints(
+                self._readings,
+                self._auth,
+                self._sessions,
+                HealthOfHome(journal, settings, redaction, health.problems),
+                LevelsOfHome(journal, settings),
+                ensure_runner=self._home.ensure_runner,
+            ),
         ]
         self._questions = questions_of(endpoints)
         return Application(intakes, endpoints, bodies, self._auth, self._metrics)

@@ -78,6 +78,10 @@ class IndexedAnswers(ABC):
         self._asker = asker
         self._index: IndexReader | None = None
 
+    def allow(self, what: object) -> None:
+        """Raise an error unless who asks may ask for something besides the questions below."""
+        reading.allow(self._asker, what)
+
     def tables(
         self,
         query: Query,

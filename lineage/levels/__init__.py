@@ -6,7 +6,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .counting import Breach as Breach, OfLevels as OfLevels
-    from .history import EVERY_MS as EVERY_MS
+    from .history import EVERY_MS as EVERY_MS, read_slots as read_slots
     from .measuring import (
         Level as Level,
         Levels as Levels,

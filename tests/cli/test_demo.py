@@ -236,6 +236,8 @@ def test_its_report_shows_states_files_a_journey_and_the_next_steps(
     assert "flights-by-month > validate > enrich > summarise > delay-report" in shown
     assert "KiB" in shown
     assert f"find --parent {said['did']} --home {home}" in shown
+    assert "All of it as a page, at http://127.0.0.1:8090/ while this runs:" in shown
+    assert shown.rstrip().endswith(f"serve --home {home}")
     # From the dataset, the page colours the flow; from the job it does not.
     url = "http://marquez.example:3000/lineage/dataset/flights-demo/nycflights13?depth=20&isFull=true"
     assert f"{url}&tableLevelNode=dataset%3Aflights-demo%3Anycflights13" in shown

@@ -13,8 +13,9 @@ from asked import request_for
 
 import waybill
 from waybill.collector.app import endpoints_of
-from waybill.collector.endpoints import LevelsEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
+from waybill.collector.endpoints import ProvenanceEndpoints, Readings, TraceEndpoints
 from waybill.collector.keys import Role
+from waybill.collector.page import HealthOfHome, LevelsOfHome, page_endpoints
 from waybill.exporter import reading
 from waybill.lineage.graph import QUESTIONS
 from waybill.transport import Journal, WaybillError
@@ -65,7 +66,7 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.search": lambda kept: waybill.Lineage.open(kept.home).search("lake"),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
-NO_RECORDS = {"/metrics", "/where"}
+NO_RECORDS = {"/metrics", "/where", "/health", "/health.json", "/health.csv"}
 """What can be read over HTTP without any record."""
 
 
@@ -114,18 +115,28 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
             provenance,
             TraceEndpoints(readings),
             cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
-            LevelsEndpoints(journal, settings, readings),
+        ) + page_endpoints(
+            readings,
+            unused,
+            unused,
+            HealthOfHome(journal, settings, unused, list),
+            LevelsOfHome(journal, settings),
+            ensure_runner=unused,
         )
         doors = {
             one.path: one.answer for one in endpoints if one.role is Role.READ and one.path not in NO_RECORDS
         }
+        assert {"/", "/find", "/find.json", "/find.csv", "/slis"} < doors.keys()
         assert {"/provenance/query", "/provenance/stats", "/trace/{did}"} < doors.keys()
         asked_of = {
             one.path: "&".join(f"{field.name}=1" for field in msgspec.structs.fields(one) if field.required)
             for one in QUESTIONS
-        }
+        } | {"/search": "q=1", "/file": f"did={kept.first}", "/column": "node=1&column=1"}
+        asked_of |= dict.fromkeys(("/dataset", "/job"), "node=1")
         for path, answer in doors.items():
-            request = request_for(path, asked_of.get(path, ""), KEY, number="1", did=kept.first)
+            request = request_for(
+                path, asked_of.get(path.partition(".")[0], ""), KEY, number="1", did=kept.first
+            )
             with pytest.raises(RefusedError):
                 asyncio.run(cast("Any", answer(request)))
     assert asked == [(reading.Door.HTTP, KEY)] * len(doors)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 CHROMIUM: Final = shutil.which("chromium")
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+PICTURES: Final = os.environ.get("WAYBILL_PICTURES")
+"""The folder that pictures of the views are written to; a test's own environment does not have it."""
+
 DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
 
 
@@ -60,6 +63,6 @@ def visit(browser: Browser, url: str, **options: Any) -> Visit:  # noqa: ANN401 
 
 
 def take_picture(page: Page, name: str) -> None:
-    """Write a picture of a page to the folder of `WAYBILL_PICTURES`, if that is set."""
-    if folder := os.environ.get("WAYBILL_PICTURES"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
+    """Write a picture of a page, if a folder for it is given."""
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES, f"page-{name}.png"))

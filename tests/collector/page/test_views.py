@@ -24,6 +24,7 @@ VIEWS: Final = {
     "missing": "/find?missing_sink=warehouse&data_source=sftp-orders",
     "open": "/open",
     "search": "/search?q=build",
+    "slis": "/slis",
     "health": "/health",
 }
 STATIC: Final = Path(waybill.collector.page.__file__).parent / "static"
@@ -152,7 +153,7 @@ def test_a_problem_is_a_page_with_the_same_words_and_status(looked_at: Collector
     assert as_page.headers["content-type"].startswith("text/html")
 
 
-@pytest.mark.parametrize("view", ["/find", "/open", "/search?q=build", "/health", "/"])
+@pytest.mark.parametrize("view", ["/find", "/open", "/search?q=build", "/slis?tier=critical", "/health", "/"])
 def test_json_is_what_the_page_shows(looked_at: Collector, view: str) -> None:
     path, _, query = view.partition("?")
     with_suffix = looked_at.get(f"{path.rstrip('/') or '/home'}.json?{query}")
