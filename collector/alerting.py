@@ -135,9 +135,8 @@ def tell_alerts(journal: Journal, answers: HomeAnswers, plan: Plan, levels: Leve
             except AlertError as error:
                 log.warning("%s of %s is not told yet; trying again later: %s", status, level.sli, error)
                 continue
-            told = (
-                {**told, **some} if status == "breached" else {one: told[one] for one in told.keys() - some}
-            )
+            rest = {key: one for key, one in told.items() if key not in some}
+            told = rest if status == "over" else {**rest, **some}
             journal.commit(_OWNER, put={_TOLD: msgspec.json.encode(list(told.items()))})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.facets import FINAL_STATES, RunState, merge_states
+from waybill.facets.chunks import in_chunks
 
 from .batch import LastFile
 from .elements import as_json
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
+_SCHEMAS: Final = ("main", "disk")
 _LATEST: Final = 4
 """So many rows are read of a job in each database."""
 _ALL: Final = 2**62
@@ -37,12 +39,14 @@ WHERE last_us >= ifnull(
 )
 """
 _RECENT: Final = """
-SELECT run, job, last_us, state FROM all_job_run
-WHERE (run, job) IN (SELECT run, job FROM all_job_run WHERE last_us >= ? ORDER BY last_us DESC LIMIT ?)
-ORDER BY last_us DESC
+SELECT last_us, run, job FROM {}.job_run WHERE last_us >= ? ORDER BY last_us DESC LIMIT ?
+"""
+_STATES: Final = """
+SELECT run, job, state FROM json_each(?) JOIN {}.job_run ON run = value ->> 0 AND job = value ->> 1
 """
 _RECENT_MAX: Final = 10_000
 """Of so many runs it is seen which have a state: of all that there are, it would take seconds."""
+_AT_ONCE: Final = 500
 _LATEST_OF_ALL: Final = f"{_LATEST_RUNS.format('main', '{0}')} UNION ALL {_LATEST_RUNS.format('disk', '{0}')}"
 _RUNS: Final = f"{_LATEST_OF_ALL.format('job, run, last_us, state')} ORDER BY 1, 3 DESC"
 _NEWEST_RUNS: Final = f"""
@@ -119,11 +123,16 @@ def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
 
     The one that was told of last comes first; there are 10,000 at most.
     """
-    runs: dict[tuple[str, int], list[RunState | LastFile]] = {}
-    for run, job, _, state in ask(_RECENT, (since_us, _RECENT_MAX)):
-        runs.setdefault((run, job), []).append(_decode(run, state))
-    for (_, job), states in runs.items():
-        yield job, _told(_merge(states), ALWAYS_US)
+    # An index has what these rows ask for; the states are read of those that are looked at.
+    rows = [row for one in _SCHEMAS for row in ask(_RECENT.format(one), (since_us, _RECENT_MAX))]
+    newest = list(dict.fromkeys((run, job) for _, run, job in sorted(rows, reverse=True)))[:_RECENT_MAX]
+    for some in in_chunks(newest, lambda _: 1, _AT_ONCE):
+        states: dict[tuple[str, int], list[RunState | LastFile]] = {}
+        for one in _SCHEMAS:
+            for run, job, state in ask(_STATES.format(one), (msgspec.json.encode(some).decode(),)):
+                states.setdefault((run, job), []).append(_decode(run, state))
+        for key in some:
+            yield key[1], _told(_merge(states[key]), ALWAYS_US)
 
 
 def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, LastRun]]:
