@@ -43,6 +43,7 @@ BENCHMARKS = (
     ("journeys",),
     ("journeys", "--closure"),
     ("datasets",),
+    ("levels",),
     ("packages",),
     ("delivery",),
     ("delivery", "--waiting"),

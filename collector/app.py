@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
-from waybill.lineage.graph import QUESTIONS
+from waybill.lineage.graph import QUESTIONS, OfImpact
+from waybill.lineage.levels import Sli
 from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 
 from .endpoints import (
@@ -100,10 +101,11 @@ def endpoints_of(
 _NO_QUESTIONS: Final = frozenset({"/metrics", "/where"})
 
 
-def questions_of(endpoints: Sequence[Endpoint]) -> frozenset[str]:
-    """The paths that answer questions about lineage."""
+def questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
+    """By service level, the paths whose answers it is about."""
     reading = {one.path for one in endpoints if one.role is Role.READ and one.method == "GET"}
-    return frozenset(reading - _NO_QUESTIONS)
+    questions = frozenset(reading - _NO_QUESTIONS)
+    return {Sli.QUERY_LATENCY.value: questions, Sli.IMPACT_ANALYSIS.value: frozenset({OfImpact.path})}
 
 
 async def _openapi(_: WebRequest) -> WebResponse:

@@ -49,7 +49,23 @@ _DELIVERIES: Final = {
     "coalesced": "Events of files that summaries stand for.",
     "summaries": "Summaries that a backend accepted.",
 }
-_LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LATENCIES_S: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    60.0,
+    900.0,
+)
 
 _LEVELS: Final[Mapping[str, tuple[str, Callable[[Level], float | None]]]] = {
     "value": ("The value of a service level: a ratio, seconds or a count.", lambda one: one.value),
@@ -96,22 +112,27 @@ class Metrics(msgspec.Struct, array_like=True):
         for path, seconds in other.seconds.items():
             self.seconds[path] = self.seconds.get(path, 0.0) + seconds
 
-    def served(self, boot: str, questions: Collection[str]) -> Served:
+    def served(self, boot: str, questions: Mapping[str, Collection[str]]) -> Served:
         """What the levels need to know of the requests.
 
         Args:
             boot: one text for each start of the collector.
-            questions: the paths that answer questions about lineage.
+            questions: by level, the paths whose answers it is about.
         """
         counts = dict(self.counts).items()
         requests, refused = (
             sum(number for (counted, _), number in counts if counted == name)
             for name in ("requests", "refused_access")
         )
-        latencies = dict(self.latencies)
-        took = [buckets for path, buckets in latencies.items() if path in questions]
-        summed = map(sum, zip(*took, strict=True)) if took else [0] * (len(_LATENCIES_S) + 1)
-        return Served(boot, requests, refused, _LATENCIES_S, tuple(summed))
+        by_path = dict(self.latencies)
+        nothing = [0] * (len(_LATENCIES_S) + 1)
+        latencies = {
+            sli: tuple(
+                map(sum, zip(nothing, *(by_path[path] for path in by_path.keys() & paths), strict=True))
+            )
+            for sli, paths in questions.items()
+        }
+        return Served(boot, requests, refused, _LATENCIES_S, latencies)
 
     def text(self) -> Iterator[str]:
         """The lines of the counters."""

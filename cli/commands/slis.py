@@ -64,10 +64,15 @@ def slis(
       waybill slis --tier critical --json | jq -r '.breaches[].dataset'
     """
     from waybill.lineage.levels import TIERS, measure, read_plan
+    from waybill.pipelines import YamlFileError
 
     if tier is not None and tier not in TIERS:
         raise typer.BadParameter(f"give one of {', '.join(TIERS)}", param_hint="--tier")
-    plan = read_plan(settings)
+    try:
+        plan = read_plan(settings)
+    except YamlFileError as error:
+        console.error(str(error))
+        raise typer.Exit(console.EXIT_USAGE) from None
     with open_answers(settings, None) as (answers, place, journal), contextlib.ExitStack() as at_end:
         if journal is None:
             raise NotFoundError(f"nothing {place} tells of service levels; give the home that has a journal")

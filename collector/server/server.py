@@ -225,7 +225,7 @@ class _Server:
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         self._boot = str(uuid.uuid4())
-        self._questions: frozenset[str] = frozenset()
+        self._questions: dict[str, frozenset[str]] = {}
         self._host, self._port = _free_address(settings)
         loopback = is_loopback(self._host)
         without_keys, allowed_hosts = options.without_keys, options.allowed_hosts

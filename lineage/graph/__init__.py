@@ -5,6 +5,7 @@ from .asking import Dependencies as Dependencies, NameList as NameList, shown as
 from .details import NodeChange as NodeChange, NodeDetails as NodeDetails, NodeRun as NodeRun
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import (
+    HOUR_US as HOUR_US,
     Edge as Edge,
     EdgeKind as EdgeKind,
     Node as Node,
@@ -60,4 +61,10 @@ from .storing import (
     trimmers_in as trimmers_in,
 )
 from .uses import AnalyzerList as AnalyzerList, AnalyzerProblem as AnalyzerProblem, AnalyzerUse as AnalyzerUse
-from .walking import Ask as Ask, Reach as Reach, ReachedNode as ReachedNode
+from .walking import (
+    Ask as Ask,
+    Nodes as Nodes,
+    Reach as Reach,
+    ReachedNode as ReachedNode,
+    list_ends as list_ends,
+)

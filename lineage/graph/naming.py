@@ -51,8 +51,8 @@ _FOLDERS: Final = {
 """By rule, what the last folders of a path are that are not in the dataset's name."""
 _FOLDERS_MAX: Final = 4
 _NAMED: Final = (NodeKind.DATASET, NodeKind.COLUMN, NodeKind.VERSION)
-_SIGN: Final = re.compile(r"[\d=]", re.ASCII)
-"""Each rule needs one of these in a folder's name."""
+_SIGN: Final = re.compile(r"[^=]*=|(?i:part-)|[\d\s:.\-TZ]+\Z", re.ASCII)
+"""How the name of a folder begins that a rule may take off: most names do not, which is found out quickly."""
 
 
 def locate(namespace: str, name: str) -> tuple[str, str]:
@@ -144,6 +144,7 @@ def _names_of(namespace: str, name: str, rules: tuple[str, ...]) -> tuple[str, s
     return namespace, name, trim_name(namespace, name, rules)
 
 
+@functools.lru_cache(maxsize=1_024)
 def _place_of(namespace: str) -> tuple[str, str]:
     """The scheme and the host or bucket of a namespace of paths; of any other one, both are empty."""
     found = _NAMESPACE.fullmatch(namespace)
@@ -172,7 +173,7 @@ def _folders_off(parts: list[str], rules: tuple[str, ...]) -> int:
     end = len(parts)
     while end and not parts[end - 1]:
         end -= 1
-    if end and _SIGN.search(parts[end - 1]):
+    if end and _SIGN.match(parts[end - 1]):
         tail = "/".join(parts[max(0, end - _FOLDERS_MAX) : end])
         if (found := _folders_of(rules).search(tail)) is not None:
             return len(parts) - end + found["folders"].count("/") + 1

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .counting import Breach as Breach, OfLevels as OfLevels
     from .history import EVERY_MS as EVERY_MS, read_slots as read_slots
     from .measuring import (
+        TIMED as TIMED,
         Level as Level,
         Levels as Levels,
         Served as Served,

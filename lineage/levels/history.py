@@ -39,12 +39,12 @@ class Slot(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         at_ms: when, in epoch milliseconds; of an hour, its beginning.
         counts: by level and tier, as one text, how many were good, and how many there were.
-        latencies: how many questions took how long, by the collector's buckets; empty: no collector counted.
+        latencies: by level, how many questions took how long, by the collector's buckets.
     """
 
     at_ms: int
     counts: dict[str, Counted]
-    latencies: tuple[int, ...] = ()
+    latencies: dict[str, tuple[int, ...]] = {}
 
 
 def read_slots(journal: Journal) -> list[Slot]:
@@ -73,14 +73,13 @@ def put_slot(journal: Journal, slots: Iterable[Slot], new: Slot, others: Mapping
 def add_up(at_ms: int, slots: Iterable[Slot]) -> Slot:
     """Several slots as one."""
     counts: dict[str, Counted] = {}
-    latencies: tuple[int, ...] = ()
+    latencies: dict[str, tuple[int, ...]] = {}
     for slot in slots:
         for key, (good, total) in slot.counts.items():
             known_good, known_total = counts.get(key, (0.0, 0.0))
             counts[key] = (known_good + good, known_total + total)
-        if slot.latencies:
-            before = latencies or (0,) * len(slot.latencies)
-            latencies = tuple(map(sum, zip(before, slot.latencies, strict=True)))
+        for key, took in slot.latencies.items():
+            latencies[key] = tuple(map(sum, zip(took, latencies.get(key, (0,) * len(took)), strict=True)))
     return Slot(at_ms, counts, latencies)
 
 

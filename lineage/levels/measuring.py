@@ -9,9 +9,7 @@ import msgspec
 
 from waybill.facets.event import dataset_text
 from waybill.transport import locks
-from waybill.transport.errors import NotFoundError
 
-from ..graph import OfImpact, shown
 from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels
 from .declared import read_declared
 from .history import DAY_MS, EVERY_MS, HOUR_MS, OWNER, Slot, burn_rate, put_slot, read_slots, since
@@ -38,6 +36,8 @@ OF_TIERS: Final = (*(Sli.COVERAGE, Sli.FRESHNESS, Sli.COMPLETENESS, Sli.ACCURACY
 _BUDGET: Final = "30d"
 _SPANS_MS: Final = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "3d": 3 * DAY_MS, _BUDGET: 30 * DAY_MS}
 """The windows of burn rates, and the time that an error budget is for."""
+TIMED: Final = (Sli.QUERY_LATENCY, Sli.IMPACT_ANALYSIS)
+"""The levels of which a collector tells how long its answers took."""
 _FLOORS: Final = (Sli.COVERAGE, Sli.COMPLETENESS, Sli.ACCURACY)
 _SECONDS: Final = (Sli.FRESHNESS, Sli.INGESTION_LAG, Sli.QUERY_LATENCY, Sli.IMPACT_ANALYSIS)
 _LATEST: Final = "latest"
@@ -116,20 +116,23 @@ class Served(msgspec.Struct, frozen=True, array_like=True):
         requests: how many requests it has answered.
         refused: how many of them because a key or a role was missing.
         bounds_s: the upper bounds of the buckets of `latencies` but the last, which has none.
-        latencies: how many questions took how long.
+        latencies: by level, how many questions took how long.
     """
 
     boot: str
     requests: int
     refused: int
     bounds_s: tuple[float, ...]
-    latencies: tuple[int, ...]
+    latencies: dict[str, tuple[int, ...]]
 
     def less(self, before: Served | None) -> Served:
         """What was counted since `before`; everything, if that was another start."""
         if before is None or before.boot != self.boot or before.bounds_s != self.bounds_s:
             return self
-        latencies = tuple(now - then for now, then in zip(self.latencies, before.latencies, strict=True))
+        latencies = {
+            sli: tuple(now - then for now, then in zip(took, before.latencies[sli], strict=True))
+            for sli, took in self.latencies.items()
+        }
         requests, refused = self.requests - before.requests, self.refused - before.refused
         return Served(self.boot, requests, refused, self.bounds_s, latencies)
 
@@ -183,7 +186,6 @@ def measure(
     last_ms = slots[-1].at_ms if slots else 0
     is_due = now_ms - last_ms >= EVERY_MS
     readings = _of_datasets(found, declared)
-    readings[Sli.IMPACT_ANALYSIS, ""] = _of_impact(answers, found, plan)
     since_ms = max(last_ms, now_ms - HOUR_MS)
     readings |= _of_entries(journal, plan, now_ms, since_ms)
     before = _read_served(journal)
@@ -252,20 +254,6 @@ _NO_DATA: Final = {
 }
 
 
-def _of_impact(answers: Answering, found: DatasetCounts, plan: Plan) -> _Reading:
-    if found.widest is None:
-        return _Reading(unknown="no job has read a dataset in the last 30 days, so nothing is downstream")
-    name, began_s = shown(found.widest), time.perf_counter()
-    try:
-        reached = len(answers.answer(OfImpact(name)).nodes)
-    except NotFoundError as error:
-        return _Reading(unknown=f"the dataset that most jobs read cannot be asked about: {error}")
-    took_s = time.perf_counter() - began_s
-    objective_s = plan.file.objectives.of(Sli.IMPACT_ANALYSIS)
-    counted = None if objective_s is None else (float(took_s <= objective_s), 1.0)
-    return _Reading(took_s, counted, note=f"{reached:,} datasets and jobs are downstream of {name}")
-
-
 def _of_entries(journal: Journal, plan: Plan, now_ms: int, since_ms: int) -> _Readings:
     """The lag and the errors of the last hour, counted since an instant."""
     hour_ms = now_ms - HOUR_MS
@@ -298,17 +286,17 @@ def _place(count: int) -> int:
 
 def _of_collector(hour: Slot, bounds_s: Sequence[float]) -> _Readings:
     """The questions and the refused accesses of the last hour, as a collector has recorded them."""
-    if Sli.UNAUTHORISED_ACCESS.value not in hour.counts:
+    accesses = hour.counts.get(Sli.UNAUTHORISED_ACCESS.value)
+    if accesses is None:
         unknown = "no collector has counted requests within the last hour; `waybill serve` does"
-        return {
-            (Sli.QUERY_LATENCY, ""): _Reading(unknown=unknown),
-            (Sli.UNAUTHORISED_ACCESS, ""): _Reading(unknown=unknown),
-        }
-    latency = _Reading(unknown="nobody has asked a question within the last hour")
-    if any(hour.latencies):
-        latency = _Reading(quantile(hour.latencies, bounds_s), hour.counts.get(Sli.QUERY_LATENCY.value))
-    good, total = accesses = hour.counts[Sli.UNAUTHORISED_ACCESS.value]
-    return {(Sli.QUERY_LATENCY, ""): latency, (Sli.UNAUTHORISED_ACCESS, ""): _Reading(total - good, accesses)}
+        slis = (*TIMED, Sli.UNAUTHORISED_ACCESS)
+        return {(sli, ""): _Reading(unknown=unknown) for sli in slis}
+    readings = {(Sli.UNAUTHORISED_ACCESS, ""): _Reading(accesses[1] - accesses[0], accesses)}
+    for sli in TIMED:
+        readings[sli, ""] = _Reading(unknown="nobody has asked within the last hour")
+        if any(took := hour.latencies.get(sli.value, ())):
+            readings[sli, ""] = _Reading(quantile(took, bounds_s), hour.counts.get(sli.value))
+    return readings
 
 
 def quantile(buckets: Sequence[int], bounds_s: Sequence[float], share: float = SHARE) -> float:
@@ -338,9 +326,10 @@ def _slot_of(
     if served is None:
         return Slot(now_ms, counts)
     counts[Sli.UNAUTHORISED_ACCESS.value] = (float(served.requests - served.refused), float(served.requests))
-    if (objective_s := plan.file.objectives.of(Sli.QUERY_LATENCY)) is not None:
-        good = count_within(served.latencies, served.bounds_s, objective_s)
-        counts[Sli.QUERY_LATENCY.value] = (good, float(sum(served.latencies)))
+    for sli in TIMED:
+        if (objective_s := plan.file.objectives.of(sli)) is not None:
+            took = served.latencies.get(sli.value, ())
+            counts[sli.value] = (count_within(took, served.bounds_s, objective_s), float(sum(took)))
     return Slot(now_ms, counts, served.latencies)
 
 
@@ -402,6 +391,6 @@ def _allowed(sli: Sli, objective: float | None, total: float, length_ms: int) ->
     return total * (1 - objective if sli in _FLOORS else objective)
 
 
-_NONE: Final = Served("", 0, 0, (), ())
+_NONE: Final = Served("", 0, 0, (), {})
 _LEVELS: Final = msgspec.json.Decoder(Levels)
 _SERVED_DECODER: Final = msgspec.msgpack.Decoder(Served)

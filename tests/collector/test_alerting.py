@@ -23,7 +23,7 @@ from waybill.lineage.levels import Served, read_plan
 from waybill.pipelines import YamlFileError
 from waybill.transport import Journal, Kind, Settings
 
-SERVED = Served("boot", 0, 0, (), ())
+SERVED = Served("boot", 0, 0, (), {})
 TIERS = "tiers: [{datasets: lake/*, tier: critical}, {datasets: '*', tier: optional}]\n"
 ONLY_FRESHNESS = (
     "objectives: {completeness: {}, missing_provenance: {}, ingestion_lag: null, error_rate: null}\n"
