@@ -71,33 +71,41 @@ class Auth:
         hosts = request.hosts()
         if len(hosts) > 1:
             detail = "there are several Host headers, or another host in the address; send one"
-            raise self._refused(HTTPStatus.BAD_REQUEST, detail, "several hosts")
+            raise self.refusal(HTTPStatus.BAD_REQUEST, detail, "several hosts")
         if self._guards_host and not (hosts and self._is_own(hosts[0])):
             detail = "the Host header is not a loopback address; use one"
             if self._allowed_hosts:
                 detail += f", or {', '.join(sorted(self._allowed_hosts))}"
-            raise self._refused(HTTPStatus.FORBIDDEN, detail, "the Host header")
+            raise self.refusal(HTTPStatus.FORBIDDEN, detail, "the Host header")
         if role is None:
             return
         if self._open:
             if not is_of_page:
                 self._check_sender(request)
             return
-        scheme, _, given = request.header("authorization").partition(" ")
-        key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
-        if is_of_page and not scheme:
-            key = self._sessions.key_of(session_id_in(request.header("cookie")), self.keys)
-        if key is None:
-            detail = (
-                "a key is required; create one with `waybill keys add` and send `Authorization: Bearer KEY`"
-            )
-            raise self._refused(HTTPStatus.UNAUTHORIZED, detail, "no key, or an unknown one")
+        key = self._key_of(request, is_of_page=is_of_page)
         if not key.may(role):
             detail = f"the key {key.name} does not have the role {role}; use one that does"
-            raise self._refused(
+            raise self.refusal(
                 HTTPStatus.FORBIDDEN, detail, f"the key does not have the role {role}", key.name
             )
         request.key = key.name
+
+    def _key_of(self, request: Request, *, is_of_page: bool) -> ApiKey:
+        """The key of a request or, of one of the page, of its session."""
+        scheme, _, given = request.header("authorization").partition(" ")
+        of_session = is_of_page and not scheme
+        if of_session:
+            key = self._sessions.key_of(session_id_in(request.header("cookie")), self.keys)
+        else:
+            key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
+        if key is not None:
+            return key
+        detail = "a key is required; create one with `waybill keys add` and send `Authorization: Bearer KEY`"
+        if of_session:
+            # Whoever opens the page is shown where to sign in, which is no attack to be counted.
+            raise Problem(HTTPStatus.UNAUTHORIZED, detail, close=True, reason="not signed in")
+        raise self.refusal(HTTPStatus.UNAUTHORIZED, detail, "no key, or an unknown one")
 
     def _is_own(self, authority: str) -> bool:
         return leads_here(authority) or host_of(authority) in self._allowed_hosts
@@ -106,9 +114,10 @@ class Auth:
         """Refuse requests that any web page can send, unless they change nothing."""
         if request.scope.method != "GET" and not (request.is_json or request.header("authorization")):
             detail = f"without a key, the content type must be {JSON}, even without a body; set it"
-            raise self._refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, f"no {JSON}")
+            raise self.refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, f"no {JSON}")
 
-    def _refused(self, status: HTTPStatus, detail: str, reason: str, key: str = "") -> Problem:
+    def refusal(self, status: HTTPStatus, detail: str, reason: str, key: str = "") -> Problem:
+        """The refusal of an access, which is counted."""
         self._metrics.count("refused_access", 1, status=str(status.value))
         headers = [("www-authenticate", "Bearer")] if status is HTTPStatus.UNAUTHORIZED else []
         return Problem(status, detail, headers=headers, close=True, reason=reason, key=key)

@@ -100,7 +100,7 @@ class Changing:
             detail = (
                 "the form is not one of this page, or its session has ended; load the page again and repeat"
             )
-            raise Problem(HTTPStatus.FORBIDDEN, detail, reason="a form from elsewhere")
+            raise self._auth.refusal(HTTPStatus.FORBIDDEN, detail, "a form from elsewhere")
         try:
             return await form(request, given)
         except NotFoundError as error:
@@ -118,7 +118,7 @@ class Changing:
         if key is None:
             self._tries.note(address)
             detail = "there is no such key; create one with `waybill keys add NAME --role read`"
-            raise Problem(HTTPStatus.FORBIDDEN, detail, reason="an unknown key")
+            raise self._auth.refusal(HTTPStatus.FORBIDDEN, detail, "an unknown key")
         session_id = await asyncio.to_thread(self._sessions.begin, key)
         response = _redirect(own_path(form.get("next", "/")))
         is_tls = request.url.scheme == "https"

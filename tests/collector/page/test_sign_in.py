@@ -198,11 +198,15 @@ def test_wrong_keys_from_one_address_are_limited() -> None:
 
 def test_a_wrong_key_is_refused_and_then_the_address_waits(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "home")
-    Keys(journal).add("reader", [Role.READ])
+    key = Keys(journal).add("reader", [Role.READ])
     journal.close()
     with without_runner(tmp_path / "home") as collector:
+        assert collector.get("/find", HTML).status == 303  # no attack, so it is not counted
         statuses = [sign_in(collector, "wbk_wrong").status for _ in range(TRIES_MAX + 1)]
+        metrics = collector.get("/metrics", {"Authorization": f"Bearer {key}"}).body.decode()
     assert statuses == [403] * TRIES_MAX + [429]
+    assert f'waybill_refused_access_total{{status="403"}} {TRIES_MAX}' in metrics.splitlines()
+    assert 'status="401"} 1' not in metrics
 
 
 def test_a_session_ends_after_eight_hours_and_only_so_many_are_kept(tmp_path: Path) -> None:
