@@ -123,6 +123,7 @@ WHEN instr(namespace, ':') THEN namespace || '/' || name
 ELSE namespace || ':' || name END
 """
 """A dataset as `dataset_text` names it."""
+_BY: Final = {"reads": "sum", "freshness_s": "min", "tier": "min"}
 _PUT_VERSIONS: Final = """
 UPDATE main.sli_name SET said_version = 1
 WHERE number IN (SELECT source FROM all_edge WHERE kind = 'version')
@@ -140,41 +141,40 @@ _COLUMNS: Final = {
     Field.TAGS: "said_tags",
     Field.VERSION: "said_version",
 }
+_MERGED: Final = (
+    *("is_seen", "is_known", "tier", "owner", "freshness_s", "completeness", "wrote_us", "read_us", "reads"),
+    *(f'"said_{key}"' for key in (*_SAID, "version", "checksum")),
+)
+_MERGE: Final = f"""
+INSERT INTO main.sli_name (number, {", ".join(_MERGED)})
+SELECT one, {", ".join(f"{_BY.get(column, 'max')}({column})" for column in _MERGED)}
+FROM main.sli_name WHERE one IS NOT NULL GROUP BY one
+ON CONFLICT DO UPDATE SET {", ".join(f"{column} = excluded.{column}" for column in _MERGED)}
+"""  # noqa: S608 - texts of our own
+"""Of a dataset with several names, one row has all that is told of it."""
 _PUT_DATASETS: Final = f"""
 INSERT INTO main.sli_dataset
-SELECT one, namespace, name, text, tier, owner, is_seen, is_known, ifnull(wrote_us, read_us), reads,
-    wrote_us IS NOT NULL OR {{external}}, is_seen AND fields >= {{required}} * ifnull(completeness, 1),
-    ifnull(freshness_s, CASE tier {{goals}} END), completeness IS NOT NULL
+SELECT number, namespace, name, text, now_tier, ifnull(said_ownership, owner), is_seen, is_known,
+    ifnull(wrote_us, read_us), reads, wrote_us IS NOT NULL OR {{external}},
+    is_seen AND {{fields}} >= {{required}} * ifnull(completeness, 1),
+    ifnull(freshness_s, CASE now_tier {{goals}} END), completeness IS NOT NULL
 FROM (
-    SELECT *, CASE {{tiers}} WHEN said_tier IN {TIERS} THEN said_tier
-        ELSE ifnull(known_tier, 'important') END AS tier
+    SELECT *, CASE {{tiers}} WHEN said_tags IN {TIERS} THEN said_tags
+        ELSE ifnull(tier, 'important') END AS now_tier
     FROM (
-        SELECT *, {_TEXT} AS text FROM (
-            SELECT ifnull(one, number) AS one,
-                max(iif(ifnull(one, number) = number, namespace, NULL)) AS namespace,
-                max(iif(ifnull(one, number) = number, name, NULL)) AS name, max(is_seen) AS is_seen,
-                max(is_known) AS is_known, max(tier) AS known_tier, max(said_tags) AS said_tier,
-                ifnull(max(said_ownership), max(owner)) AS owner, {{fields}} AS fields,
-                min(freshness_s) AS freshness_s, max(completeness) AS completeness,
-                max(wrote_us) AS wrote_us, max(read_us) AS read_us, sum(reads) AS reads,
-                max("said_lifecycleStateChange") AS change
-            FROM main.sli_name GROUP BY 1
-        ) WHERE change IS NOT 'DROP'
+        SELECT *, {_TEXT} AS text FROM main.sli_name
+        WHERE (one IS NULL OR one = number) AND "said_lifecycleStateChange" IS NOT 'DROP'
     )
 )
 """  # noqa: S608 - texts of our own
 _COUNT: Final = """
 SELECT tier, count(*) FILTER (WHERE is_known AND told_us), sum(is_known),
     count(*) FILTER (WHERE (?1 - told_us) / 1e6 <= goal_s), count(*) FILTER (WHERE told_us + goal_s),
-    sum(is_complete), sum(is_seen), sum(reads) FILTER (WHERE has_origin), sum(reads)
+    sum(is_complete), sum(is_seen), sum(reads) FILTER (WHERE has_origin), sum(reads), count(told_us)
 FROM main.sli_dataset GROUP BY tier
 """
-_AGES: Final = """
-SELECT tier, (?1 - told_us) / 1e6 FROM (
-    SELECT tier, told_us, row_number() OVER (PARTITION BY tier ORDER BY told_us DESC) AS place,
-        count(*) OVER (PARTITION BY tier) AS number
-    FROM main.sli_dataset WHERE told_us
-) WHERE place = (number * 95 + 99) / 100
+_TOLD: Final = """
+SELECT told_us FROM main.sli_dataset WHERE tier = ? AND told_us ORDER BY told_us DESC LIMIT 1 OFFSET ?
 """
 _BAD: Final = {
     Sli.COVERAGE: "is_known AND told_us IS NULL AND tier IN ({})",
@@ -281,7 +281,10 @@ class _Counting:
         self._put_said()
         self._put_datasets()
         counts: dict[tuple[Sli, str], Counted] = {}
-        for tier, *numbers in ask(_COUNT, (self._now_us,)):
+        ages_s: dict[str, float] = {}
+        for tier, *numbers, told in ask(_COUNT, (self._now_us,)):
+            for (told_us,) in ask(_TOLD, (tier, place_of(told))):
+                ages_s[tier] = (self._now_us - told_us) / 1e6
             pairs = zip(_BAD, numbers[::2], numbers[1::2], strict=True)
             counts |= {(sli, tier): (good or 0, total or 0) for sli, good, total in pairs}
         for tier, seen, expected in self._count_flows(flows):
@@ -290,7 +293,7 @@ class _Counting:
         breaches = ask(_IN_BREACH.format(" UNION ALL ".join(self._bad())), (self._now_us, BREACHES_MAX))
         return DatasetCounts(
             counts,
-            dict(ask(_AGES, (self._now_us,))),
+            ages_s,
             tuple(Breach(Sli(sli), *rest) for sli, *rest, _ in breaches),
             breaches[0][-1] if breaches else 0,
         )
@@ -334,8 +337,9 @@ class _Counting:
             required=len(required),
             goals="".join(f" WHEN '{tier}' THEN {goal_s or 'NULL'}" for tier, goal_s in ages_s),
             tiers="".join(" WHEN text GLOB ? THEN ?" for _ in self._file.tiers),
-            fields=" + ".join(f"max({_COLUMNS[one]} IS NOT NULL)" for one in sorted(required)),
+            fields=f"({' + '.join(f'({_COLUMNS[one]} IS NOT NULL)' for one in sorted(required))})",
         )
+        self._ask(_MERGE, ())
         patterns = [text for rule in self._file.tiers for text in (rule.datasets, rule.tier)]
         self._ask(statement, (*self._file.external, *patterns))
 
@@ -383,6 +387,11 @@ class _Counting:
 
 
 _End = tuple[Node, Node]
+
+
+def place_of(count: int) -> int:
+    """The place of the 95th percentile of some values in their order, from 0."""
+    return (count * 95 + 99) // 100 - 1
 
 
 def _groups(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:

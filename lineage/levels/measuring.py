@@ -10,7 +10,7 @@ import msgspec
 from waybill.facets.event import dataset_text
 from waybill.transport import locks
 
-from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels
+from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels, place_of
 from .declared import read_declared
 from .history import DAY_MS, EVERY_MS, HOUR_MS, OWNER, Slot, burn_rate, put_slot, read_slots, since
 from .intake import failures_since, lags_since
@@ -262,7 +262,7 @@ def _of_entries(journal: Journal, plan: Plan, now_ms: int, since_ms: int) -> _Re
         fresh_s = lags_since(journal, since_ms)
         good = sum(objective_s is not None and lag_s <= objective_s for lag_s in fresh_s)
         counted = None if objective_s is None else (float(good), float(len(fresh_s)))
-        lag = _Reading(lags_s[_place(len(lags_s))], counted)
+        lag = _Reading(lags_s[place_of(len(lags_s))], counted)
     else:
         lag = _Reading(unknown="no OpenLineage event has come within the last hour")
     last, fresh = failures_since(journal, hour_ms), failures_since(journal, since_ms)
@@ -277,11 +277,6 @@ def _of_entries(journal: Journal, plan: Plan, now_ms: int, since_ms: int) -> _Re
         value = last.failed / max(last.entries, last.failed)
         errors = _Reading(value, (float(total - fresh.failed), float(total)), note=note)
     return {(Sli.INGESTION_LAG, ""): lag, (Sli.ERROR_RATE, ""): errors}
-
-
-def _place(count: int) -> int:
-    """The place of the 95th percentile of some values in their order, from 0."""
-    return (count * 95 + 99) // 100 - 1
 
 
 def _of_collector(hour: Slot, bounds_s: Sequence[float]) -> _Readings:
