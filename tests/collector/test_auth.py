@@ -12,10 +12,12 @@ import ssl
 import subprocess
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
 from served import JSON, Collector, event, reply_of, without_runner
+from waiting import wait_until
 
 from waybill.collector import Keys, Role
 from waybill.collector.openapi import description
@@ -296,6 +298,16 @@ def test_it_speaks_tls_if_told_so(start: Start, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(cert))
     connection = http.client.HTTPSConnection(collector.address, timeout=30, context=context)
     assert reply_of(connection, "POST", "/api/v1/lineage", event(), JSON).status == 201
+    journal = Journal(collector.home)
+    secret = Keys(journal).add("reader", [Role.READ])
+    journal.close()
+    html = {"Accept": "text/html"}
+    wait_until(lambda: reply_of(connection, "GET", "/sign-in", None, html).status == 200)
+    page = reply_of(connection, "GET", "/sign-in", None, html).body.decode()
+    form = urlencode({"csrf": re.findall(r'name="csrf" value="(\w+)"', page)[0], "key": secret})
+    sent = html | {"Origin": collector.url, "Content-Type": "application/x-www-form-urlencoded"}
+    signed_in = reply_of(connection, "POST", "/sign-in", form, sent)
+    assert (signed_in.status, "; secure" in signed_in.headers["set-cookie"].lower()) == (303, True)
     connection.close()
     with pytest.raises((OSError, http.client.HTTPException)):
         collector.post("/api/v1/lineage", event())
