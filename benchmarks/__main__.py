@@ -44,6 +44,7 @@ BENCHMARKS = (
     ("journeys", "--closure"),
     ("datasets",),
     ("levels",),
+    ("page",),
     ("packages",),
     ("delivery",),
     ("delivery", "--waiting"),

@@ -12,6 +12,9 @@ from contract_server import ContractServer
 from page_sample import fill
 from served import PROGRAM, Collector, without_runner
 
+from waybill.collector import Keys, Role
+from waybill.transport import Journal
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -70,3 +73,13 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     with without_runner(home, *options) as collector:
         fill(collector)
         yield collector
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A key of each role, and the home that has them."""
+    journal = Journal(tmp_path_factory.mktemp("guarded") / "home")
+    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
+    made["home"] = str(journal.home)
+    journal.close()
+    return made

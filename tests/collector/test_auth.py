@@ -40,15 +40,6 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    journal = Journal(tmp_path_factory.mktemp("guarded") / "home")
-    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
-    made["home"] = str(journal.home)
-    journal.close()
-    return made
-
-
-@pytest.fixture(scope="module")
 def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     from pathlib import Path
 

@@ -29,15 +29,6 @@ HTML: Final = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    journal = Journal(tmp_path_factory.mktemp("guarded") / "home")
-    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
-    made["home"] = str(journal.home)
-    journal.close()
-    return made
-
-
-@pytest.fixture(scope="module")
 def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     with without_runner(Path(keys["home"]), "--provenance-enabled") as collector:
         fill(collector, {"Authorization": f"Bearer {keys['admin']}"})
