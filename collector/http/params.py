@@ -108,6 +108,7 @@ def _wanted(kind: Any, otherwise: str) -> str:  # noqa: ANN401 - any annotation
         case "boolean":
             return "use true or false"
         case "integer":
-            return f"use a whole number of at least {kinds[0].get('minimum', 0)}"
+            most = f", and at most {kinds[0]['maximum']}" if "maximum" in kinds[0] else ""
+            return f"use a whole number of at least {kinds[0].get('minimum', 0)}{most}"
         case _:
             return otherwise

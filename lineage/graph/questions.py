@@ -32,7 +32,7 @@ ALL: Final = "all"
 FOUND_DEFAULT: Final = 20
 """So many nodes are found, unless more are asked for."""
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
-EpochMs = Annotated[int, msgspec.Meta(ge=0, description="Epoch milliseconds.")]
+EpochMs = Annotated[int, msgspec.Meta(ge=0, le=10**15 - 1, description="Epoch milliseconds.")]
 Edges = Annotated[int, msgspec.Meta(ge=0, description="So many edges, or `all`.")] | Literal["all"]
 
 

@@ -71,6 +71,7 @@ def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector
         ("?name=raw&up=-1", "the parameter up is '-1'"),
         ("?name=raw&down=some", "the parameter down is 'some'"),
         ("?name=raw&as_of=now", "the parameter as_of is 'now'"),
+        (f"?name=raw&as_of={10**30}", "and at most 999999999999999"),
         ("?name=raw&name=report", "the parameter name appears twice"),
         ("?name=raw&depth=1", "the parameter depth is unknown"),
     ):

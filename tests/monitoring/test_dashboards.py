@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import dashboards
+import grafana_dashboards
 import pytest
 from contract_server import ContractServer
 from events import members
@@ -37,7 +37,7 @@ class Watched(NamedTuple):
 
 
 def test_the_files_are_what_the_code_makes() -> None:
-    assert {name: (GRAFANA / name).read_text(encoding="utf-8") for name in FILES} == dashboards.made()
+    assert {name: (GRAFANA / name).read_text(encoding="utf-8") for name in FILES} == grafana_dashboards.made()
 
 
 def ran(job: str, at: datetime, kind: str = "COMPLETE", **others: Any) -> dict[str, Any]:  # noqa: ANN401

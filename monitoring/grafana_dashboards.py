@@ -1,4 +1,4 @@
-"""Makes Grafana's dashboards: `python monitoring/dashboards.py` writes `monitoring/grafana/*.json`.
+"""Makes Grafana's dashboards: `python monitoring/grafana_dashboards.py` writes `monitoring/grafana/*.json`.
 
 Each names its data sources by variables, so that it fits a Grafana with others: `metrics` is a Prometheus
 that reads `GET /metrics`, and `lineage` is an Infinity data source that asks the collector's HTTP interface.
