@@ -19,6 +19,8 @@ EVENTS_MAX: Final = 1_000
 """So many of the last events are looked at."""
 
 _BYTES_MAX: Final = 32 * 2**20
+_BODY_MAX_BYTES: Final = 2**20
+"""Larger entries say no more of lags, and would take memory beside requests."""
 
 
 class _Timed(msgspec.Struct):
@@ -48,7 +50,8 @@ def lags_since(journal: Journal, since_ms: int) -> list[float]:
     """
     after = max(_seq_before(journal, since_ms), journal.last_seq() - EVENTS_MAX)
     lags_s = []
-    for entry in journal.read(after, limit=EVENTS_MAX, max_bytes=_BYTES_MAX):
+    events = journal.read(after, limit=EVENTS_MAX, max_bytes=_BYTES_MAX, body_max_bytes=_BODY_MAX_BYTES)
+    for entry in events:
         if entry.kind is Kind.OPENLINEAGE and entry.body:
             try:
                 at_us = parse_instant_us(_TIMED.decode(entry.body).eventTime)
@@ -73,15 +76,12 @@ def failures_since(journal: Journal, since_ms: int) -> Failures:
 
 def _seq_before(journal: Journal, since_ms: int) -> int:
     """The last entry that was received by an instant; their times never decrease."""
-    first = journal.first()
-    if first is None:
-        return 0
-    low, high = first.seq - 1, journal.last_seq()
+    low, high = 0, journal.last_seq()
     while low < high:
         middle = (low + high) // 2
-        found = journal.read(middle, limit=1)
-        if found and found[0].received_ms <= since_ms:
-            low = found[0].seq
+        next_ms = journal.waiting(middle).oldest_ms
+        if next_ms is not None and next_ms <= since_ms:
+            low = middle + 1
         else:
             high = middle
     return low

@@ -256,10 +256,13 @@ class Journal:
         with cast("ReadOnlyDatabase", self._database).snapshot():
             yield
 
-    def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
+    def read(
+        self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20, body_max_bytes: int | None = None
+    ) -> list[Entry]:
         """The entries after `after`, in order: as many as the limits allow, but at least one if there is any.
 
-        An entry that cannot be read is returned without its body, and does not hide others.
+        An entry that cannot be read is returned without its body, and does not hide others. Entries with a
+        body larger than `body_max_bytes` are left out.
         """
         entries: list[Entry] = []
         size_bytes = 0
@@ -268,7 +271,10 @@ class Journal:
             contextlib.closing(stored_rows(reader, after, limit)) as rows,
         ):
             for row in rows:
-                size_bytes += row.unpacked_bytes or len(row.body or b"")
+                body_bytes = row.unpacked_bytes or len(row.body or b"")
+                if body_max_bytes is not None and body_bytes > body_max_bytes:
+                    continue
+                size_bytes += body_bytes
                 if entries and size_bytes > max_bytes:
                     break
                 entries.append(_entry_of(row))

@@ -237,9 +237,13 @@ class _BoundedJournal(Journal):
 
     upto = 0
 
-    def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
+    def read(
+        self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20, body_max_bytes: int | None = None
+    ) -> list[Entry]:
         limit = min(limit, self.upto - after)
-        entries = super().read(after, limit=limit, max_bytes=max_bytes) if limit > 0 else []
+        if limit <= 0:
+            return []
+        entries = super().read(after, limit=limit, max_bytes=max_bytes, body_max_bytes=body_max_bytes)
         return [entry for entry in entries if entry.seq <= self.upto]
 
     def follow(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
