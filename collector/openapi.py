@@ -65,6 +65,7 @@ class _Operation(NamedTuple):
         name: the schema of the name at the end of its path.
         more: further media types of its answer.
         kept: whether its answer acknowledges entries.
+        otherwise: another status with an answer of the same type, and when that comes.
     """
 
     summary: str
@@ -78,6 +79,7 @@ class _Operation(NamedTuple):
     name: Mapping[str, Any] | None = None
     more: tuple[str, ...] = ()
     kept: bool = False
+    otherwise: tuple[HTTPStatus, str] | None = None
 
 
 def description() -> _Json:
@@ -178,7 +180,12 @@ def _operations() -> dict[str, _Operation]:
             refused=(*_REFUSED, HTTPStatus.SERVICE_UNAVAILABLE),
         ),
         "/health/live": _Operation("Check that the collector is alive", _OBJECT, refused=()),
-        "/health/ready": _Operation("Check that events sent now can be stored", Readiness, refused=()),
+        "/health/ready": _Operation(
+            "Check that events sent now can be stored",
+            Readiness,
+            refused=(),
+            otherwise=(HTTPStatus.SERVICE_UNAVAILABLE, "It cannot."),
+        ),
         "/metrics": _Operation("Metrics for Prometheus", refused=_REFUSED, media="text/plain"),
         "/where": _Operation(
             "Show the state of an entry",
@@ -223,8 +230,9 @@ def _described(path: str, operation: _Operation, by_type: Mapping[str, _Json]) -
         answer["content"] = {operation.media: {"schema": schema_of(operation.answer)}}
         answer["content"] |= {media: {"schema": _TEXT} for media in operation.more}
     responses: _Json = {str(operation.status.value): answer, **_problems(operation.refused)}
-    if path == "/health/ready":
-        responses["503"] = answer | {"description": "It cannot."}
+    if operation.otherwise is not None:
+        status, when = operation.otherwise
+        responses[str(status.value)] = answer | {"description": when}
     said: _Json = {"summary": operation.summary, "responses": responses}
     if operation.method == "get":
         said["parameters"] = list(_parameters(path, operation))

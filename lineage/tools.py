@@ -127,18 +127,9 @@ def _schema_of_find() -> Mapping[str, Any]:
         kind: dict[str, Any] = {"type": _JSON_TYPES.get(condition.kind, "string")}
         if condition.is_repeatable:
             kind = {"type": "array", "items": kind}
-        properties[condition.parameter] = kind | {"description": _said(condition)}
+        properties[condition.parameter] = kind | {"description": condition.parameter_help}
     limit = {"type": "integer", "minimum": 1, "maximum": RECORDS_MAX, "default": _RECORDS}
     return {"type": "object", "properties": properties | {"limit": limit}, "additionalProperties": False}
-
-
-def _said(condition: Condition) -> str:
-    return condition.help.removesuffix(".") + {
-        ConditionKind.PAIRS: "; each as key=value.",
-        ConditionKind.INSTANT: "; epoch milliseconds.",
-        ConditionKind.UNTIL: ", or at it; epoch milliseconds.",
-        ConditionKind.IS_ABSENT: "; with false, the others.",
-    }.get(condition.kind, ".")
 
 
 def _schema_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:

@@ -85,8 +85,8 @@ class Summary(msgspec.Struct):
 
 def _filter_fields() -> Iterator[tuple[str, Any, Any]]:
     for condition in CONDITIONS:
-        said = f"{condition.help.removesuffix('.')}{_MORE.get(condition.kind, '')}."
-        yield condition.parameter, Annotated[_KINDS[condition.kind], msgspec.Meta(description=said)], None
+        meta = msgspec.Meta(description=condition.parameter_help)
+        yield condition.parameter, Annotated[_KINDS[condition.kind], meta], None
         for name, what in zip(condition.deltafi, ("key", "value"), strict=False):
             if name != condition.parameter:
                 said = f"The {what} of one `{condition.parameter}`."
@@ -105,13 +105,6 @@ _KINDS: Final[Mapping[ConditionKind, Any]] = {
     ConditionKind.IS_ABSENT: bool,
 }
 """The type of a condition's parameter, for its description; `read_conditions` reads the values."""
-
-_MORE: Final = {
-    ConditionKind.PAIRS: "; `key=value`",
-    ConditionKind.INSTANT: "; epoch milliseconds",
-    ConditionKind.UNTIL: ", or at it; epoch milliseconds",
-    ConditionKind.IS_ABSENT: "; with `false`, the others",
-}
 
 Filters: Final = msgspec.defstruct("Filters", list(_filter_fields()))
 """The conditions for records."""

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from .bodies import BODY_TIMEOUT_S
 from .exchange import Problem
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 FORM_BYTES_MAX: Final = 64 * 2**10
 """The maximum size of the body of a request that takes no events."""
-
-FORM_TIMEOUT_S: Final = 30.0
-"""How long such a body may take to arrive."""
 
 _REQUEST: Final = "waybill.request"
 
@@ -75,14 +73,14 @@ class _Call:
         body = bytearray()
         self._request.is_arriving = True
         try:
-            async with asyncio.timeout(FORM_TIMEOUT_S):
+            async with asyncio.timeout(BODY_TIMEOUT_S):
                 async for part in self._request.exchange:
                     body += part
                     if len(body) > FORM_BYTES_MAX:
                         detail = f"the body is larger than {FORM_BYTES_MAX:,} bytes; send less"
                         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
         except TimeoutError:
-            detail = f"the body did not arrive within {FORM_TIMEOUT_S:g} s; send it again"
+            detail = f"the body did not arrive within {BODY_TIMEOUT_S:g} s; send it again"
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
         finally:
             self._request.is_arriving = False

@@ -44,6 +44,15 @@ class ConditionKind(Enum):
     """Over HTTP whether there is none, in `Query` whether there is one."""
 
 
+_FORMS: Final = {
+    ConditionKind.PAIRS: "; `key=value`",
+    ConditionKind.INSTANT: "; epoch milliseconds",
+    ConditionKind.UNTIL: ", or at it; epoch milliseconds",
+    ConditionKind.IS_ABSENT: "; with `false`, the others",
+}
+"""What an HTTP parameter takes, where that is not a name."""
+
+
 class Condition(NamedTuple):
     """A condition: what it is called by each way of asking, and what it means.
 
@@ -76,6 +85,11 @@ class Condition(NamedTuple):
     def parameters(self) -> tuple[str, ...]:
         """The HTTP parameters for it, with DeltaFi's."""
         return tuple(dict.fromkeys((self.parameter, *self.deltafi)))
+
+    @property
+    def parameter_help(self) -> str:
+        """Which records meet it, and in which form its HTTP parameter takes values, as a sentence."""
+        return f"{self.help.removesuffix('.')}{_FORMS.get(self.kind, '')}."
 
     def read(self, texts: Sequence[str], read_ms: Callable[[Condition, str], int]) -> object:
         """The value of the field for what an option or a parameter is given, several times if repeatable."""

@@ -61,17 +61,22 @@ def lags_since(journal: Journal, since_ms: int) -> list[float]:
     return sorted(lags_s)
 
 
-def failures_since(journal: Journal, since_ms: int) -> Failures:
-    """How many entries failed since an instant, in epoch milliseconds."""
-    kept = journal.waiting(_seq_before(journal, since_ms)).entries
-    refused = sum(one.set_aside_ms > since_ms for one in Rejects(journal).all())
-    failed = {one.seq for one in journal.poison.all() if one.set_aside_ms > since_ms}
+def failures_since(journal: Journal, *instants_ms: int) -> list[Failures]:
+    """How many entries failed since each instant, in epoch milliseconds."""
+    refused_ms = [one.set_aside_ms for one in Rejects(journal).all()]
+    failed = [(one.seq, one.set_aside_ms) for one in journal.poison.all()]
     retried = 0
     for name in statuses(journal):
         if (counters := counters_of(journal, name)) is not None:
             retried += counters.failed
-            failed |= {one.seq for one in dead_letters(journal, name) if one.set_aside_ms > since_ms}
-    return Failures(len(failed) + refused, kept + refused, retried)
+            failed += ((one.seq, one.set_aside_ms) for one in dead_letters(journal, name))
+    found = []
+    for since_ms in instants_ms:
+        kept = journal.waiting(_seq_before(journal, since_ms)).entries
+        refused = sum(at_ms > since_ms for at_ms in refused_ms)
+        seqs = {seq for seq, at_ms in failed if at_ms > since_ms}
+        found.append(Failures(len(seqs) + refused, kept + refused, retried))
+    return found
 
 
 def _seq_before(journal: Journal, since_ms: int) -> int:

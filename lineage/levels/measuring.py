@@ -265,7 +265,7 @@ def _of_entries(journal: Journal, plan: Plan, now_ms: int, since_ms: int) -> _Re
         lag = _Reading(lags_s[place_of(len(lags_s))], counted)
     else:
         lag = _Reading(unknown="no OpenLineage event has come within the last hour")
-    last, fresh = failures_since(journal, hour_ms), failures_since(journal, since_ms)
+    last, fresh = failures_since(journal, hour_ms, since_ms)
     note = (
         f"{last.retried:,} attempts of deliveries were repeated, which are no failures"
         if last.retried
