@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 from events import members
-from seam.bounded import MIB, RUNNER_BYTES, flush_in_bounded_memory
+from seam.bounded import MIB, RUNNER_BYTES, flush_and_measure
 from seam.homes import settings_in
 
 from waybill.transport import Journal, Kind
@@ -56,7 +56,7 @@ def test_a_run_gets_no_more_outputs_than_there_is_memory_for(folder: Path) -> No
         journal.append(Kind.OPENLINEAGE, body)
         journal.append(Kind.OPENLINEAGE, ended(f"neighbour-{at}"))
     journal.close()
-    flushed = flush_in_bounded_memory(folder)
+    flushed = flush_and_measure(folder)
     assert flushed.peak_bytes <= RUNNER_BYTES
     refused = flushed.poison["layout"]
     assert 5 <= refused <= 7
@@ -88,7 +88,7 @@ def test_entries_that_stand_for_much_cost_no_neighbour_and_little_memory(
     journal.append(Kind.OPENLINEAGE, ended("after"))
     journal.close()
 
-    flushed = flush_in_bounded_memory(folder)
+    flushed = flush_and_measure(folder)
     assert flushed.poison == {"layout": 1}
     assert flushed.peak_bytes <= RUNNER_BYTES
 

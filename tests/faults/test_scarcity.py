@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from events import event as event_of
 from openlineage.client import OpenLineageClient
-from seam.bounded import RUNNER_BYTES, flush_in_bounded_memory
+from seam.bounded import RUNNER_BYTES, flush_and_measure
 from seam.emissions import emission
 from seam.emitter import events_of
 from seam.homes import kill_runner, settings_in
@@ -87,6 +87,6 @@ def test_the_runner_stays_within_its_memory_whatever_its_records_share(
     )
     journal.append(Kind.OPENLINEAGE, long)
     journal.close()
-    assert flush_in_bounded_memory(tmp_path).peak_bytes <= RUNNER_BYTES
+    assert flush_and_measure(tmp_path).peak_bytes <= RUNNER_BYTES
     files = (settings.root / "provenance/compacted").rglob("*.parquet")
     assert sum(pq.read_metadata(file).num_rows for file in files) == records + 1_000
