@@ -137,7 +137,7 @@ class Changing:
         item = (form.get("box", ""), form.get("id", ""), form.get("owner", ""))
         await asyncio.to_thread(self._health.retry, *item)
         await asyncio.to_thread(self._ensure_runner)
-        return _redirect("/health")
+        return _redirect(f"/health#{item[0]}")
 
 
 def _redirect(to: str) -> Response:

@@ -52,6 +52,7 @@ ASKED = [
     ["trace", "a.csv"],
     ["duplicates"],
     ["explain", "DID"],
+    ["slis", "--tier", "critical"],
     ["sql", "SELECT count(*) FROM provenance"],
     ["verify"],
     ["root", "show"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING
 
 import pytest
 from browsing import visit
 from page_sample import fill
-from served import Collector, Reply, without_runner
+from sent_forms import HTML, cookie_of, send, sign_in, token_in
+from served import Collector, without_runner
 
 from waybill.collector import Keys, Role
 from waybill.collector.http import Problem
@@ -24,38 +24,12 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
-HTML: Final = {"Accept": "text/html"}
-
 
 @pytest.fixture(scope="module")
 def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     with without_runner(Path(keys["home"]), "--provenance-enabled") as collector:
         fill(collector, {"Authorization": f"Bearer {keys['admin']}"})
         yield collector
-
-
-def token_in(reply: Reply) -> str:
-    found = re.search(r'name="csrf" value="(\w+)"', reply.body.decode())
-    assert found is not None
-    return found[1]
-
-
-def send(
-    collector: Collector, path: str, cookie: str = "", headers: dict[str, str] | None = None, **form: str
-) -> Reply:
-    """Send a form as a browser would."""
-    sent = FORM | HTML | {"Origin": collector.url, "Cookie": cookie} | (headers or {})
-    return collector.ask("POST", path, urlencode(form), sent)
-
-
-def sign_in(collector: Collector, key: str, to: str = "/") -> Reply:
-    token = token_in(collector.get("/sign-in", HTML))
-    return send(collector, "/sign-in", csrf=token, key=key, next=to)
-
-
-def cookie_of(reply: Reply) -> str:
-    return reply.headers["set-cookie"].partition(";")[0]
 
 
 def test_a_page_asks_to_sign_in_and_goes_on_to_what_was_asked(
