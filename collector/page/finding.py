@@ -76,7 +76,7 @@ class Params(NamedTuple):
     @property
     def every(self) -> Query:
         """The question for all records, not only for a page."""
-        return msgspec.structs.replace(self.given.query, limit=None, after=None, oldest_first=False)
+        return _without_page(self.given.query)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -115,6 +115,10 @@ class Params(NamedTuple):
         if is_main:
             ones.sort(key=lambda one: _MAIN.index(one.field))
         return [_field(one, self.pairs) for one in ones]
+
+
+def _without_page(query: Query) -> Query:
+    return msgspec.structs.replace(query, limit=None, after=None, oldest_first=False)
 
 
 class Field(NamedTuple):
@@ -197,7 +201,8 @@ def find_files(answers: HomeAnswers, params: Params) -> Found:
     """A page of the records that meet the conditions, and what all of them have in common."""
     query, offset, limit, is_partial, _ = params.given
     tables = Reading(answers, is_partial=is_partial).tables
-    every, counts = params.every, None
+    query = answers.settle(query)
+    every, counts = _without_page(query), None
     # The keys have the sums of all kinds. For other conditions, counting takes a second per million records.
     if params.is_counted or every.is_by_kind:
         counts = count_records(lambda by: tables(every, summed_by=by), is_by_kind=every.is_by_kind)

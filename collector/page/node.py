@@ -199,12 +199,12 @@ def ask_node(kind: NodeKind, answers: HomeAnswers, params: NodeParams) -> NodeSh
         details=answers.answer(OfDetails(name)),
         origins=answers.answer(OfOrigins(name)) if kind is NodeKind.COLUMN else None,
         impact=answers.answer(OfImpact(name)),
-        drawing=_drawn(answers, name, Unfolding(f"/{kind}", params.named, params.unfold)),
+        drawing=_drawn(answers, lineage, Unfolding(f"/{kind}", params.named, params.unfold)),
     )
 
 
-def _drawn(answers: HomeAnswers, name: str, unfolding: Unfolding) -> Drawing:
-    graph = answers.answer(OfAround(name, tuple(unfolding.keys), STATES_MAX))
+def _drawn(answers: HomeAnswers, lineage: Dependencies, unfolding: Unfolding) -> Drawing:
+    graph = answers.answer(OfAround(lineage, tuple(unfolding.keys), STATES_MAX))
     folded = fold(graph, folded_from=FOLDED_FROM, opened=unfolding.keys)
     boxes, arrows = boxes_of_folded(graph, folded)
     rim = _rim_of(folded, unfolding)

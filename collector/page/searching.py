@@ -54,14 +54,11 @@ def search(answers: HomeAnswers, params: Params) -> Hits:
     text = params.q.strip()
     if not text:
         return Hits(text="", records=[], graph=SearchResult((), 0, is_all=True))
-    found = _records(answers, Query(did=text, limit=FILES_MAX)) or _records(
-        answers, Query(filename=text, literal=frozenset({"filename"}), limit=FILES_MAX)
+    named = Query(
+        filename=text, filename_dids=frozenset({text}), literal=frozenset({"filename"}), limit=FILES_MAX
     )
+    found = [record for table in answers.tables(named) for record in from_table(table)]
     return Hits(text=text, records=found, graph=answers.answer(OfSearch(text, NODES_MAX)))
-
-
-def _records(answers: HomeAnswers, query: Query) -> list[ProvenanceRecord]:
-    return [record for table in answers.tables(query) for record in from_table(table)]
 
 
 def read_search(text: str) -> Params:

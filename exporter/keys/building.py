@@ -43,7 +43,7 @@ log = logging.getLogger("waybill.exporter")
 DIGITS: Final = (10, 8, 6, 4)
 """How many digits name an hour, a day, a month and a year."""
 
-_KINDS_BYTES_MAX: Final = 2**20
+_KINDS_BYTES_MAX: Final = 2**23
 """A file whose kinds take more is counted by reading it."""
 
 _SPANS_MAX: Final = 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _HOURS_KEPT: Final = 2**16
-_TABLES_KEPT: Final = 128
-_TABLE_BYTES_MAX: Final = 2**18
-"""So many sums of spans stay in memory for further questions, of no more than so many bytes each."""
+_KEPT_MAX: Final = 128
+_KEPT_BYTES_MAX: Final = 2**25
+"""So many sums of spans stay in memory for further questions, with so many bytes together."""
 
 _NO_FILES: Final = pa.schema(
     [
@@ -44,6 +45,7 @@ _NO_FILES: Final = pa.schema(
 ).empty_table()
 _SUMS: Final = "FROM read_parquet($sums, hive_partitioning = false)"
 _COUNTS: Final = "sum(records)::BIGINT AS records, min(first_ms) AS first, max(last_ms) AS last"
+_HOURS: Final = f"first_ms - first_ms % {HOUR_MS} AS hour"
 _WHOLE: Final = "is_summed AND first_ms >= $since AND last_ms < $until"
 _TOUCHED: Final = f"""
     first_ms < $until AND last_ms >= $since AND ($system IS NULL OR split_part(path, '/', 3) = $system)
@@ -186,11 +188,12 @@ class OpenKeys:
         """
         kinds = Conditions(query.of_kind())
         dimensions = [one for one in Dimension if one in by]
-        columns = (name for name in KIND_COLUMNS if name in kinds.all)
-        wanted = ", ".join([*map(_value_of, dimensions), *columns, _COUNTS])
+        by_hour = [_HOURS] if Dimension.HOUR in dimensions else []
+        columns = {*(one.column for one in dimensions), *(name for name in KIND_COLUMNS if name in kinds.all)}
+        wanted = ", ".join([*(name for name in KIND_COLUMNS if name in columns), *by_hour, _COUNTS])
 
         def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> tuple[pa.Table, FilesByHour]:
-            whole = {one: _all_sums(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
+            whole = {one: _KEPT.read(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
             tables = [table for table in whole.values() if table is not None]
             left = self.files.slice(0, 0)
             if rest := [one for one in spans if whole.get(one) is None]:
@@ -207,7 +210,8 @@ class OpenKeys:
                 summed = f"WHERE file IN (FROM files SELECT number WHERE {_TOUCHED} AND {_WHOLE})"
                 tables.append(_read_sums(connection, rest, wanted, summed, params))
             found = kinds.filter(pa.concat_tables(tables))
-            return found.select([*dimensions, "records", "first", "last"]), FilesByHour(left)
+            found = found.select([*(one.field for one in dimensions), "records", "first", "last"])
+            return found.rename_columns([*dimensions, "records", "first", "last"]), FilesByHour(left)
 
         return self._ask_sums(query, ask)
 
@@ -244,12 +248,33 @@ def lacking(root: Path) -> str:
     return f"{root / KEYS} lacks a file; until it is made again, answers take longer"
 
 
-@functools.lru_cache(_TABLES_KEPT)
-def _all_sums(one: OpenSpan, wanted: str) -> pa.Table | None:
-    """The sums of all records of a span; None if they are too large to be kept."""
-    with connect() as connection:
-        table = _read_sums(connection, [one], wanted, "", {})
-    return table if table.nbytes <= _TABLE_BYTES_MAX else None
+class _KeptSums:
+    """The sums of whole spans that were asked for last; several threads may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[tuple[OpenSpan, str], pa.Table | None] = {}
+
+    def read(self, span: OpenSpan, wanted: str) -> pa.Table | None:
+        """The sums of all records of a span; None if they take too much of the memory for all."""
+        with self._lock:
+            if (span, wanted) in self._tables:
+                table = self._tables[span, wanted] = self._tables.pop((span, wanted))
+                return table
+        with connect() as connection:
+            table = _read_sums(connection, [span], wanted, "", {})
+        with self._lock:
+            kept = self._tables[span, wanted] = table if 2 * table.nbytes <= _KEPT_BYTES_MAX else None
+            while len(self._tables) > _KEPT_MAX or self._size_bytes > _KEPT_BYTES_MAX:
+                del self._tables[next(iter(self._tables))]
+        return kept
+
+    @property
+    def _size_bytes(self) -> int:
+        return sum(table.nbytes for table in self._tables.values() if table is not None)
+
+
+_KEPT: Final = _KeptSums()
 
 
 def _read_sums(
@@ -266,9 +291,3 @@ def _read_sums(
 def _numbers(one: OpenSpan, hashes: list[list[int]]) -> set[int]:
     """The numbers of a span's files that have one hash of each list."""
     return set.intersection(*(set().union(*map(one.numbers, some)) for some in hashes))
-
-
-def _value_of(one: Dimension) -> str:
-    if one is Dimension.HOUR:
-        return f"first_ms - first_ms % {HOUR_MS} AS hour"
-    return f"{one.column} AS {one}"

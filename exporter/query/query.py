@@ -64,8 +64,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             joined with it. The other conditions choose the files by their records; each file is in the answer
             once, by its last record that meets them.
         filename: a name, or a pattern with ``*`` and ``?``; every other character stands for itself.
-        filename_dids: files that count as having the name, since a dataset that their run read has it;
-            `Lineage`, the command and the collector fill it in.
+        filename_dids: files that count as having the name. `Lineage`, the command and the collector add those
+            of which the run read a dataset that has it.
         literal: the names of the fields of which ``*`` and ``?`` stand for themselves.
         final_state: this state, or any of these, in capitals or small letters; kept as a tuple.
         not_final_states: none of these states.
@@ -119,7 +119,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("did", "parent_did"):
             if (did := getattr(self, name)) is not None:
                 msgspec.structs.force_setattr(self, name, canonical_did(did))
-        for name in ("dids", "parent_dids"):
+        for name in ("dids", "parent_dids", "filename_dids"):
             if (dids := getattr(self, name)) is not None:
                 msgspec.structs.force_setattr(self, name, canonical_dids(dids))
         for name in ("final_state", "not_final_states"):

@@ -103,6 +103,13 @@ class IndexedAnswers(ABC):
                 yield table
             self._note(query, index, is_empty=is_empty)
 
+    def settle(self, query: Query) -> Query:
+        """The query with its names taken as they are meant, so that no later question has to settle them."""
+        query = reading.allow(self._asker, query)
+        self._check()
+        with self._reading() as index:
+            return self._settled(query, index)
+
     def stats(self, query: Query) -> Stats:
         """The number of records that answer a query, by kind; see `Answers`."""
         stats = stats_of(self.tables(query, summed_by=STATS_BY))
@@ -305,7 +312,7 @@ class IndexedAnswers(ABC):
             return is_open or bool(index.dids_with_input(name))
 
         query = settle_patterns(query, self._ask_beside, is_other_name)
-        wanted, with_name = query.dids, frozenset[str]()
+        wanted, with_name = query.dids, query.filename_dids
         if query.input_dataset is not None:
             reading = frozenset(index.dids_with_input(query.input_dataset))
             wanted = reading if wanted is None else wanted & reading
@@ -313,7 +320,7 @@ class IndexedAnswers(ABC):
             produced = frozenset(index.dids_with_producer(query.producer))
             wanted = produced if wanted is None else wanted & produced
         if query.filename is not None:
-            with_name = frozenset(index.dids_with_input(query.filename))
+            with_name |= frozenset(index.dids_with_input(query.filename))
         return msgspec.structs.replace(
             query, input_dataset=None, producer=None, dids=wanted, filename_dids=with_name
         )

@@ -51,7 +51,7 @@ class UnknownNameError(NotFoundError):
 
 
 def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]) -> Query:
-    """The query with each of its names taken as it is meant.
+    """The query with each of its names taken as it is meant; settling it again asks nothing.
 
     A pattern that something has exactly so is that name. A source or a sink that no record has is the last
     part of a dataset's name, if it is that: ``lake`` of ``file:/data/lake``.
@@ -70,10 +70,12 @@ def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]
     parts: dict[str, str] = {}
     for field in _WITH_LAST_PART:
         name = getattr(query, field)
-        if name is None or "/" in name or is_pattern(name):
+        if name is None or "/" in name or is_pattern(name) or field in literal:
             continue
         exactly, part = (msgspec.structs.replace(_ONE, **{field: said}) for said in (name, f"*/{name}"))
-        if not _is_there(ask, exactly) and _is_there(ask, part):
+        if _is_there(ask, exactly):
+            literal.add(field)
+        elif _is_there(ask, part):
             parts[field] = f"*/{name}"
     return msgspec.structs.replace(query, literal=frozenset(literal), **parts)
 
@@ -99,7 +101,7 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
             if name not in known:
                 yield str(UnknownNameError(what, name, _nearest(name, known)))
     name = query.filename
-    if name is not None and not is_pattern(name):
+    if name is not None and not is_pattern(name) and not query.filename_dids:
         newest = {
             text
             for table in ask(Query(limit=_NEWEST), ("filename",))

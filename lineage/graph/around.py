@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .asking import find_node
 from .columns import DatasetColumns
 from .elements import Edge, EdgeKind, Node, NodeKind, as_json
 from .runs import last_runs
@@ -49,32 +48,28 @@ def find_whole_graph(ask: Ask) -> WholeGraph:
     return WholeGraph(tuple(every), Walk(nodes, every, down=True, kinds=FLOW, depth=1).reach().edges)
 
 
-def find_around(ask: Ask, name: str, opened: Collection[str], with_states: int) -> Graph:
+def find_around(ask: Ask, found: Dependencies, opened: Collection[str], with_states: int) -> Graph:
     """What is one edge away from a node, either way, and from those of the nodes found that are opened.
 
     Args:
         ask: executes statements.
-        name: that of the node.
+        found: the node, with what is one edge away from it.
         opened: the numbers of nodes, in hexadecimal digits.
         with_states: how many jobs at most are told with the states of their last runs, the nearest first.
-
-    Raises:
-        NotFoundError: nothing has this name, or several have it.
     """
-    about = find_node(ask, name)
-    nodes = Nodes(ask)
+    nodes, about = Nodes(ask), found.node
     kinds = COLUMNS if about.kind is NodeKind.COLUMN else FLOW
-    distances: dict[Node, int] = {about: 0}
-    edges: dict[tuple[Node, EdgeKind, Node], Edge] = {}
-    near, followed = [about], {about}
-    while near:
+    graph = Graph.of(found)
+    distances = dict(graph.distances)
+    edges = {(edge.source, edge.kind, edge.target): edge for edge in graph.edges}
+    followed = {about}
+    while near := [node for node in distances if f"{node.number:x}" in opened and node not in followed]:
+        followed.update(near)
         for edge in _edges_around(nodes, near, kinds):
             edges.setdefault((edge.source, edge.kind, edge.target), edge)
             for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
                 if one in distances:
                     distances.setdefault(other, distances[one] + 1)
-        near = [node for node in distances if f"{node.number:x}" in opened and node not in followed]
-        followed.update(near)
     jobs = {node.number: node for node in distances if node.kind is NodeKind.JOB}
     runs = last_runs(ask, list(jobs)[:with_states])
     states = {jobs[number]: run.state for number, run in runs.items()}

@@ -204,14 +204,14 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
 
 
 class OfAround(Question[Graph], frozen=True):
-    """What is one edge away from a node, and from those of the nodes found that are opened.
+    """What is one edge away from a node, as was found, and from those of the nodes found that are opened.
 
     No command and no request asks it alone: the answer is for a drawing that unfolds.
     """
 
     finder = staticmethod(find_around)
 
-    name: Name
+    found: Dependencies
     opened: tuple[str, ...] = ()
     with_states: int = 0
 

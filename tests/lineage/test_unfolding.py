@@ -23,7 +23,7 @@ from waybill.lineage.drawing import (
     places_of_lines,
     write_svg,
 )
-from waybill.lineage.graph import Node, NodeKind, OfAround, OfBeyond, OfDependencies, shown
+from waybill.lineage.graph import Graph, Node, NodeKind, OfAround, OfBeyond, OfDependencies, shown
 from waybill.transport import Journal, Kind, NotFoundError
 from waybill.transport.config import obey
 
@@ -62,11 +62,16 @@ def number(kind: NodeKind, namespace: str, name: str) -> str:
     return f"{Node(kind, namespace, name).number:x}"
 
 
+def around(answers: HomeAnswers, name: str, opened: tuple[str, ...] = (), with_states: int = 0) -> Graph:
+    """What is drawn around a node."""
+    return answers.answer(OfAround(answers.answer(OfDependencies(name)), opened, with_states))
+
+
 def test_a_graph_opens_at_one_hop_and_each_opened_node_shows_its_neighbours(answers: HomeAnswers) -> None:
-    graph = answers.answer(OfAround("report"))
+    graph = around(answers, "report")
     assert {shown(node) for node in graph.distances} == {"lake/report", "etl/sum"}
     job = number(NodeKind.JOB, "etl", "sum")
-    graph = answers.answer(OfAround("report", (job,), 1))
+    graph = around(answers, "report", (job,), 1)
     assert {shown(node): away for node, away in graph.distances.items()} == {
         "lake/report": 0,
         "etl/sum": 1,
@@ -75,7 +80,7 @@ def test_a_graph_opens_at_one_hop_and_each_opened_node_shows_its_neighbours(answ
     }
     assert {shown(node): state for node, state in graph.states.items()} == {"etl/sum": "COMPLETE"}
     not_found = number(NodeKind.DATASET, "lake", "raw")
-    assert answers.answer(OfAround("report", (job, not_found), 1)) == graph, "it hangs on nothing drawn"
+    assert around(answers, "report", (job, not_found), 1) == graph, "it hangs on nothing drawn"
     rim = tuple(node for node in graph.distances if shown(node) in {"lake/orders", "lake/rates"})
     beyond = answers.answer(OfBeyond(rim, tuple(graph.distances)))
     assert {shown(node): count for node, count in beyond.items()} == {"lake/orders": WIDE + 1}
@@ -83,14 +88,14 @@ def test_a_graph_opens_at_one_hop_and_each_opened_node_shows_its_neighbours(answ
 
 def test_the_first_hop_is_what_the_question_for_dependencies_finds(answers: HomeAnswers) -> None:
     for name in ("report", "etl/sum", "lake/orders"):
-        found, graph = answers.answer(OfDependencies(name)), answers.answer(OfAround(name))
+        found, graph = answers.answer(OfDependencies(name)), around(answers, name)
         near = {one.node for one in (*found.upstream.nodes, *found.downstream.nodes)}
         assert graph.distances.keys() == {found.node} | near
         assert set(graph.edges) == {*found.upstream.edges, *found.downstream.edges}
 
 
 def test_a_group_that_is_opened_shows_its_first_nodes_each_time(answers: HomeAnswers) -> None:
-    graph = answers.answer(OfAround("lake/orders"))
+    graph = around(answers, "lake/orders")
     opened: list[str] = []
     for left in (WIDE + 1, WIDE + 1 - OPENED_AT_ONCE, WIDE + 1 - 2 * OPENED_AT_ONCE):
         folded = fold(graph, opened=opened)
