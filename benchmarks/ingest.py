@@ -3,6 +3,7 @@
     python -m benchmarks.ingest                    # every case, without a runner
     python -m benchmarks.ingest --runner child     # while a runner writes the Parquet files
     python -m benchmarks.ingest --backends         # events, with Marquez up, down, hanging, failing
+    python -m benchmarks.ingest --page             # records, with and without somebody who looks at the page
     python -m benchmarks.ingest --connections 64 --workers 2
 
 Each case is a fresh collector with its own home. Bodies are built before the clock starts, and all differ, so
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
+import multiprocessing
 import os
 import selectors
 import shutil
@@ -23,6 +26,8 @@ import statistics
 import subprocess
 import sys
 import time
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +66,7 @@ _CAMEL: Final = {
     "data_sink": "dataSink",
     "final_state": "finalState",
 }
+_VIEW_EVERY_S: Final = 2
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -70,11 +76,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="of a case, at most (default 8)")
     parser.add_argument("--count", type=int, default=400_000, help="records or events of a case, at most")
     parser.add_argument("--backends", action="store_true", help="with the backend up and down, in rounds")
+    parser.add_argument("--page", action="store_true", help="with and without views of the page, in rounds")
     parser.add_argument("--runner", choices=("none", "child"), default="none")
     parser.add_argument("--connections", type=int, help="in every case (default: each case's own)")
     parser.add_argument("--workers", type=int, default=1, help="processes that answer (default 1)")
     arguments = parser.parse_args()
-    in_folder(arguments, _compare_backends if arguments.backends else _run_cases)
+    compare = _compare_views if arguments.page else _compare_backends if arguments.backends else _run_cases
+    in_folder(arguments, compare)
 
 
 def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -121,8 +129,46 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
     return results
 
 
+def _compare_views(arguments: argparse.Namespace, folder: Path) -> Results:
+    case = Case("records", RECORDS, 100, 8)
+    results: Results = []
+    bodies = bodies_of(case, record_lines(arguments.count))
+    arguments.runner = "child"
+    for round_ in range(arguments.rounds):
+        for is_viewed in (False, True):
+            home = folder / f"{round_}-{is_viewed}"
+            result = _measured(case, bodies, home, arguments, is_viewed=is_viewed)
+            end_runner(home)
+            results.append({"is_viewed": is_viewed, **result})
+            shutil.rmtree(home, ignore_errors=True)
+    names = ("per_s", "cpu_s_per_million", "p99_ms")
+    alone, viewed = (median(results, names, is_viewed=is_viewed) for is_viewed in (False, True))
+    print("| | records a second | CPU s per million | p99 ms |\n|---|---|---|---|")
+    for what, one in (("nobody looks", alone), (f"a view each {_VIEW_EVERY_S} s", viewed)):
+        print(f"| {what} | {one['per_s']:,.0f} | {one['cpu_s_per_million']:.1f} | {one['p99_ms']:.1f} |")
+    print(f"\nthe page costs {1 - viewed['per_s'] / alone['per_s']:.1%} (goal: less than 5 %)")
+    return results
+
+
+def _view(address: tuple[str, int]) -> None:
+    """Open one view of the page after the other, until this process is ended."""
+    for path in itertools.cycle(("/", "/find", "/find?final_state=ERROR", "/open", "/health", "/slis")):
+        time.sleep(_VIEW_EVERY_S)
+        with contextlib.closing(HTTPConnection(*address, timeout=60)) as connection:
+            connection.request("GET", path, headers={"Accept": "text/html"})
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != HTTPStatus.OK:
+                raise SystemExit(f"{path}: {answer.status}")
+
+
 def _measured(
-    case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace, *options: str
+    case: Case,
+    bodies: list[bytes],
+    home: Path,
+    arguments: argparse.Namespace,
+    *options: str,
+    is_viewed: bool = False,
 ) -> dict[str, float]:
     options = ("--runner", arguments.runner, "--workers", str(arguments.workers), *options)
     server, address = collector(home, *options)
@@ -130,10 +176,18 @@ def _measured(
     connections = [
         _Connection(address, case, bodies[at :: case.connections]) for at in range(case.connections)
     ]
+    viewer = multiprocessing.get_context("spawn").Process(target=_view, args=(address,))
+    if is_viewed:
+        viewer.start()
     cpu_s, began_s = sum(map(cpu_s_of, processes)), time.perf_counter()
     _drive(connections, began_s + arguments.seconds)
     took_s, cpu_s = time.perf_counter() - began_s, sum(map(cpu_s_of, processes)) - cpu_s
     memory_mb = sum(map(peak_mb, processes))
+    if is_viewed:
+        if not viewer.is_alive():
+            raise SystemExit("a view could not be opened")
+        viewer.terminate()
+        viewer.join()
     server.terminate()
     server.wait(60)
     latencies_s = sorted(one for connection in connections for one in connection.latencies_s)

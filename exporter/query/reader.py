@@ -363,12 +363,13 @@ class _Groups:
 def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The tables, small ones as one."""
     some: list[pa.Table] = []
+    rows = size_bytes = 0
     for table in tables:
         some.append(table)
-        is_many = sum(one.num_rows for one in some) >= _TOGETHER_ROWS
-        if is_many or sum(one.nbytes for one in some) >= PIECE_BYTES:
+        rows, size_bytes = rows + table.num_rows, size_bytes + table.nbytes
+        if rows >= _TOGETHER_ROWS or size_bytes >= PIECE_BYTES:
             yield pa.concat_tables(some)
-            some = []
+            some, rows, size_bytes = [], 0, 0
     if some:
         yield pa.concat_tables(some)
 
