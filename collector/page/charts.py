@@ -15,7 +15,7 @@ _BAR_MIN: Final = 1.5
 _ROW: Final = 8
 
 _STANDALONE: Final = (
-    "<style>.bar{fill:#1d56c9}.bar.wrong{fill:#b3261e}.line{fill:none;stroke:#1d56c9;stroke-width:1.5}"
+    "<style>.bar{fill:#1d56c9}.bar.wrong{fill:#b3261e}"
     ".axis{stroke:#d4dae2}text{fill:#556070;font:11px sans-serif}</style>"
 )
 """How a chart looks outside the page."""
@@ -106,23 +106,17 @@ def time_row(spans: Sequence[Span], name: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def sparkline(values: Sequence[float], name: str, *, objective: float | None = None) -> str:
-    """A line of values from left to right, and the one to reach."""
+def sparkline(values: Sequence[float], name: str) -> str:
+    """A line of values from left to right, from the least of them to the most."""
     width, height, edge = 140, 28, 2
-    known = [*values, *([] if objective is None else [objective])]
-    low, high = min(known), max(known)
+    low, high = min(values), max(values)
 
     def y_of(value: float) -> float:
         return height - edge - (height - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
 
     step = width / max(len(values) - 1, 1)
     points = " ".join(f"{step * at:.1f},{y_of(value):.1f}" for at, value in enumerate(values))
-    goal = "" if objective is None else _level(y_of(objective), width)
     return (
         f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label={quoteattr(name)}>{goal}<polyline class="line" points="{points}"/></svg>'
+        f'aria-label={quoteattr(name)}><polyline class="line" points="{points}"/></svg>'
     )
-
-
-def _level(y: float, width: float) -> str:
-    return f'<line class="axis" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>'

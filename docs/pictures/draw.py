@@ -1,5 +1,7 @@
 """Make the pictures of Marquez's page in this folder, with a real Marquez and a real browser.
 
+The pictures of the collector's own page, `page-*.png`, are made by its tests: see docs/development.md.
+
     pip install playwright
     MARQUEZ_URL=http://localhost:5000 python docs/pictures/draw.py http://localhost:3000
 

@@ -47,7 +47,9 @@ def write_svg(boxes: Sequence[Box], arrows: Sequence[Arrow], *, title: str = "")
     for lane in lanes:
         width = max((sizes[one][0] for one in lane if one < len(boxes)), default=0.0)
         for one in lane:
-            lefts[one] = x + (width - sizes[one][0]) / 2 if one < len(boxes) else x + width / 2
+            lefts[one] = x if one < len(boxes) else x + width / 2
+            if one < len(boxes):  # as wide as all in its layer, so that no arrow passes behind a box
+                sizes[one] = (width, sizes[one][1])
         x += width + _GAP_X
     places = {one: (lefts[one], tops[one]) for one in lefts}
     parts = [_arrow(arrow, way, places, sizes) for arrow, way in zip(arrows, ways, strict=True)]

@@ -19,8 +19,10 @@ from uuid import uuid4
 
 import pytest
 import requests
+from browsing import chromium, take_picture, visit
 from contract_server import ContractServer
 from pasting import paste
+from served import without_runner
 
 from waybill.cli.demo import command, report
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME, finish, prepare
@@ -262,6 +264,26 @@ def test_it_names_the_marquez_that_it_was_given_and_begins_with_none_that_does_n
     marquez.refuse()
     with pytest.raises(WaybillError, match=r"does not answer.*waybill dev up"):
         command.check_marquez(given)
+
+
+def test_its_page_says_why_the_damaged_month_failed_and_what_it_came_from(
+    demo: tuple[Path, dict[str, Any]],
+) -> None:
+    home, _ = demo
+    (failed,) = find(home, Query(final_state=FinalState.ERROR))
+    with without_runner(home) as collector, chromium() as browser:
+        opened = visit(browser, f"{collector.url}/file?did={failed.did}")
+        page = opened.page
+        take_picture(page, "demo")
+        assert page.locator("h1").inner_text() == f"flights-2013-{DAMAGED_MONTH:02}.csv"
+        assert "torn lines: 1 of 14,713" in page.locator(".note.wrong").inner_text()
+        page.locator("#drawing nav").get_by_role("link", name="flights.csv.zip").first.click()
+        page.wait_for_url(f"**did={failed.parent_did}")
+        months = page.locator("#drawing nav li").all_inner_texts()
+        states = Counter(state for month in months for state in FinalState if f"{state}:" in month)
+        assert (len(months), states) == (12, {"COMPLETE": 9, "ERROR": 1, "FILTERED": 1, "CANCELLED": 1})
+        opened.check_use()
+        opened.close()
 
 
 @pytest.mark.timeout(120)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import CHROMIUM
+from browsing import chromium
 from contract_server import ContractServer
 from page_sample import fill
 from served import PROGRAM, Collector, without_runner
@@ -53,16 +53,9 @@ def marquez() -> Iterator[ContractServer]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium, one for all tests of a module: meanwhile, asyncio cannot run anything else."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium; Debian has it in the package chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # Its sandbox does not work for root.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    """The machine's Chromium, one for all tests of a module."""
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -101,6 +102,10 @@ def test_each_picture_has_the_edges_of_the_lines(
     assert len([one for one in drawn.findall(f"{SVG}path") if one.get("fill") == "none"]) == edges
     assert len(drawn.findall(f"{SVG}g")) == len(lines)
     assert len([text.text for text in drawn.iter(f"{SVG}text") if text.get("font-weight")]) == 1
+    shapes = drawn.findall(f"{SVG}g/{SVG}rect[last()]")
+    layers = sorted({(float(one.get("x", "")), float(one.get("width", ""))) for one in shapes})
+    for (left, width), (right, _) in itertools.pairwise(layers):
+        assert left + width < right, "the boxes of a layer are as wide, so no arrow passes behind one"
 
 
 @given(records=forests())

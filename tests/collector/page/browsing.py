@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pytest
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -15,7 +20,23 @@ PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 PICTURES: Final = os.environ.get("WAYBILL_PICTURES")
 """The folder that pictures of the views are written to; a test's own environment does not have it."""
 
+PICTURE_MAX_BYTES: Final = 150_000
+
 DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The machine's Chromium: meanwhile, asyncio cannot run anything else."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium; Debian has it in the package chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Its sandbox does not work for root.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 class Visit(NamedTuple):
@@ -63,6 +84,7 @@ def visit(browser: Browser, url: str, **options: Any) -> Visit:  # noqa: ANN401 
 
 
 def take_picture(page: Page, name: str) -> None:
-    """Write a picture of a page, if a folder for it is given."""
+    """Write a picture of a page for the documentation, if a folder for it is given."""
     if PICTURES:
-        page.screenshot(path=Path(PICTURES, f"page-{name}.png"))
+        picture = page.screenshot(path=Path(PICTURES, f"page-{name}.png"))
+        assert len(picture) <= PICTURE_MAX_BYTES

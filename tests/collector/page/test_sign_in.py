@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import visit
+from browsing import take_picture, visit
 from page_sample import fill
 from sent_forms import HTML, cookie_of, send, sign_in, token_in
 from served import Collector, without_runner
@@ -71,6 +71,7 @@ def test_people_sign_in_and_out_without_script(
 
 def test_nothing_keeps_people_from_signing_in(browser: Browser, guarded: Collector) -> None:
     opened = visit(browser, f"{guarded.url}/sign-in")
+    take_picture(opened.page, "sign-in")
     opened.check_use()
     opened.close()
 

@@ -67,15 +67,33 @@ def test_a_line_shows_which_part_was_good_at_each_moment(browser: Browser, told:
     assert drawn.get_attribute("aria-label") == "4 moments, good: 0.0% to 100.0%, now 66.7%"
     # The worst of them is at the bottom, the best at the top, and all are as far apart.
     assert drawn.locator("polyline").get_attribute("points") == "0.0,26.0 46.7,14.0 93.3,2.0 140.0,10.0"
-    box, line = drawn.bounding_box(), drawn.locator("polyline").bounding_box()
-    assert box is not None
-    assert line is not None
-    assert (line["width"], line["height"]) == (140, 24)
-    assert (line["x"], line["y"]) == (box["x"], box["y"] + 2)
+    line = drawn.locator("polyline").element_handle()
+    drawn_in = page.evaluate(
+        "one => { const {x, y, width, height} = one.getBBox(); return [x, y, width, height] }", line
+    )
+    assert drawn_in == [0, 2, 140, 24]
+    size = drawn.bounding_box()
+    assert size is not None
+    assert (size["width"], size["height"]) == (140, 28), "a unit is a pixel"
+    look = page.evaluate("one => [getComputedStyle(one).fill, getComputedStyle(one).stroke]", line)
+    assert look == ["none", "rgb(29, 86, 201)"], "it is a line, and is seen"
     cells = row.get_by_role("cell").all_inner_texts()
     # 3 of 8 are bad, and 1 % of 8 may be.
     assert cells[2:7] == ["missed", "33.3%", "at most 1.0%", "-3650 %", "37.50, 37.50, 37.50"]
     assert page.get_by_role("row", name="Coverage").get_by_role("img").count() == 0, "nothing is known of it"
+    opened.close()
+
+
+def test_what_is_missed_comes_first_and_then_what_is_met(browser: Browser, told: Collector) -> None:
+    opened = visit(browser, f"{told.url}/slis")
+    page = opened.page
+    shown = page.locator("td[data-name=Met]").all_inner_texts()
+    order = ["missed", "met", "no objective", "unknown"]
+    assert set(shown) == set(order)
+    assert shown == sorted(shown, key=order.index)
+    told_first = page.locator("main > p .tag").all_inner_texts()
+    assert told_first == ["1 objective missed", f"{shown.count('met')} met"]
+    assert len(shown) == len(told.get("/slis.json").json["levels"])
     opened.close()
 
 

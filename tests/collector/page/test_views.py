@@ -27,6 +27,7 @@ VIEWS: Final = {
     "slis": "/slis",
     "health": "/health",
 }
+PICTURED: Final = {"home", "find", "open", "search", "health"}
 STATIC: Final = Path(waybill.collector.page.__file__).parent / "static"
 HTML: Final = {"Accept": "text/html"}
 
@@ -34,7 +35,8 @@ HTML: Final = {"Accept": "text/html"}
 @pytest.mark.parametrize("name", VIEWS)
 def test_nothing_keeps_people_from_using_a_view(browser: Browser, looked_at: Collector, name: str) -> None:
     opened = visit(browser, looked_at.url + VIEWS[name])
-    take_picture(opened.page, name)
+    if name in PICTURED:
+        take_picture(opened.page, name)
     opened.check_use()
     opened.close()
 
