@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from . import console
-from .home import open_answers
+from .home import open_graph
 from .records import as_plain
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NodeName = Annotated[
 
 def ask_graph(settings: Settings, question: Question[_Answer]) -> _Answer:
     """Ask a home a question about the graph; what the answer lacks is said on stderr."""
-    with open_answers(settings, None) as (answers, _, _):
+    with open_graph(settings) as (answers, _):
         found = answers.answer(question)
     for note in answers.notes:
         console.note(note)

@@ -24,7 +24,7 @@ from .options import ORIGIN
 
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
-    from waybill.lineage.answers import FileAnswers, HomeAnswers
+    from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
     from waybill.transport.runner import OpenRun
 
 _OF_FILES: Final = frozenset({ARCHIVE, INDEX, KEYS, LAYOUT})
@@ -70,16 +70,38 @@ def open_answers(
         answers = FileAnswers(destination.root, destination, published, os_user(), settings)
         yield answers, f"at {destination.name}", None
         return
-    with existing_journal(settings, to_read=True) as journal:
-        agreed = as_agreed(settings, journal)
-        checked_root(agreed)
-        if journal is None or not files_into(journal, agreed.root):
+    with _opened(settings) as (journal, agreed, is_of_home):
+        if journal is None or not is_of_home:
             published = Published(FolderRelations(agreed.root), agreed.root)
             files = FileAnswers(agreed.root, Keys(), published, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
             home = HomeAnswers(journal, agreed, TailReader(journal), Keys(), os_user())
             yield home, f"in {journal.path} and below {agreed.root}", journal
+
+
+@contextlib.contextmanager
+def open_graph(settings: Settings) -> Iterator[tuple[GraphAnswers, Journal]]:
+    """What answers questions about the graph of a home, and its journal.
+
+    Raises:
+        NotFoundError: the root of these settings is not the home's.
+    """
+    from waybill.lineage.answers import GraphAnswers
+
+    with _opened(settings) as (journal, agreed, is_of_home):
+        if journal is None or not is_of_home:
+            raise NotFoundError(f"{agreed.root} has only records; ask the home that filed them")
+        yield GraphAnswers(journal, os_user()), journal
+
+
+@contextlib.contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[Journal | None, Settings, bool]]:
+    """The journal of a home, its agreed settings, and whether the home files into their root."""
+    with existing_journal(settings, to_read=True) as journal:
+        agreed = as_agreed(settings, journal)
+        checked_root(agreed)
+        yield journal, agreed, journal is not None and files_into(journal, agreed.root)
 
 
 def is_home(folder: Path) -> bool:

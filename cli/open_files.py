@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from waybill.transport.counting import duration_text
 
 from . import console
 from .records import instant_of, iso, name_of
 
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
-
-_MINUTE_MS: Final = 60_000
-_HOUR_MS: Final = 60 * _MINUTE_MS
-_DAY_MS: Final = 24 * _HOUR_MS
 
 
 def as_plain(run: OpenFile) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) 
         (
             (
                 instant_of(run.began_ms, zone)[:19],
-                f"{ago(now_ms - run.last_ms)} ago",
+                f"{duration_text((now_ms - run.last_ms) / 1_000)} ago",
                 run.filename or "",
                 run.data_source,
                 run.transform or "",
@@ -61,11 +59,3 @@ def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) 
         ),
         as_csv=as_csv,
     )
-
-
-def ago(span_ms: int) -> str:
-    """A span of time in the largest unit that fits: ``3 d``, ``5 h``, ``12 min``."""
-    for unit, size_ms in (("d", _DAY_MS), ("h", _HOUR_MS), ("min", _MINUTE_MS)):
-        if span_ms >= size_ms:
-            return f"{span_ms // size_ms} {unit}"
-    return f"{max(span_ms, 0) // 1_000} s"

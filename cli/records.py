@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import typer
 
-from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord, record_key
+from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord, json_events, record_key
 from waybill.facets.record import passage_of
 
 from . import console
@@ -29,6 +29,7 @@ STATE_STYLES: Final = {
     FinalState.SPLIT: "cyan",
 }
 
+iso: Final = json_events.instant
 _MS: Final = "_ms"
 _OF_RECORDS: Final = frozenset({"created", "completed"})
 _OF_USERS: Final = "annotations"
@@ -139,12 +140,8 @@ def _notes_of(record: ProvenanceRecord) -> list[str]:
 
 def instant_of(epoch_ms: int, zone: tzinfo | None = UTC) -> str:
     """An instant for people, ``2026-01-31 23:59:59.999``; the zone None is the machine's own."""
-    return _at(epoch_ms).astimezone(zone).replace(tzinfo=None).isoformat(" ", "milliseconds")
-
-
-def iso(epoch_ms: int) -> str:
-    """An instant for programs: ``2026-01-31T23:59:59.999Z``."""
-    return f"{_at(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    at = datetime.fromtimestamp(epoch_ms // 1_000, UTC).replace(microsecond=epoch_ms % 1_000 * 1_000)
+    return at.astimezone(zone).replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def zone_of(name: str) -> tzinfo | None:
@@ -162,10 +159,6 @@ def zone_of(name: str) -> tzinfo | None:
     except (OSError, ValueError, LookupError):
         says = f"there is no zone {name!r}; give UTC, local, or one such as Europe/Paris"
         raise typer.BadParameter(says, param_hint="--tz") from None
-
-
-def _at(epoch_ms: int) -> datetime:
-    return datetime.fromtimestamp(epoch_ms // 1_000, UTC).replace(microsecond=epoch_ms % 1_000 * 1_000)
 
 
 def name_of(zone: tzinfo | None) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from waybill.lineage.answers import HomeAnswers
+    from waybill.lineage.answers import GraphAnswers
     from waybill.lineage.levels import Level, Levels, OnAlert, Plan
     from waybill.transport import Journal
 
@@ -110,7 +110,7 @@ class _Breach(NamedTuple):
 _Told = dict[_Key, _Breach]
 
 
-def tell_alerts(journal: Journal, answers: HomeAnswers, plan: Plan, levels: Levels) -> None:
+def tell_alerts(journal: Journal, answers: GraphAnswers, plan: Plan, levels: Levels) -> None:
     """Tell what has begun and what is over since the last time; failures are logged.
 
     Args:
@@ -233,7 +233,7 @@ def _alert(
     level: Level,
     at_ms: int,
     changed: _Told,
-    answers: HomeAnswers,
+    answers: GraphAnswers,
 ) -> Alert:
     datasets = tuple(
         AlertedDataset(key.namespace, key.dataset, one.owner, one.since_ms, _consumers(answers, key))
@@ -255,7 +255,7 @@ def _alert(
     )
 
 
-def _consumers(answers: HomeAnswers, key: _Key) -> tuple[Consumer, ...]:
+def _consumers(answers: GraphAnswers, key: _Key) -> tuple[Consumer, ...]:
     try:
         reached = answers.answer(OfImpact(dataset_text(key.namespace, key.dataset))).nodes
     except NotFoundError:

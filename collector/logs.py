@@ -10,10 +10,11 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+
+from waybill.facets.json_events import instant
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -106,20 +107,18 @@ def _copy(record: logging.LogRecord, **changes: object) -> logging.LogRecord:
     return logging.makeLogRecord(record.__dict__ | changes)
 
 
+def _at(record: logging.LogRecord) -> str:
+    return instant(int(record.created * 1_000))
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {**getattr(record, "same", {}), **getattr(record, "once", {})}
-
-
-def _instant(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
 
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": _instant(record),
+            "time": _at(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "process": record.process,
@@ -135,7 +134,7 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = record.levelname.lower()
         fields = [f" {name}={_shown(value)}" for name, value in _fields(record).items()]
-        line = f"{_instant(record)} {level} {' '.join(record.getMessage().split())}{''.join(fields)}"
+        line = f"{_at(record)} {level} {' '.join(record.getMessage().split())}{''.join(fields)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -12,7 +12,6 @@ from waybill.transport import Kind, Settings
 
 from .. import console
 from ..arguments import JsonObject
-from ..arrow import arrow_alone
 from ..graph import ask_graph
 from ..home import as_agreed, existing_journal
 from ..options import with_settings
@@ -26,7 +25,6 @@ _FACET_URL: Final = "https://openlineage.io/spec/facets/1-0-1/SymlinksDatasetFac
 
 
 @with_settings("home")
-@arrow_alone()
 def alias(
     settings: Settings,
     *,

@@ -9,7 +9,6 @@ import typer
 from waybill.transport import Settings
 
 from ..arguments import Csv, JsonObject, moment
-from ..arrow import arrow_alone
 from ..graph import ask_graph, show_answer
 from ..options import with_settings
 from ..records import iso
@@ -23,7 +22,6 @@ _HOUR_MS = 3_600_000
 
 
 @with_settings("home", "root")
-@arrow_alone()
 def datasets(
     settings: Settings,
     *,

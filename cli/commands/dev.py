@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from waybill.transport import NotFoundError, WaybillError
+from waybill.transport.counting import counted, duration_text
 
 from .. import console
 from ..arguments import Csv, JsonArray, JsonObject
@@ -150,7 +151,7 @@ def look_at_collector() -> Iterator[Diagnosis]:
     waiting = waiting_by_projection(metrics.text if metrics.is_well else "")
     problems = problems_by_projection(ask(COLLECTOR.url + COLLECTOR.path).text) if waiting else {}
     for name, (entries, age_s) in waiting.items():
-        waits = f"{console.counted(entries, 'entry', 'entries')} waiting, the oldest for {age_s:.0f} s"
+        waits = f"{counted(entries, 'entry', 'entries')} waiting, the oldest for {duration_text(age_s)}"
         finding = Diagnosis(f"collector: {name}", Level.NOTE if entries else Level.OK, waits)
         yield broken(finding.check, f"{waits}: {problems[name]}") if name in problems else finding
     if url := os.environ.get("OPENLINEAGE_URL"):

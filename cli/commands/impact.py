@@ -5,13 +5,11 @@ from __future__ import annotations
 from waybill.transport import Settings
 
 from ..arguments import Csv, JsonObject
-from ..arrow import arrow_alone
 from ..graph import NodeName, ask_graph, show_answer
 from ..options import with_settings
 
 
 @with_settings("home", "root")
-@arrow_alone()
 def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, as_csv: Csv = False) -> None:
     """Show what a change of a dataset, a column or a job reaches, and whom to ask about it.
 

@@ -13,11 +13,10 @@ import typer
 
 from waybill.lineage.index import INDEX
 from waybill.transport import NotFoundError, Settings, WaybillError
-from waybill.transport.counting import counted
+from waybill.transport.counting import counted, duration_text
 
 from .. import console
 from ..arguments import FORMS, JsonObject, moment
-from ..arrow import arrow_alone
 from ..flushing import flush_with_progress
 from ..graph import NodeName, ask_graph
 from ..options import with_settings
@@ -109,11 +108,10 @@ def lineage(
     edges = (_edges(up, "--up"), _edges(down, "--down"))
     if refresh:
         _refresh(settings)
-    with arrow_alone():
-        from waybill.lineage import drawing
-        from waybill.lineage.graph import Graph, OfDependencies
+    from waybill.lineage import drawing
+    from waybill.lineage.graph import Graph, OfDependencies
 
-        found = ask_graph(settings, OfDependencies(name, *edges, as_of_ms, columns))
+    found = ask_graph(settings, OfDependencies(name, *edges, as_of_ms, columns))
     if as_json:
         console.json(as_plain(found))
         return
@@ -266,31 +264,18 @@ def _of_run(run: LastRun | None, job: Node | None) -> Iterator[str]:
     yield f"  Started: {_second(run.started_ms)}"
     if run.ended_ms is not None:
         yield f"  Finished: {_second(run.ended_ms)}"
-        yield f"  Duration: {_duration(run.ended_ms - run.started_ms)}"
+        yield f"  Duration: {duration_text((run.ended_ms - run.started_ms) / 1_000)}"
 
 
 def _of_related(found: Dependencies, limit: int | None) -> Iterator[str]:
     """The jobs, owners and versions of a dataset or a job, of each kind so many at most."""
-    from waybill.lineage.graph import EdgeKind, shown
+    from waybill.lineage.graph import NodeKind, shown
 
-    for title, kind, is_before in (
-        ("Started By", EdgeKind.START, True),
-        ("Starts", EdgeKind.START, False),
-        ("Runs After", EdgeKind.PRECEDE, True),
-        ("Runs Before", EdgeKind.PRECEDE, False),
-        ("Owners", EdgeKind.OWN, True),
-        ("Versions", EdgeKind.VERSION, False),
-    ):
-        ends = [
-            edge.source if is_before else edge.target
-            for edge in found.related
-            if edge.kind is kind and found.node == (edge.target if is_before else edge.source)
-        ]
-        if ends:
-            yield ""
-            yield f"{title}:"
+    for title, ends in found.sides():
+        yield ""
+        yield f"{title.title()}:"
         for end in ends[:limit]:
-            words = end.name if kind is EdgeKind.OWN else end.version or shown(end)
+            words = end.name if end.kind is NodeKind.OWNER else end.version or shown(end)
             yield f"  {console.shown(words)}"
         if more := len(ends[len(ends[:limit]) :]):
             yield f"  and {more:,} more, told earlier: --unfold lists them"
@@ -298,17 +283,3 @@ def _of_related(found: Dependencies, limit: int | None) -> Iterator[str]:
 
 def _second(at_ms: int) -> str:
     return f"{iso(at_ms)[:19]}Z"
-
-
-def _duration(duration_ms: int) -> str:
-    """A duration in its two largest units."""
-    seconds, milliseconds = divmod(max(duration_ms, 0), 1_000)
-    if not seconds:
-        return f"{milliseconds}ms"
-    sizes = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-    parts: list[str] = []
-    for unit, size in sizes:
-        count, seconds = divmod(seconds, size)
-        if count or parts:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])

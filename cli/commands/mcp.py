@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from waybill.transport import MissingExtraError, NotFoundError, Settings, WaybillError
+from waybill.transport import MissingExtraError, Settings, WaybillError
 from waybill.transport.errors import sentence_of
 
 from ..arrow import arrow_alone
-from ..home import check_home, existing_journal, open_answers
+from ..home import check_home, open_answers, open_graph
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -93,12 +93,10 @@ def _open_home(settings: Settings) -> Iterator[Answers]:
         yield answers
 
 
-def _measure(settings: Settings, answers: Answers) -> Levels:
+def _measure(settings: Settings, _: Answers) -> Levels:
     from waybill.lineage.levels import measure, read_plan
 
-    with existing_journal(settings, needed=True, to_read=True) as journal:
-        if journal is None:
-            raise NotFoundError(f"{settings.home} has no journal, which tells of service levels; give a home")
+    with open_graph(settings) as (answers, journal):
         return measure(answers, journal, read_plan(settings))
 
 

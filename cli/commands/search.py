@@ -10,13 +10,11 @@ from waybill.transport import Settings
 
 from .. import console
 from ..arguments import Csv, JsonObject
-from ..arrow import arrow_alone
 from ..graph import ask_graph, show_answer
 from ..options import with_settings
 
 
 @with_settings("home", "root")
-@arrow_alone()
 def search(
     settings: Settings,
     *,

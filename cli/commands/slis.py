@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from msgspec.structs import replace
 
-from waybill.transport import Journal, NotFoundError, Settings
+from waybill.transport import Journal, Settings
 
 from .. import console
 from ..arguments import Csv, JsonObject
-from ..arrow import arrow_alone
 from ..graph import show_answer
-from ..home import open_answers
+from ..home import open_graph
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -24,17 +23,9 @@ _COLUMNS: Final = ("level", "tier", "value", "objective", "met", "budget left", 
 _WINDOWS: Final = ("1h", "6h", "3d")
 _BOUNDS: Final = {"at_least": "≥", "at_most": "≤"}
 _WORDS: Final = {True: "yes", False: "no", None: ""}
-_UNITS_S: Final = (
-    (172_800, 86_400, "d"),
-    (7_200, 3_600, "h"),
-    (120, 60, "min"),
-    (1, 1, "s"),
-    (0, 0.001, "ms"),
-)
 
 
 @with_settings("home", "root", "slis")
-@arrow_alone()
 def slis(
     settings: Settings,
     *,
@@ -73,9 +64,7 @@ def slis(
     except YamlFileError as error:
         console.error(str(error))
         raise typer.Exit(console.EXIT_USAGE) from None
-    with open_answers(settings, None) as (answers, place, journal), contextlib.ExitStack() as at_end:
-        if journal is None:
-            raise NotFoundError(f"nothing {place} tells of service levels; give the home that has a journal")
+    with open_graph(settings) as (answers, journal), contextlib.ExitStack() as at_end:
         history = at_end.enter_context(contextlib.closing(Journal(settings.home))) if record else None
         found = measure(answers, journal, plan, history=history)
     if tier is not None:
@@ -95,20 +84,11 @@ def slis(
 
 def _row(level: Level) -> tuple[str, ...]:
     rates = (f"{level.burn_rates[window]:.2f}" if window in level.burn_rates else "" for window in _WINDOWS)
-    left = "" if level.budget_left is None else f"{level.budget_left:.1%}"
-    promised = "" if level.objective is None else f"{_BOUNDS[level.bound]} {_shown(level, level.objective)}"
-    value = "unknown" if level.value is None else _shown(level, level.value)
+    left = "" if level.budget_left is None else f"{level.budget_left:.2%}"
+    promised = "" if level.objective is None else f"{_BOUNDS[level.bound]} {level.text(level.objective)}"
+    value = level.text(level.value) or "unknown"
     words = (level.sli.replace("_", " "), level.tier, value, promised, _WORDS[level.is_met], left)
     return *words, *rates, level.unknown or level.note
-
-
-def _shown(level: Level, value: float) -> str:
-    if level.unit == "ratio":
-        return f"{value:.2%}"
-    if level.unit == "count":
-        return f"{value:g}"
-    unit_s, unit = next((unit_s, unit) for least_s, unit_s, unit in _UNITS_S if value >= least_s)
-    return f"{value / unit_s:.3g} {unit}"
 
 
 def _show_breaches(found: Levels) -> None:

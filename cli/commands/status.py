@@ -16,6 +16,7 @@ from waybill.exporter.layout import has_plain_spark
 from waybill.exporter.names import DAMAGED, KEYS
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, Settings, locks
+from waybill.transport.counting import duration_text, size_text
 
 from .. import console
 from ..arguments import JsonObject
@@ -214,8 +215,8 @@ def _show(found: Status, *, turn_on: str) -> None:
     console.line(f"runner    {_runner_words(found)}")
     journal = found.journal
     oldest = f", the oldest of {journal.oldest}" if journal.oldest else ""
-    entries = "1 entry" if journal.entries == 1 else f"{journal.entries:,} entries"
-    console.line(f"journal   {entries}{oldest}, {journal.size_bytes / 2**20:.1f} MiB")
+    entries = console.counted(journal.entries, "entry", "entries")
+    console.line(f"journal   {entries}{oldest}, {size_text(journal.size_bytes)}")
     if found.open_runs != 0:
         console.line(f"open      {_open_words(found.open_runs)}")
     for problem in found.problems:
@@ -239,7 +240,7 @@ def _show(found: Status, *, turn_on: str) -> None:
         console.table(
             ("projection", "cursor", "behind", "lag"),
             (
-                (name, str(one.cursor), str(one.behind), f"{one.lag_s:.0f} s")
+                (name, str(one.cursor), str(one.behind), duration_text(one.lag_s))
                 for name, one in found.projections.items()
             ),
         )

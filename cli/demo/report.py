@@ -17,7 +17,7 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.lineage import Lineage
 from waybill.marquez.links import graph_url
 from waybill.transport import Journal, Kind, Settings
-from waybill.transport.counting import counted
+from waybill.transport.counting import counted, size_text
 
 from .. import console
 from ..commands.trace import show_journey
@@ -100,7 +100,7 @@ def show(trail: Trail, again: Sequence[RebuildCheck], settings: Settings, left: 
     )
     _show_heading("The provenance files")
     for path in sorted((settings.root / "provenance").rglob("*.parquet")):
-        console.line(f"{path}  {path.stat().st_size / 1024:,.1f} KiB")
+        console.line(f"{path}  {size_text(path.stat().st_size)}")
     _show_heading("The journey of one file, with what Spark's listener reports for the same work")
     show_journey(Lineage.open(settings.home).trace(trail.month.did))
     _show_table(

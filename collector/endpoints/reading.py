@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
+from waybill.lineage.index import KeptIndex
 from waybill.transport.counting import counted
 from waybill.transport.errors import RootError
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.exporter.keys import Keys
     from waybill.exporter.query import Dimension, TailReader
-    from waybill.lineage.answers import HomeAnswers
-    from waybill.lineage.index import KeptIndex
+    from waybill.lineage.answers import GraphAnswers, HomeAnswers
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
@@ -37,7 +37,6 @@ class _Opened(NamedTuple):
 
     journal: Journal
     tails: TailReader
-    kept: KeptIndex
     keys: Keys
 
 
@@ -52,6 +51,7 @@ class Readings:
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self._journal = journal
         self._settings = settings
+        self._kept = KeptIndex(journal)
         self._opened: _Opened | None = None
         self._lock = threading.Lock()
 
@@ -64,22 +64,27 @@ class Readings:
         """
         from waybill.lineage.answers import HomeAnswers
 
-        _, tails, kept, keys = self._open()
+        _, tails, keys = self._open()
         asker = reading.Asker(reading.Door.HTTP, key)
-        answers = HomeAnswers(self._journal, self._settings, tails, keys, asker, kept=kept)
+        answers = HomeAnswers(self._journal, self._settings, tails, keys, asker, kept=self._kept)
         return Reading(answers, is_partial=is_partial)
+
+    def of_graph(self) -> GraphAnswers:
+        """The answers about the graph alone, for the collector itself; they load nothing that reads files."""
+        from waybill.lineage.answers import GraphAnswers
+
+        return GraphAnswers(self._journal, reading.Asker(reading.Door.HTTP, ""), self._kept)
 
     def _open(self) -> _Opened:
         from waybill.exporter.keys import Keys
         from waybill.exporter.query import TailReader
-        from waybill.lineage.index import KeptIndex
         from waybill.transport.journal import Journal
 
         with self._lock:
             if self._opened is None:
                 journal = Journal(self._journal.home, to_read=True)
                 tails = TailReader(journal, entries_max=_UNFILED_ENTRIES_MAX)
-                self._opened = _Opened(journal, tails, KeptIndex(self._journal), Keys())
+                self._opened = _Opened(journal, tails, Keys())
             return self._opened
 
     def close(self) -> None:
@@ -87,8 +92,8 @@ class Readings:
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
-            opened.kept.close()
             opened.journal.close()
+        self._kept.close()
 
 
 class Reading:

@@ -18,6 +18,7 @@ from ..http import JSON, Endpoint, Problem, busy
 from ..keys import Role
 from ..sessions import session_id_in
 from .rendering import csv_of, link, render
+from .views import DESCRIBED, DRAWN, PATHS, load_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +59,14 @@ class Answering:
         readings: begins the answers of the collector's home.
         auth: knows who may change something.
         sessions: know the tokens of forms.
-        views: all of them.
+        views: those that need more than answers.
     """
 
     def __init__(self, readings: Readings, auth: Auth, sessions: Sessions, views: Sequence[View]) -> None:
         self._readings = readings
         self._auth = auth
         self._sessions = sessions
-        self._views = views
+        self._views = {view.path: view for view in views}
         self._thread = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-page")
         # What takes long has a thread of its own, so that nothing else waits for it.
         self._long = ThreadPoolExecutor(1, thread_name_prefix="waybill-page-long")
@@ -77,15 +78,18 @@ class Answering:
             Endpoint(
                 path,
                 Role.READ,
-                partial(self._answer, view, form),
+                partial(self._answer, view_path, form),
                 show_problem=partial(self.show_problem, form),
-                is_described=view.is_described and not form,
+                is_described=path in DESCRIBED,
             )
-            for view in self._views
-            for path, form in _forms(view)
+            for view_path in (*PATHS, *self._views)
+            for path, form in _forms(view_path)
         ]
 
-    async def _answer(self, view: View, form: str, request: Request) -> Response:
+    async def _answer(self, path: str, form: str, request: Request) -> Response:
+        if path not in self._views:
+            self._views |= await asyncio.to_thread(load_views)
+        view = self._views[path]
         params = view.read(request.url.query)
         work = partial(self._work, view, _form_of(form, request), request, params)
         run = asyncio.get_running_loop().run_in_executor
@@ -164,16 +168,16 @@ def _form_of(form: str, request: Request) -> str:
     return form or ("html" if "text/html" in headers.get("accept", "") or "hx-request" in headers else "json")
 
 
-def _forms(view: View) -> list[tuple[str, str]]:
-    """The path and the form of each; the form is empty where the request decides."""
-    others = [("json", True), ("csv", view.rows), ("svg", view.draw)]
-    stem = view.path if view.path != "/" else "/home"
-    return [(view.path, ""), *((f"{stem}.{form}", form) for form, is_there in others if is_there)]
+def _forms(path: str) -> list[tuple[str, str]]:
+    """The path and the form of each form of a view; the form is empty where the request decides."""
+    stem = path if path != "/" else "/home"
+    forms = ("json", "csv", "svg") if path in DRAWN else ("json", "csv")
+    return [(path, ""), *((f"{stem}.{form}", form) for form in forms)]
 
 
 def _links_to_forms(view: View, query: str) -> list[tuple[str, str]]:
     tail = f"?{query}" if query else ""
-    return [(form.upper(), link(path) + tail) for path, form in _forms(view) if form]
+    return [(form.upper(), link(path) + tail) for path, form in _forms(view.path) if form]
 
 
 def _drawing(view: View | None, values: dict[str, Any]) -> str:
@@ -188,7 +192,7 @@ def _alone(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _encoded(view: View, form: str, shown: msgspec.Struct, params: object) -> bytes:
-    if form == "csv" and view.rows is not None:
+    if form == "csv":
         return csv_of(view.rows(shown)).encode(errors="backslashreplace")
     if form == "svg" and view.draw is not None:
         return view.draw(shown, params, is_alone=True).encode(errors="backslashreplace")

@@ -69,9 +69,16 @@ class Unfolding:
         """A box with one more line, which unfolds it."""
         return self._with(box, [*self.keys, key], words, f"unfold {words}")
 
-    def less(self, box: Box, key: str) -> Box:
-        """A box with one more line, which folds it again."""
-        return self._with(box, [one for one in self.keys if one != key], "fold again", "fold again")
+    def some(self, box: Box, key: str) -> Box:
+        """The box of a group, with one more line, which shows some of those in it."""
+        return self.more(box, key, "+ show some of them")
+
+    def around(self, box: Box, key: str, href: str, beyond: int) -> Box:
+        """The box of a neighbour, which leads to its page; one more line unfolds it, or folds it again."""
+        box = msgspec.structs.replace(box, links={**box.links, 0: Link(href, ", ".join(box.words))})
+        if key in self.keys:
+            return self._with(box, [one for one in self.keys if one != key], "fold again", "fold again")
+        return self.more(box, key, f"+ {beyond:,} more") if beyond else box
 
     def _with(self, box: Box, keys: Sequence[str], words: str, what: str) -> Box:
         href = link(self._path, self._params, unfold=",".join(keys))
@@ -79,8 +86,3 @@ class Unfolding:
         return msgspec.structs.replace(
             box, words=[*box.words, words], links={**box.links, len(box.words): last}
         )
-
-
-def leading(box: Box, href: str) -> Box:
-    """A box that leads to a page."""
-    return msgspec.structs.replace(box, links={**box.links, 0: Link(href, ", ".join(box.words))})

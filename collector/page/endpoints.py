@@ -10,7 +10,6 @@ from .answering import Answering
 from .assets import STATIC_PATH, static
 from .changing import Changing
 from .sign_in import Tries
-from .views import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +40,7 @@ def page_endpoints(
         levels: reads its service levels.
         ensure_runner: starts the home's runner, unless there is one.
     """
-    answering = Answering(readings, auth, sessions, [*VIEWS, health.view(), levels.view()])
+    answering = Answering(readings, auth, sessions, [health.view(), levels.view()])
     changing = Changing(answering, auth, sessions, health, ensure_runner, tries=Tries())
     return [
         *answering.endpoints(),

@@ -31,7 +31,7 @@ from waybill.transport.journal import Receipt
 
 from ..http import read_params
 from .charts import Span, time_row
-from .drawing import Drawing, Unfolding, leading
+from .drawing import Drawing, Unfolding
 from .finding import record_rows
 from .rendering import link
 from .view import View
@@ -210,7 +210,7 @@ def _drawn(answers: HomeAnswers, journey: Journey, unfolding: Unfolding, keys: C
         arrows.append(Arrow(len(boxes), about))
         fold = Fold(journey.did, hidden, {}, 0, 0)
         box = msgspec.structs.replace(box_of(fold), words=[f"{hidden:,} more files that it came from"])
-        boxes.append(unfolding.more(box, _PARENTS, "+ show some of them"))
+        boxes.append(unfolding.some(box, _PARENTS))
     return Drawing(boxes, arrows)
 
 
@@ -231,14 +231,11 @@ def _box_of(
     of: JourneyFile | Fold, journey: Journey, children: dict[str, set[str]], unfolding: Unfolding
 ) -> Box:
     if isinstance(of, Fold):
-        return unfolding.more(box_of(of), _key(of.did, _OF), "+ show some of them")
+        return unfolding.some(box_of(of), _key(of.did, _OF))
     if of.did == journey.did:
         return box_of(of, is_about=True)
-    box = leading(box_of(of), link("/file", did=of.did))
-    if (key := _key(of.did)) in unfolding.keys:
-        return unfolding.less(box, key)
     beyond = children.get(of.did, set()).union(of.parents) - journey.files.keys()
-    return unfolding.more(box, key, f"+ {len(beyond):,} more") if beyond else box
+    return unfolding.around(box_of(of), _key(of.did), link("/file", did=of.did), len(beyond))
 
 
 def rows_of(shown: FileShown) -> Rows:

@@ -16,7 +16,7 @@ from waybill.transport.errors import WaybillError
 
 from ..http import Problem, read_params
 from .charts import sparkline
-from .rendering import duration, node_url
+from .rendering import node_url
 from .view import View
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ class LevelsOfHome:
     def view(self) -> View:
         """The view."""
         helpers: dict[str, Callable[..., str]] = {
-            "value_of": shown_value,
             "history_of": draw_history,
             "dataset_url": _dataset_url,
         }
         read = partial(read_params, kind=Params)
-        return View("/slis", "Service levels", read, self.ask, rows_of, helpers=helpers, is_described=True)
+        return View("/slis", "Service levels", read, self.ask, rows_of, helpers=helpers)
 
     def ask(self, answers: HomeAnswers, params: Params) -> LevelsOverTime:
         """The levels of a tier as they were recorded last, and their history."""
@@ -99,23 +98,9 @@ class LevelsOfHome:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason=reason) from None
 
 
-def shown_value(level: Level, value: float | None) -> str:
-    """A value of a level in its unit."""
-    if value is None:
-        return ""
-    match level.unit:
-        case "ratio":
-            return f"{value:.1%}"
-        case "seconds":
-            return f"{value * 1_000:,.0f} ms" if value < 1 else duration(value)
-        case _:
-            return f"{value:g}"
-
-
 def draw_history(found: LevelsOverTime, level: Level) -> str:
     """The history of a level as a small line; empty where there is none."""
-    name = f"{level.sli}/{level.tier}" if level.tier else str(level.sli)
-    shares = found.history.get(name, [])
+    shares = found.history.get(level.key, [])
     if len(shares) < 2:  # noqa: PLR2004 - a line has two ends
         return ""
     span = f"{min(shares):.1%} to {max(shares):.1%}, now {shares[-1]:.1%}"

@@ -17,7 +17,6 @@ from waybill.lineage.graph import (
     IMPACT_COLUMNS,
     Dependencies,
     Edge,
-    EdgeKind,
     Impact,
     JobText,
     LastRun,
@@ -35,12 +34,13 @@ from waybill.lineage.graph import (
     Origins,
     shown,
 )
+from waybill.transport.counting import duration_text
 from waybill.transport.errors import NotFoundError
 
 from ..http import Problem, UnknownName, read_params
 from .charts import Bar, histogram
-from .drawing import Drawing, Unfolding, leading
-from .rendering import duration, instant, node_url
+from .drawing import Drawing, Unfolding
+from .rendering import instant, node_url
 from .view import View
 
 if TYPE_CHECKING:
@@ -111,22 +111,6 @@ class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
         """What it is about."""
         return self.lineage.node
 
-    @property
-    def sides(self) -> list[tuple[str, list[Node]]]:
-        """What was told with it besides data: the title and the nodes of each kind, the newest first."""
-        return [
-            (title, ends)
-            for title, kind, is_before in _SIDES
-            if (ends := self._related(kind, is_before=is_before))
-        ]
-
-    def _related(self, kind: EdgeKind, *, is_before: bool) -> list[Node]:
-        return [
-            _end(edge, is_before=is_before)
-            for edge in self.lineage.related
-            if edge.kind is kind and self.node == _end(edge, is_before=not is_before)
-        ]
-
     def sources(self) -> dict[str, list[Edge]]:
         """By column of the dataset, from what it comes in one step."""
         found: defaultdict[str, list[Edge]] = defaultdict(list)
@@ -164,22 +148,9 @@ class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
             Bar(took_ms, took_ms if run.state == "ERROR" else 0, f"{instant(run.started_ms)}: {told}")
             for run in self.ended()
             for took_ms in [max((run.ended_ms or 0) - run.started_ms, 0)]
-            for told in [f"{run.state}, {duration(took_ms / 1_000)}"]
+            for told in [f"{run.state}, {duration_text(took_ms / 1_000)}"]
         ]
         return histogram(bars, "", "", "How long the runs took, the oldest first", is_alone=False)
-
-
-def _end(edge: Edge, *, is_before: bool) -> Node:
-    return edge.source if is_before else edge.target
-
-
-_SIDES: Final = (
-    ("Owners", EdgeKind.OWN, True),
-    ("Started by", EdgeKind.START, True),
-    ("Starts", EdgeKind.START, False),
-    ("Runs after", EdgeKind.PRECEDE, True),
-    ("Runs before", EdgeKind.PRECEDE, False),
-)
 
 
 def ask_node(kind: NodeKind, answers: HomeAnswers, params: NodeParams) -> NodeShown:
@@ -221,14 +192,10 @@ def _rim_of(folded: Folded, unfolding: Unfolding) -> tuple[Node, ...]:
 
 def _box_of(box: Box, group: Group, beyond: dict[Node, int], unfolding: Unfolding) -> Box:
     if group.node is None:
-        return unfolding.more(box, group.key, "+ show some of them")
+        return unfolding.some(box, group.key)
     if box.is_about:
         return box
-    box = leading(box, node_url(group.node))
-    if group.key in unfolding.keys:
-        return unfolding.less(box, group.key)
-    count = beyond.get(group.node, 0)
-    return unfolding.more(box, group.key, f"+ {count:,} more") if count else box
+    return unfolding.around(box, group.key, node_url(group.node), beyond.get(group.node, 0))
 
 
 def _unknown(kind: NodeKind, answers: HomeAnswers, name: str, error: NotFoundError) -> Problem:

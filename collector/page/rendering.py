@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from waybill.facets import FinalState
 from waybill.lineage.graph import Node, NodeKind, shown
-from waybill.transport.counting import counted
+from waybill.transport.counting import counted, duration_text, size_text
 
 from .assets import asset_url
 
@@ -44,9 +44,9 @@ def _environment() -> Environment:
     made.filters |= {
         "instant": instant,
         "number": "{:,}".format,
-        "duration": duration,
+        "duration": duration_text,
         "short": short,
-        "size": size,
+        "size": size_text,
     }
     made.globals |= {
         "asset": asset_url,
@@ -64,23 +64,6 @@ def instant(at_ms: int | None) -> str:
     if at_ms is None:
         return ""
     return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in the unit that fits it."""
-    for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * unit_s:
-            return f"{seconds / unit_s:,.0f} {unit}"
-    return f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s"  # noqa: PLR2004 - two digits are enough
-
-
-def size(size_bytes: float) -> str:
-    """A number of bytes in the unit that fits it."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1_024:  # noqa: PLR2004 - the next unit
-            return f"{size_bytes:,.1f} {unit}" if unit != "B" else f"{size_bytes:,.0f} B"
-        size_bytes /= 1_024
-    return f"{size_bytes:,.1f} TiB"
 
 
 def short(text: str, chars_max: int = 120) -> str:

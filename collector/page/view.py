@@ -25,26 +25,24 @@ class View(NamedTuple):
             the parameter.
         ask: asks for what the view shows: the JSON, and `shown` in the template. It is called in a thread,
             and may raise what `problems_told` knows, a `NotFoundError` and a `Problem`.
-        rows: the CSV of it; None: there is none.
+        rows: the CSV of it.
         draw: the SVG of it, by the struct and the parameters; None: there is none. With `is_alone` it is a
             file of its own; without, it is a part of the page, has no style of its own, and may have links.
             The template has it as `drawing()|safe`.
         is_long: whether the answer takes seconds with some parameters.
         helpers: further functions that its template calls.
         leads_to: the address of another page that shows it better; None: there is none.
-        is_described: whether its path is a part of the HTTP interface for programs.
     """
 
     path: str
     title: str
     read: Callable[[str], Any]
     ask: Callable[[HomeAnswers, Any], msgspec.Struct]
-    rows: Callable[[Any], Rows] | None = None
+    rows: Callable[[Any], Rows]
     draw: Callable[..., str] | None = None
     is_long: Callable[[Any], bool] = lambda _: False
     helpers: Mapping[str, Callable[..., object]] = {}
     leads_to: Callable[[Any], str | None] | None = None
-    is_described: bool = False
 
     @property
     def template(self) -> str:

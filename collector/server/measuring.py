@@ -54,7 +54,7 @@ class Measuring(threading.Thread):
     def record(self) -> None:
         """Measure and record the levels once, and tell what is missed; what is wrong is logged."""
         try:
-            answers = self._readings.begin("").answers
+            answers = self._readings.of_graph()
             plan, served = read_plan(self._settings), self._served()
             levels = measure(answers, self._journal, plan, served=served, history=self._journal)
             tell_alerts(self._journal, answers, plan, levels)

@@ -22,6 +22,7 @@ import uvloop
 
 from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, Rejects, SettingsError, flush, locks
+from waybill.transport.config import agreed
 from waybill.transport.counting import counted
 from waybill.transport.errors import reason_of
 from waybill.transport.home import Home
@@ -369,9 +370,10 @@ class _Server:
             await asyncio.sleep(_CHECK_EVERY_S)
 
     def _check(self) -> None:
-        """Read the keys, and keep the runner running or publish the metrics for other workers."""
+        """Read keys and limit, and keep the runner running or publish the metrics for other workers."""
         sum_up()
         self._auth.read_keys()
+        self._journal.max_bytes = agreed(self._journal).get("journal_max_bytes", self._journal.max_bytes)
         if self._tallies is None:
             self._keep_runner()
         else:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.arrow import from_table
+from waybill.facets.json_events import instant
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
 
@@ -169,10 +169,9 @@ class _Heard:
 
 
 def _gone(what: str, at_ms: int) -> EntriesGoneError:
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return EntriesGoneError(
-        f"{what} neither in the journal nor in the archive, so what was known at {at} cannot be said; ask "
-        "for what is known now"
+        f"{what} neither in the journal nor in the archive, so what was known at {instant(at_ms)} cannot be "
+        "said; ask for what is known now"
     )
 
 

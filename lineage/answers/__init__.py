@@ -7,6 +7,7 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .answers import Answers as Answers
     from .files import FileAnswers as FileAnswers
+    from .graph import GraphAnswers as GraphAnswers
     from .home import HomeAnswers as HomeAnswers
     from .naming import UnknownNameError as UnknownNameError
     from .opened import check_open as check_open

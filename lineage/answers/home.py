@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from waybill.exporter import reading
 from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import from_table
 
-from ..index import IndexReader
+from .graph import GraphAnswers
 from .indexed import IndexedAnswers
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
     from ..graph import Question
-    from ..index import KeptIndex
+    from ..index import IndexReader, KeptIndex
 
 _Answer = TypeVar("_Answer")
 
@@ -56,26 +55,17 @@ class HomeAnswers(IndexedAnswers):
         super().__init__(settings.root, access, asker, journal=journal, settings=settings, rule=rule)
         self._tails = tails
         self._tail = NO_TAIL
-        self._kept = kept
+        self._graph = GraphAnswers(journal, asker, kept)
+        self._graph.notes = self.notes
 
     def answer(self, question: Question[_Answer]) -> _Answer:
         """Answer a question about the graph of datasets and jobs; see `Answers`."""
-        question = reading.allow(self._asker, question)
-        with self._open_graph() as index:
-            if index.lack is not None:
-                self.notes[index.lack] = None
-            return index.answer(question)
+        return self._graph.answer(question)
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)
-        return self._open_graph()
-
-    def _open_graph(self) -> AbstractContextManager[IndexReader]:
-        """The index without the records that are in no file yet."""
-        if self._kept is not None:
-            return self._kept.open()
-        return IndexReader.open(self._journal.home, self._journal)
+        return self._graph.open()
 
     def _ask(
         self,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
-
-import msgspec
-
-from ..file_table import Ends, JourneyFile
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from ..file_table import Ends, JourneyFile
     from ..files import JourneyFiles
 
 _T = TypeVar("_T")
@@ -18,7 +15,7 @@ FOLDED_FROM: Final = 13
 """A file with this many children or more has them folded."""
 
 
-class Fold(msgspec.Struct, frozen=True):
+class Fold(NamedTuple):
     """Children of one file in one line.
 
     Attributes:
@@ -36,7 +33,7 @@ class Fold(msgspec.Struct, frozen=True):
     descendants: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(NamedTuple):
     """One line: a file, or many.
 
     Attributes:

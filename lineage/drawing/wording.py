@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from waybill.facets import FinalState
 from waybill.facets.record import passage_of
+from waybill.transport.counting import counted, duration_text
 
 from .lines import Fold
 
@@ -16,15 +17,10 @@ if TYPE_CHECKING:
     from ..file_table import JourneyFile
     from ..index import OpenFile
 
-_SECOND_MS = 1_000
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))
-
 
 def duration_of(record: ProvenanceRecord) -> str:
-    """How long a path took, in its largest unit and with one digit after the point: ``1.5 s``."""
-    took_ms = max(record.completed - record.created, 0)
-    unit, size_ms = next(((unit, size) for unit, size in _UNITS if took_ms >= size), _UNITS[-1])
-    return f"{took_ms / size_ms:.1f} {unit}" if size_ms > 1 else f"{took_ms} ms"
+    """How long a path took."""
+    return duration_text((record.completed - record.created) / 1_000)
 
 
 def last_begun_of(file: OpenFile) -> str:
@@ -38,7 +34,7 @@ def words_of(of: JourneyFile | Fold) -> list[str]:
         return [said_of(of)]
     told = [f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records]
     if of.open is not None:
-        began = datetime.fromtimestamp(of.open.began_ms / _SECOND_MS, UTC)
+        began = datetime.fromtimestamp(of.open.began_ms / 1_000, UTC)
         begun = f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(of.open)}"
         told.append(f"{of.open.data_source}: {begun}")
     return [of.filename or of.did, *(told or ["no record"])]
@@ -50,8 +46,7 @@ def said_of(fold: Fold) -> str:
     if fold.open_files:
         ends.append(f"{fold.open_files:,} not ended")
     beyond = f", and {fold.descendants:,} that came from them" if fold.descendants else ""
-    files = "1 file" if fold.files == 1 else f"{fold.files:,} files"
-    return f"{files}: {', '.join(ends) or 'no record'}{beyond}"
+    return f"{counted(fold.files, 'file')}: {', '.join(ends) or 'no record'}{beyond}"
 
 
 def state_of(of: JourneyFile | Fold) -> FinalState | None:

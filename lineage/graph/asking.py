@@ -38,6 +38,16 @@ AND kind IN ('dataset', 'job', 'resource')
 _RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
 
 
+_SIDES: Final = (
+    ("Started by", EdgeKind.START, True),
+    ("Starts", EdgeKind.START, False),
+    ("Runs after", EdgeKind.PRECEDE, True),
+    ("Runs before", EdgeKind.PRECEDE, False),
+    ("Owners", EdgeKind.OWN, True),
+    ("Versions", EdgeKind.VERSION, False),
+)
+
+
 class Dependencies(msgspec.Struct, frozen=True):
     """What a dataset or a job depends on, and what depends on it.
 
@@ -59,6 +69,15 @@ class Dependencies(msgspec.Struct, frozen=True):
     last_job: Node | None = None
     columns: tuple[DatasetColumns, ...] = ()
     related: tuple[Edge, ...] = ()
+
+    def sides(self) -> list[tuple[str, list[Node]]]:
+        """What was told with the node besides data: a title, and the nodes in the order of `related`."""
+        found = []
+        for title, kind, is_before in _SIDES:
+            ends = [(edge.source, edge.target) for edge in self.related if edge.kind is kind]
+            if far := [both[not is_before] for both in ends if both[is_before] == self.node]:
+                found.append((title, far))
+        return found
 
 
 class NameList(msgspec.Struct, frozen=True):

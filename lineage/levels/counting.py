@@ -25,37 +25,44 @@ BREACHES_MAX: Final = 100
 SHARE: Final = 0.95
 """A level in seconds is what this share of all keeps to: the 95th percentile."""
 
-_SCHEMAS: Final = ("disk", "main")
 _LATELY_HOURS: Final = 30 * 24
 
 _CREATE: Final = """
 CREATE TABLE main.sli_job (number INTEGER PRIMARY KEY, last_us INTEGER);
-CREATE TABLE main.sli_name (
-    number INTEGER PRIMARY KEY, one INTEGER, namespace TEXT, name TEXT, is_seen INTEGER DEFAULT 0,
-    is_known INTEGER DEFAULT 0, tier TEXT, owner TEXT, freshness_s REAL, completeness REAL, wrote_us INTEGER,
-    read_us INTEGER, reads INTEGER DEFAULT 0, said_ownership TEXT, said_schema TEXT, said_documentation TEXT,
-    said_tags TEXT, "said_lifecycleStateChange" TEXT, said_version TEXT, said_checksum TEXT
+CREATE TABLE main.sli_use (number INTEGER PRIMARY KEY, wrote_us INTEGER, read_us INTEGER, reads INTEGER);
+CREATE TABLE main.sli_said (
+    number INTEGER PRIMARY KEY, said_owner TEXT, said_schema TEXT, said_description TEXT, said_tags TEXT,
+    said_state TEXT
 );
+CREATE TABLE main.sli_name (
+    number INTEGER PRIMARY KEY, one INTEGER, namespace TEXT, name TEXT, is_seen INTEGER DEFAULT 0, tier TEXT,
+    owner TEXT, freshness_s REAL, completeness REAL
+);
+CREATE TABLE main.sli_known (number INTEGER PRIMARY KEY);
 CREATE TABLE main.sli_dataset (
     one INTEGER PRIMARY KEY, namespace TEXT, name TEXT, text TEXT, tier TEXT, owner TEXT, is_seen INTEGER,
     is_known INTEGER, told_us INTEGER, reads INTEGER, has_origin INTEGER, is_complete INTEGER, goal_s REAL,
     promises_fields INTEGER
 );
 """
-_DROP: Final = "".join(f"DROP TABLE IF EXISTS main.sli_{table};" for table in ("job", "name", "dataset"))
+_DROP: Final = "".join(
+    f"DROP TABLE IF EXISTS main.sli_{table};" for table in ("job", "use", "said", "name", "known", "dataset")
+)
 _SAME: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = 'same' ORDER BY 1, 2"
 _PUT_SEEN: Final = """
 INSERT OR IGNORE INTO main.sli_name (number, namespace, name, is_seen)
-SELECT number, namespace, name, 1 FROM {0}.node WHERE kind = 'dataset'
+SELECT number, namespace, name, 1 FROM all_node WHERE kind = 'dataset'
 """
-_PUT_DECLARED: Final = """
-INSERT INTO main.sli_name (
-    number, namespace, name, is_known, tier, owner, freshness_s, completeness
-)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
-FROM json_each(?) WHERE true
-ON CONFLICT DO UPDATE SET is_known = max(is_known, excluded.is_known),
-tier = ifnull(tier, excluded.tier), owner = ifnull(owner, excluded.owner),
+_NAMES: Final = "SELECT namespace || char(0) || name, number FROM main.sli_name"
+_PUT_NAMES: Final = """
+INSERT OR IGNORE INTO main.sli_name (number, namespace, name)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)
+"""
+_PUT_KNOWN: Final = "INSERT OR IGNORE INTO main.sli_known SELECT value FROM json_each(?)"
+_PUT_PROMISED: Final = """
+INSERT INTO main.sli_name (number, tier, owner, freshness_s, completeness)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?) WHERE true
+ON CONFLICT DO UPDATE SET tier = ifnull(tier, excluded.tier), owner = ifnull(owner, excluded.owner),
 freshness_s = ifnull(freshness_s, excluded.freshness_s),
 completeness = ifnull(completeness, excluded.completeness)
 """
@@ -63,98 +70,82 @@ _PUT_ONE: Final = """
 INSERT INTO main.sli_name (number, one) SELECT value ->> 0, value ->> 1 FROM json_each(?) WHERE true
 ON CONFLICT DO UPDATE SET one = excluded.one
 """
-_PUT_DERIVED: Final = """
-INSERT INTO main.sli_name (number, wrote_us)
-SELECT dataset, min((max(last_hour) + 1) * 3600000000, ?) FROM {0}.belief WHERE job = 0 GROUP BY dataset
-ON CONFLICT DO UPDATE SET wrote_us = max(ifnull(wrote_us, 0), excluded.wrote_us)
-"""
-"""An event of a dataset alone has said what its columns come from."""
-_PUT_JOBS: Final = """
-INSERT INTO main.sli_job SELECT job, max(last_us) FROM {0}.job_run WHERE true GROUP BY job
-ON CONFLICT DO UPDATE SET last_us = max(last_us, excluded.last_us)
-"""
-# An edge has the hour in which it was told last. If the job's last run was told then, that is when.
+_PUT_JOBS: Final = "INSERT INTO main.sli_job SELECT job, max(last_us) FROM all_job_run GROUP BY job"
+# An edge has the hour in which it was told last. If the job's last run was told then, that is when. An event
+# of a dataset alone, which has no job, has said what its columns come from.
 _PUT_USES: Final = """
-INSERT INTO main.sli_name (number, wrote_us, read_us, reads)
+INSERT INTO main.sli_use
 SELECT dataset, max(told_us) FILTER (WHERE kind = 'write'), max(told_us) FILTER (WHERE kind = 'read'),
-    count(DISTINCT job) FILTER (WHERE kind = 'read' AND last_hour >= ?2 AND is_new)
+    count(DISTINCT job) FILTER (WHERE kind = 'read' AND last_hour >= ?2)
 FROM (
-    SELECT kind, last_hour, dataset, job, is_new, CASE WHEN last_us / 3600000000 = last_hour THEN last_us
+    SELECT kind, last_hour, dataset, job, CASE WHEN last_us / 3600000000 = last_hour THEN last_us
         ELSE min((last_hour + 1) * 3600000000, ?1) END AS told_us
     FROM (
-        SELECT kind, last_hour, CASE kind WHEN 'read' THEN source ELSE target END AS dataset,
-            CASE kind WHEN 'read' THEN target ELSE source END AS job, {1} AS is_new
-        FROM {0}.edge AS told WHERE kind IN ('read', 'write')
+        SELECT kind, last_hour, source AS dataset, target AS job FROM all_edge WHERE kind = 'read'
+        UNION ALL SELECT kind, last_hour, target, source FROM all_edge WHERE kind = 'write'
+        UNION ALL SELECT 'write', last_hour, dataset, job FROM all_belief WHERE job = 0
     ) LEFT JOIN main.sli_job ON number = job
 ) GROUP BY dataset
-ON CONFLICT DO UPDATE SET wrote_us = nullif(max(ifnull(wrote_us, 0), ifnull(excluded.wrote_us, 0)), 0),
-read_us = nullif(max(ifnull(read_us, 0), ifnull(excluded.read_us, 0)), 0), reads = reads + excluded.reads
 """
-_IS_NEW: Final = {
-    "disk": "1",
-    "main": """NOT EXISTS (
-        SELECT 1 FROM disk.edge WHERE edge.source = told.source AND edge.kind = told.kind
-        AND edge.target = told.target AND edge.last_hour >= ?2
-    )""",
-}
-_LAST_SAID: Final = "SELECT node, {1} AS value, last_us FROM {0}.property WHERE key = '{2}'"
-_PUT_SAID: Final = f"""
-UPDATE main.sli_name SET "said_{{2}}" = said.value FROM (
-    SELECT node, value, max(last_us) FROM (
-        {_LAST_SAID.format("disk", "{1}", "{2}")} UNION ALL {_LAST_SAID.format("main", "{1}", "{2}")}
-    ) GROUP BY node
-) AS said WHERE said.node = number
-"""  # noqa: S608 - texts of our own
 _SAID: Final = {
-    "ownership": "iif(json_valid(value), value ->> '$.owners[0].name', NULL)",
-    "schema": "iif(instr(value, '\"name\"'), 1, NULL)",
-    "documentation": "iif(json_valid(value), nullif(value ->> '$.description', ''), NULL)",
-    "lifecycleStateChange": "iif(json_valid(value), upper(value ->> '$.lifecycleStateChange'), NULL)",
-    "tags": """CASE WHEN json_valid(value) AND json_array_length(value, '$.tags') > 0 THEN ifnull((
+    "ownership": "value ->> '$.owners[0].name'",
+    "schema": "",
+    "documentation": "nullif(value ->> '$.description', '')",
+    "tags": """iif(json_array_length(value, '$.tags') > 0, ifnull((
         SELECT tag.value ->> 'value' FROM json_each(property.value, '$.tags') AS tag
         WHERE tag.value ->> 'key' = 'tier' AND tag.value ->> 'field' IS NULL LIMIT 1
-    ), '') END""",
+    ), ''), NULL)""",
+    "lifecycleStateChange": "upper(value ->> '$.lifecycleStateChange')",
 }
-"""By facet, what its JSON says: NULL if it says nothing."""
+"""By facet, what its JSON says, in the order of the columns of `sli_said`: NULL if it says nothing."""
+_PROPERTY: Final = f"""
+SELECT node, key, last_us, CASE WHEN key = 'schema' THEN iif(instr(value, '"name"'), 1, NULL)
+    WHEN json_valid(value) THEN CASE key
+    {" ".join(f"WHEN '{key}' THEN {value}" for key, value in _SAID.items() if value)} END END AS value
+FROM {{}}.property WHERE key IN {tuple(_SAID)}
+"""  # noqa: S608 - texts of our own
+_PUT_SAID: Final = f"""
+INSERT INTO main.sli_said
+SELECT node, {", ".join(f"max(value) FILTER (WHERE key = '{key}')" for key in _SAID)}
+FROM (
+    SELECT node, key, value, max(last_us)
+    FROM ({_PROPERTY.format("disk")} UNION ALL {_PROPERTY.format("main")}) GROUP BY node, key
+) GROUP BY node
+"""  # noqa: S608 - texts of our own
 _TEXT: Final = """
-CASE WHEN name NOT LIKE '/%' THEN namespace || '/' || name
+CASE WHEN substr(name, 1, 1) <> '/' THEN namespace || '/' || name
 WHEN instr(namespace, '://') THEN namespace || name
 WHEN instr(namespace, ':') THEN namespace || '/' || name
 ELSE namespace || ':' || name END
 """
 """A dataset as `dataset_text` names it."""
-_BY: Final = {"reads": "sum", "freshness_s": "min", "tier": "min"}
-_PUT_VERSIONS: Final = """
-UPDATE main.sli_name SET said_version = 1
-WHERE number IN (SELECT source FROM all_edge WHERE kind = 'version')
-"""
-_PUT_CHECKSUMS: Final = f"""
-UPDATE main.sli_name SET said_checksum = 1 WHERE {_TEXT} IN (
-    SELECT value FROM facts WHERE kind = 'input' AND did IN (SELECT did FROM facts WHERE kind = 'fingerprint')
-)
-"""  # noqa: S608 - texts of our own
-_COLUMNS: Final = {
-    Field.OWNER: "ifnull(said_ownership, owner)",
-    Field.SCHEMA: "said_schema",
-    Field.CHECKSUM: "said_checksum",
-    Field.DESCRIPTION: "said_documentation",
-    Field.TAGS: "said_tags",
-    Field.VERSION: "said_version",
+_HAS: Final = {
+    Field.OWNER: "ifnull(said_owner, owner) IS NOT NULL",
+    Field.SCHEMA: "said_schema IS NOT NULL",
+    Field.CHECKSUM: f"""{_TEXT} IN (
+        SELECT value FROM facts WHERE kind = 'input'
+        AND did IN (SELECT did FROM facts WHERE kind = 'fingerprint')
+    )""",  # noqa: S608 - texts of our own
+    Field.DESCRIPTION: "said_description IS NOT NULL",
+    Field.TAGS: "said_tags IS NOT NULL",
+    Field.VERSION: "number IN (SELECT source FROM all_edge WHERE kind = 'version')",
 }
-_MERGED: Final = (
-    *("is_seen", "is_known", "tier", "owner", "freshness_s", "completeness", "wrote_us", "read_us", "reads"),
-    *(f'"said_{key}"' for key in (*_SAID, "version", "checksum")),
-)
-_MERGE: Final = f"""
-INSERT INTO main.sli_name (number, {", ".join(_MERGED)})
-SELECT one, {", ".join(f"{_BY.get(column, 'max')}({column})" for column in _MERGED)}
-FROM main.sli_name WHERE one IS NOT NULL GROUP BY one
-ON CONFLICT DO UPDATE SET {", ".join(f"{column} = excluded.{column}" for column in _MERGED)}
-"""  # noqa: S608 - texts of our own
-"""Of a dataset with several names, one row has all that is told of it."""
+"""By field, whether a name of a dataset has it."""
+_MERGED: Final = {
+    **dict.fromkeys(("namespace", "name"), "max({0}) FILTER (WHERE number = one)"),
+    **dict.fromkeys(("tier", "freshness_s"), "min({0})"),
+    "reads": "sum({0})",
+    **dict.fromkeys(("is_seen", "is_known", "owner", "completeness", "wrote_us", "read_us"), "max({0})"),
+    **dict.fromkeys(("said_owner", "said_tags", "said_state"), "max({0})"),
+}
+"""What is told of a dataset, by each of its names, and what that is of all of them."""
 _PUT_DATASETS: Final = f"""
+WITH told AS (
+    SELECT *, number IN main.sli_known AS is_known, {{has}}
+    FROM main.sli_name LEFT JOIN main.sli_use USING (number) LEFT JOIN main.sli_said USING (number)
+)
 INSERT INTO main.sli_dataset
-SELECT number, namespace, name, text, now_tier, ifnull(said_ownership, owner), is_seen, is_known,
+SELECT number, namespace, name, text, now_tier, ifnull(said_owner, owner), is_seen, is_known,
     ifnull(wrote_us, read_us), reads, wrote_us IS NOT NULL OR {{external}},
     is_seen AND {{fields}} >= {{required}} * ifnull(completeness, 1),
     ifnull(freshness_s, CASE now_tier {{goals}} END), completeness IS NOT NULL
@@ -162,8 +153,12 @@ FROM (
     SELECT *, CASE {{tiers}} WHEN said_tags IN {TIERS} THEN said_tags
         ELSE ifnull(tier, 'important') END AS now_tier
     FROM (
-        SELECT *, {_TEXT} AS text FROM main.sli_name
-        WHERE (one IS NULL OR one = number) AND "said_lifecycleStateChange" IS NOT 'DROP'
+        SELECT *, {_TEXT} AS text FROM (
+            SELECT number, {", ".join(_MERGED)}, {{columns}} FROM told WHERE one IS NULL
+            UNION ALL
+            SELECT one, {", ".join(how.format(column) for column, how in _MERGED.items())}, {{merged}}
+            FROM told WHERE one IS NOT NULL GROUP BY one
+        ) WHERE said_state IS NOT 'DROP'
     )
 )
 """  # noqa: S608 - texts of our own
@@ -278,7 +273,6 @@ class _Counting:
         flows = [tuple(map(self._end_of, flow)) for flow in self._declared.flows]
         self._put_names(end[1] for flow in flows for end in flow)
         self._put_uses()
-        self._put_said()
         self._put_datasets()
         counts: dict[tuple[Sli, str], Counted] = {}
         ages_s: dict[str, float] = {}
@@ -300,46 +294,42 @@ class _Counting:
 
     def _put_names(self, ends: Iterable[Node]) -> None:
         """Put all names of datasets: of the index, of the inventory, and where expected edges end."""
-        for schema in _SCHEMAS:
-            self._ask(_PUT_SEEN.format(schema), ())
-        rows: list[tuple[object, ...]] = [
-            (one.number, one.namespace, one.name, 0, None, None, None, None) for one in ends
-        ]
-        for one in self._declared.datasets:
-            node = settle_dataset(one.namespace, one.name, self._rules)
-            promised = (one.tier, one.owner, one.freshness_s, one.completeness)
-            rows.append((node.number, node.namespace, node.name, 1, *promised))
-        self._ask(_PUT_DECLARED, (as_json(rows),))
-        self._ask(_PUT_ONE, (as_json(_groups(self._ask(_SAME, ())).items()),))
+        ask, declared = self._ask, self._declared.datasets
+        ask(_PUT_SEEN, ())
+        seen: dict[str, int] = dict(ask(_NAMES, ())) if declared else {}
+        named, known, promised = list(ends), list[int](), list[tuple[object, ...]]()
+        for one in declared:
+            number = seen.get(f"{one.namespace}\0{one.name}")
+            if number is None:  # rules for names take longer
+                named.append(settle_dataset(one.namespace, one.name, self._rules))
+                number = named[-1].number
+            known.append(number)
+            if any(promises := (one.tier, one.owner, one.freshness_s, one.completeness)):
+                promised.append((number, *promises))
+        ask(_PUT_NAMES, (as_json((one.number, one.namespace, one.name) for one in named),))
+        ask(_PUT_KNOWN, (as_json(sorted(known)),))
+        ask(_PUT_PROMISED, (as_json(promised),))
+        ask(_PUT_ONE, (as_json(_groups(ask(_SAME, ())).items()),))
 
     def _put_uses(self) -> None:
         """Put when jobs wrote and read the datasets, or events said what these come from."""
-        since_hour = self._now_us // HOUR_US - _LATELY_HOURS
-        for schema in _SCHEMAS:
-            self._ask(_PUT_JOBS.format(schema), ())
-        for schema in _SCHEMAS:
-            self._ask(_PUT_USES.format(schema, _IS_NEW[schema]), (self._now_us, since_hour))
-            self._ask(_PUT_DERIVED.format(schema), (self._now_us,))
-
-    def _put_said(self) -> None:
-        for key, value in _SAID.items():
-            self._ask(_PUT_SAID.format("", value, key), ())
-        if Field.VERSION in self._file.required:
-            self._ask(_PUT_VERSIONS, ())
-        if Field.CHECKSUM in self._file.required:
-            self._ask(_PUT_CHECKSUMS, ())
+        self._ask(_PUT_JOBS, ())
+        self._ask(_PUT_USES, (self._now_us, self._now_us // HOUR_US - _LATELY_HOURS))
+        self._ask(_PUT_SAID, ())
 
     def _put_datasets(self) -> None:
-        required, promised = {*self._file.required}, self._file.objectives
+        promised, required = self._file.objectives, {one: f"has_{one}" for one in self._file.required}
         ages_s = ((tier, promised.of(Sli.FRESHNESS, tier)) for tier in TIERS)
         statement = _PUT_DATASETS.format(
-            external=" OR ".join("text GLOB ?" for _ in self._file.external) or "0",
+            has=", ".join(f"{_HAS[one]} AS {column}" for one, column in required.items()),
+            columns=", ".join(required.values()),
+            merged=", ".join(f"max({column})" for column in required.values()),
+            fields=f"({' + '.join(required.values())})",
             required=len(required),
+            external=" OR ".join("text GLOB ?" for _ in self._file.external) or "0",
             goals="".join(f" WHEN '{tier}' THEN {goal_s or 'NULL'}" for tier, goal_s in ages_s),
             tiers="".join(" WHEN text GLOB ? THEN ?" for _ in self._file.tiers),
-            fields=f"({' + '.join(f'({_COLUMNS[one]} IS NOT NULL)' for one in sorted(required))})",
         )
-        self._ask(_MERGE, ())
         patterns = [text for rule in self._file.tiers for text in (rule.datasets, rule.tier)]
         self._ask(statement, (*self._file.external, *patterns))
 

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, cast
 
 import msgspec
 
@@ -104,7 +104,7 @@ def read_declared(plan: Plan) -> Declared:
         coverage_lack = coverage_lack or str(error)
     try:
         for path in expected.csv:
-            flows += (_flow_of(row) for _, row in _rows_of(plan.folder / path, _FLOW_COLUMNS))
+            flows += map(_flow_of, _rows_of(plan.folder / path, _FLOW_COLUMNS))
     except DeclaredError as error:
         accuracy_lack = accuracy_lack or str(error)
     return Declared(tuple(datasets), tuple(flows), coverage_lack, accuracy_lack)
@@ -153,7 +153,7 @@ _DATASET_COLUMNS: Final = ("namespace", "name")
 _FLOW_COLUMNS: Final = ("source_namespace", "source", "target_namespace", "target")
 
 
-def _rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -161,30 +161,31 @@ def _rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[st
     return _rows_in(str(path), text, needed)
 
 
-def _rows_in(where: str, text: str, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV, each with its place."""
+def _rows_in(where: str, text: str, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The rows of a CSV, with all that is needed and no unknown tier."""
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         names = [name.strip() for name in next(reader, [])]
         if lacking := [name for name in needed if name not in names]:
             says = f"the column {lacking[0]} is missing; the first line has to name {', '.join(needed)}"
             raise DeclaredError(f"{where}:1: {says}")
-        for cells in reader:
+        for cells in filter(None, reader):
             row = dict(zip(names, cells, strict=False))
-            if empty := [name for name in needed if cells and not row.get(name)]:
-                raise DeclaredError(f"{where}:{reader.line_num}: {empty[0]}: it is empty; give a value")
-            if cells:
-                yield f"{where}:{reader.line_num}", row
+            if not all(map(row.get, needed)):
+                empty = next(name for name in needed if not row.get(name))
+                raise DeclaredError(f"{where}:{reader.line_num}: {empty}: it is empty; give a value")
+            if (tier := row.get("tier")) and tier not in TIERS:
+                says = f"{tier!r} is no tier; give one of {', '.join(TIERS)}"
+                raise DeclaredError(f"{where}:{reader.line_num}: tier: {says}")
+            yield row
     except csv.Error as error:
         raise DeclaredError(f"{where}:{reader.line_num}: it is no CSV: {error}") from None
 
 
-def _datasets_in(rows: Iterator[tuple[str, dict[str, str]]]) -> Iterator[KnownDataset]:
-    for place, row in rows:
-        tier = row.get("tier") or None
-        if tier is not None and tier not in TIERS:
-            raise DeclaredError(f"{place}: tier: {tier!r} is no tier; give one of {', '.join(TIERS)}")
-        yield KnownDataset(row["namespace"], row["name"], _TIERS.get(tier or ""), row.get("owner") or None)
+def _datasets_in(rows: Iterator[dict[str, str]]) -> Iterator[KnownDataset]:
+    for row in rows:
+        tier, owner = row.get("tier") or None, row.get("owner") or None
+        yield KnownDataset(row["namespace"], row["name"], cast("Tier | None", tier), owner)
 
 
 def _flow_of(row: Mapping[str, str]) -> ExpectedFlow:
@@ -260,5 +261,4 @@ def _get(url: str, token: str | None, timeout_s: float) -> tuple[bytes, str] | s
 
 
 _ENDS: Final = ("source", "target")
-_TIERS: Final[dict[str, Tier]] = {tier: tier for tier in ("critical", "important", "optional")}
 _LISTED: Final = msgspec.json.Decoder(list[KnownDataset])

@@ -41,15 +41,15 @@ class Failures(NamedTuple):
     retried: int
 
 
-def lags_since(journal: Journal, since_ms: int) -> list[float]:
+def lags_since(journal: Journal, *instants_ms: int) -> list[list[float]]:
     """How long after its time each of the last events was kept, in seconds, the shortest first.
 
     Args:
         journal: the journal.
-        since_ms: only events that were received after this instant, in epoch milliseconds.
+        instants_ms: for each, only events count that were received after it, in epoch milliseconds.
     """
-    after = max(_seq_before(journal, since_ms), journal.last_seq() - EVENTS_MAX)
-    lags_s = []
+    after = max(_seq_before(journal, min(instants_ms)), journal.last_seq() - EVENTS_MAX)
+    found = []
     events = journal.read(after, limit=EVENTS_MAX, max_bytes=_BYTES_MAX, body_max_bytes=_BODY_MAX_BYTES)
     for entry in events:
         if entry.kind is Kind.OPENLINEAGE and entry.body:
@@ -57,8 +57,9 @@ def lags_since(journal: Journal, since_ms: int) -> list[float]:
                 at_us = parse_instant_us(_TIMED.decode(entry.body).eventTime)
             except (msgspec.MsgspecError, *UNREADABLE):
                 continue  # the layout sets it aside
-            lags_s.append(max(entry.received_ms / 1_000 - at_us / 1e6, 0.0))
-    return sorted(lags_s)
+            found.append((max(entry.received_ms / 1_000 - at_us / 1e6, 0.0), entry.received_ms))
+    found.sort()
+    return [[lag_s for lag_s, at_ms in found if at_ms > since_ms] for since_ms in instants_ms]
 
 
 def failures_since(journal: Journal, *instants_ms: int) -> list[Failures]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from waybill.facets.event import dataset_text
 from waybill.transport import locks
+from waybill.transport.counting import duration_text
 
 from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels, place_of
 from .declared import read_declared
@@ -78,6 +80,19 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     burn_rates: dict[str, float]
     unknown: str = ""
     note: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name in the history, such as ``coverage/critical``."""
+        return _key(self.sli, self.tier)
+
+    def text(self, value: float | None) -> str:
+        """A value in its unit, as people read it; empty for none."""
+        if value is None:
+            return ""
+        if self.unit == "seconds":
+            return duration_text(value)
+        return f"{value:.2%}" if self.unit == "ratio" else f"{value:g}"
 
 
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,20 +272,16 @@ _NO_DATA: Final = {
 def _of_entries(journal: Journal, plan: Plan, now_ms: int, since_ms: int) -> _Readings:
     """The lag and the errors of the last hour, counted since an instant."""
     hour_ms = now_ms - HOUR_MS
-    lags_s, objective_s = lags_since(journal, hour_ms), plan.file.objectives.of(Sli.INGESTION_LAG)
+    lags_s, fresh_s = lags_since(journal, hour_ms, since_ms)
+    lag = _Reading(unknown="no OpenLineage event has come within the last hour")
     if lags_s:
-        fresh_s = lags_since(journal, since_ms)
-        good = sum(objective_s is not None and lag_s <= objective_s for lag_s in fresh_s)
+        objective_s = plan.file.objectives.of(Sli.INGESTION_LAG)
+        good = bisect_right(fresh_s, objective_s or 0.0)
         counted = None if objective_s is None else (float(good), float(len(fresh_s)))
         lag = _Reading(lags_s[place_of(len(lags_s))], counted)
-    else:
-        lag = _Reading(unknown="no OpenLineage event has come within the last hour")
     last, fresh = failures_since(journal, hour_ms, since_ms)
-    note = (
-        f"{last.retried:,} attempts of deliveries were repeated, which are no failures"
-        if last.retried
-        else ""
-    )
+    note = f"{last.retried:,} attempts of deliveries were repeated, which are no failures"
+    note = note if last.retried else ""
     errors = _Reading(unknown="no entry has come or failed within the last hour", note=note)
     if last.entries or last.failed:
         total = max(fresh.entries, fresh.failed)

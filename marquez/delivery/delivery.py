@@ -40,6 +40,7 @@ from ..links import CollectorLinks
 from ..state_batch import StateBatch
 from ..subject import Subject, subject_of
 from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
+from .counters import COUNTERS, Counters, counters_of
 from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter_body, dead_letters
 from .pending import PendingEvents
 from .run_states import End, RunState, RunStates, Start, note_run
@@ -59,7 +60,6 @@ log = logging.getLogger("waybill.marquez")
 
 CONNECTIONS: Final = 8
 
-_COUNTERS: Final = "figures"
 _VIEWED: Final = "held"
 """State key of the last event that came into view, which may have been in flight when a runner died."""
 _COUNTED: Final = "counted"
@@ -70,30 +70,6 @@ _SYNC_EVERY_S: Final = 0.1
 _ANSWER_POLL_S: Final = 0.05
 _TAGS_AT_END_S: Final = 2.0
 """For how long a delivery that ends still begins to tag jobs; the next runner tags the others."""
-
-
-class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcomes of one backend's events, counted over all runners.
-
-    Attributes:
-        delivered: responses that accepted an event; an event that is sent again counts again.
-        failed: failed attempts that were, or will be, retried.
-        refused: responses that made an event a dead letter.
-        coalesced: events that summaries stand for.
-        summaries: those of `delivered` that were summaries.
-    """
-
-    delivered: int = 0
-    failed: int = 0
-    refused: int = 0
-    coalesced: int = 0
-    summaries: int = 0
-
-
-def counters_of(journal: Journal, backend: str = MARQUEZ) -> Counters | None:
-    """The counts of one backend, by the name of its projection; None before anything was sent there."""
-    row = journal.state_get(backend, _COUNTERS)
-    return None if row is None else msgspec.json.decode(row, type=Counters)
 
 
 class Delivery:
@@ -502,7 +478,7 @@ class Delivery:
     def _count(self, **more: int) -> None:
         sums = {name: getattr(self._counters, name) + count for name, count in more.items()}
         self._counters = msgspec.structs.replace(self._counters, **sums)
-        self._batch.put(_COUNTERS, msgspec.json.encode(self._counters))
+        self._batch.put(COUNTERS, msgspec.json.encode(self._counters))
 
     # -- state and steps -------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def test_what_began_and_has_not_ended_is_found_with_how_long_ago_that_was(left: 
         assert (run["did"], run["system_name"], run["data_source"]) == ("run", "ns", "job")
         left.work()
     shown = left.called("find", "--open", "--home", left.home, "--filename", "left*").stdout
-    assert ("1 d ago" in shown, "left.csv" in shown, "\trun" in shown) == (True, True, False)
+    assert ("1d 12h ago" in shown, "left.csv" in shown, "\trun" in shown) == (True, True, False)
     assert left.called("find", "--open", "--state", "error", "--home", left.home).returncode == 2
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from served import event
@@ -13,6 +15,8 @@ from waybill.lineage.levels import Sli, read_latest
 from waybill.transport import Journal, Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Start
 
 IMPACT = "/api/v1/impact"
@@ -24,6 +28,30 @@ def test_levels_are_answered_and_what_was_recorded_is_in_the_metrics(start: Star
     found = collector.ask("GET", "/slis").json
     assert {one["sli"] for one in found["levels"]} == {one.value for one in Sli}
     assert found["levels"][-1]["unknown"].startswith("no collector has counted")
+
+
+def test_a_collector_that_nobody_asks_records_its_levels_without_arrow(home: Path) -> None:
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from waybill.collector.endpoints import Readings
+        from waybill.collector.metrics import Metrics
+        from waybill.collector.server.measuring import Measuring
+        from waybill.lineage.levels import read_latest
+        from waybill.transport import Journal, Settings
+
+        settings = Settings.load({"home": Path(sys.argv[1])}, env={})
+        journal = Journal(settings.home)
+        Measuring(Readings(journal, settings), journal, settings, lambda: Metrics().served("a", {})).record()
+        assert read_latest(journal) is not None
+        print(*sys.modules)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(home)], check=True, capture_output=True, text=True
+    )
+    loaded = done.stdout.split()
+    assert "waybill.lineage.index.reading" in loaded
+    assert {"pyarrow", "duckdb", "numpy"} & set(loaded) == set()
 
 
 def test_what_a_collector_counted_is_recorded_with_the_levels(settings: Settings) -> None:

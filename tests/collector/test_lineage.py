@@ -18,9 +18,12 @@ import pyarrow as pa
 import pytest
 from served import JSON, Collector, event, reply_of
 
-from waybill.transport import Journal, Rejects, locks
+from waybill.transport import Journal, Rejects, Settings, locks
+from waybill.transport.config import change
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Start
 
 PATH = "/api/v1/lineage"
@@ -245,7 +248,16 @@ def test_an_address_that_is_taken_is_refused(start: Start, tmp_path: Path) -> No
         start("--runner", "none", "--listen", first.address, home=tmp_path / "other")
 
 
-def test_a_full_journal_is_busy_and_recovers(start: Start) -> None:
+def let_go(journal: Journal) -> None:
+    journal.prune(journal.last_seq(), 2**50)  # as the runner does, once all is in files
+
+
+def give_more_room(journal: Journal) -> None:
+    change(journal, Settings.load({"home": journal.home, "journal_max_bytes": "20MiB"}, env={}))
+
+
+@pytest.mark.parametrize("mend", [let_go, give_more_room])
+def test_a_full_journal_is_busy_and_recovers(start: Start, mend: Callable[[Journal], None]) -> None:
     collector = start("--runner", "none", "--journal-max-bytes", "1MiB")
     filler = [
         event(producer=f"https://example.org/{number}" + secrets.token_hex(100_000)) for number in range(30)
@@ -262,7 +274,7 @@ def test_a_full_journal_is_busy_and_recovers(start: Start) -> None:
     assert (refused.status, refused.headers["retry-after"]) == (503, "2")
     assert json.loads(refused.body)["title"] == "Service Unavailable"
     journal = Journal(collector.home)
-    journal.prune(journal.last_seq(), 2**50)  # as the runner does, once all is in files
+    mend(journal)
     journal.close()
     deadline_s = time.monotonic() + 30
     while collector.post(PATH, event()).status != 201:

@@ -281,13 +281,19 @@ def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(sha
     assert len(shared.get("/api/v1/records/stats?data_sink=many").json["by_system_name"]) == 60
 
 
-def test_the_first_answer_waits_for_neither_numpy_nor_pandas(start: Start) -> None:
+def test_the_first_answer_loads_what_computes_and_neither_numpy_nor_pandas(start: Start) -> None:
     pytest.importorskip("pandas")
     collector = start("--runner", "none")
+    assert send(collector, record(did="taken")).status == 202
+    assert collector.get("/health/ready").status == 200
+    maps = Path(f"/proc/{collector.process.pid}/maps")
+    mapped = maps.read_text(encoding="utf-8")
+    assert "/pyarrow/" in mapped, "it packs bodies"
+    assert "/pyarrow/_compute" not in mapped
     assert collector.get("/api/v1/records?did=unknown").json == []
     assert collector.get("/api/v1/records/stats?by=hour").status == 200
-    mapped = Path(f"/proc/{collector.process.pid}/maps").read_text(encoding="utf-8")
-    assert "/pyarrow/" in mapped
+    mapped = maps.read_text(encoding="utf-8")
+    assert "/pyarrow/_compute" in mapped
     assert "/numpy/" not in mapped
     assert "/pandas/" not in mapped
 

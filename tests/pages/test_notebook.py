@@ -12,7 +12,7 @@ import pytest
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "lineage.ipynb"
 VARIABLE = re.compile(
-    r"\d+ ms|\d+\.\d s|(?:x|width)=\"[\d.]+\"| d=\"M[^\"]+\"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"\d+ms|\d+s(?: \d+ms)?|(?:x|width)=\"[\d.]+\"| d=\"M[^\"]+\"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 """The parts of an output that no two runs have in common: durations, the widths that these give, dids."""
 

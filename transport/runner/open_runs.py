@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, canonical_did
 from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
+from waybill.facets.json_events import instant
 
 from ..journal import BegunTransforms
 
@@ -160,10 +160,9 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             facets["parent"] = msgspec.Raw(self.parent)
         if self.file:
             facets[DELTA_FILE_FACET] = self._file_with_begun
-        at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         return msgspec.json.encode(
             {
-                "eventTime": at.replace("+00:00", "Z"),
+                "eventTime": instant(at_ms),
                 "eventType": str(event_type),
                 "producer": PRODUCER,
                 "schemaURL": _SCHEMA_URL,

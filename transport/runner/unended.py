@@ -23,7 +23,6 @@ read, also an inferred one, so that a crash ends no run twice.
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import SEVERITY, UNREADABLE, EventType, inferred_reason, parse_instant_us
+from waybill.facets.json_events import instant
 from waybill.facets.spark_writes import APPLICATION_ENDED, written
 
 from ..journal import Kind
@@ -325,7 +325,7 @@ class UnendedRuns:
             elif is_gone:
                 yield _end_of(one, now_ms, PROGRAM_GONE, EventType.ABORT, is_of_here=True), one.system_name
             elif due.looks_for_stale and 0 < one.last_ms < now_ms - (self._stale_ms or 0):
-                since = f"nothing was heard of it since {_iso(one.last_ms)}"
+                since = f"nothing was heard of it since {instant(one.last_ms)}"
                 yield one.end(now_ms, f"{since}, and close_stale_after ended it"), one.system_name
 
 
@@ -369,11 +369,6 @@ def _instant_us(event: RunEvent) -> int:
 def _is_over(since_ms: int, wait_ms: int, now_ms: int) -> bool:
     """Whether a wait is over; it is also over if the clock was set back by more than the wait."""
     return not since_ms - wait_ms <= now_ms < since_ms + wait_ms
-
-
-def _iso(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
-    return at.replace("+00:00", "Z")
 
 
 _WEIGHTS: Final = {kind: max(SEVERITY.values()) - severity for kind, severity in SEVERITY.items()}

@@ -79,7 +79,7 @@ def test_a_line_shows_which_part_was_good_at_each_moment(browser: Browser, told:
     assert look == ["none", "rgb(29, 86, 201)"], "it is a line, and is seen"
     cells = row.get_by_role("cell").all_inner_texts()
     # 3 of 8 are bad, and 1 % of 8 may be.
-    assert cells[2:7] == ["missed", "33.3%", "at most 1.0%", "-3650 %", "37.50, 37.50, 37.50"]
+    assert cells[2:7] == ["missed", "33.33%", "at most 1.00%", "-3650 %", "37.50, 37.50, 37.50"]
     assert page.get_by_role("row", name="Coverage").get_by_role("img").count() == 0, "nothing is known of it"
     opened.close()
 

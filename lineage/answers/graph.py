@@ -1,0 +1,50 @@
+"""Answers of a home about its graph, from the index alone: nothing that reads files is loaded for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from waybill.exporter import reading
+
+from ..index import IndexReader
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from waybill.exporter.reading import Asker
+    from waybill.transport.journal import Journal
+
+    from ..graph import Question
+    from ..index import KeptIndex
+
+_Answer = TypeVar("_Answer")
+
+
+class GraphAnswers:
+    """Answers questions about the graph of a home; see `Answers`.
+
+    Args:
+        journal: its journal.
+        asker: who asks.
+        kept: the index, where it stays open between questions; None: it is opened for each.
+    """
+
+    def __init__(self, journal: Journal, asker: Asker, kept: KeptIndex | None = None) -> None:
+        self.notes: dict[str, None] = {}
+        self._journal = journal
+        self._asker = asker
+        self._kept = kept
+
+    def answer(self, question: Question[_Answer]) -> _Answer:
+        """Answer a question about the graph of datasets and jobs; see `Answers`."""
+        question = reading.allow(self._asker, question)
+        with self.open() as index:
+            if index.lack is not None:
+                self.notes[index.lack] = None
+            return index.answer(question)
+
+    def open(self) -> AbstractContextManager[IndexReader]:
+        """The index without the records that are in no file yet."""
+        if self._kept is not None:
+            return self._kept.open()
+        return IndexReader.open(self._journal.home, self._journal)
