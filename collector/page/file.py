@@ -107,8 +107,15 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What the file is called."""
-        known = self.records[0] if self.records else self.open
-        return (known and known.filename) or self.journey.did
+        return self.name_of(self.journey.did)
+
+    def name_of(self, did: str) -> str:
+        """What a file of the journey is called; its did, if that is not known."""
+        for file in self.journey.files:
+            known = file.records[0] if file.records else file.open
+            if file.did == did and known and known.filename:
+                return known.filename
+        return did
 
     @property
     def reasons(self) -> list[tuple[ProvenanceRecord, str]]:

@@ -234,6 +234,15 @@ def test_of_many_parents_the_first_are_drawn_and_the_rest_counted(sample: Collec
     assert drawn("from")[0] == 71
 
 
+def test_a_record_names_the_file_that_it_came_from(browser: Browser, sample: Collector) -> None:
+    opened = visit(browser, sample.url + at("/file", did=did(10)))
+    page = opened.page
+    page.locator("dl.facts").get_by_role("link", name="part-00001.csv").click()
+    page.wait_for_url(f"**did={did(1)}")
+    assert page.locator("h1").inner_text() == "part-00001.csv"
+    opened.close()
+
+
 def test_an_open_file_says_so(browser: Browser, sample: Collector) -> None:
     opened = visit(browser, sample.url + at("/file", did=OPEN))
     page = opened.page
