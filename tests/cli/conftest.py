@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from calling import call
 
-from waybill.cli.app import main
 from waybill.transport import Journal, Settings, Tracker
 
 HOUR_S = 3_600
@@ -91,32 +89,13 @@ def waybill(tmp_path: Path, script: Path) -> Run:
     return run
 
 
-@contextlib.contextmanager
-def _same_logging() -> Iterator[None]:
-    """Take back how a command has set up the log of its process, which is that of the tests, too."""
-    loggers = [logging.getLogger(), logging.getLogger("waybill")]
-    before = [(logger, logger.handlers[:], logger.level) for logger in loggers]
-    try:
-        yield
-    finally:
-        for logger, handlers, level in before:
-            logger.handlers[:] = handlers
-            logger.setLevel(level)
-
-
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run ``waybill`` with these arguments in this process, which takes a fraction of the time."""
+def called(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run ``waybill`` with these arguments in this process."""
 
     def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        words = ["waybill", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", words)
         if cwd is not None:
             monkeypatch.chdir(cwd)
-        capsys.readouterr()
-        with _same_logging(), pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(words, int(ended.value.code or 0), printed.out, printed.err)
+        return call(*arguments)
 
     return run

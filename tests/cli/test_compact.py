@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from conftest import Run
 
 START_MS = 1_767_225_600_000
+QUICK_JVM = "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+"""A JVM that lives for seconds would spend most of them on code that it never uses."""
 
 
 def written(root: Path) -> list[ProvenanceRecord]:
@@ -43,8 +45,9 @@ def written(root: Path) -> list[ProvenanceRecord]:
 @pytest.mark.parametrize("engine", ["embedded", "spark"])
 @pytest.mark.timeout(300)
 def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
-    waybill: Run, tmp_path: Path, engine: str
+    waybill: Run, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", QUICK_JVM)
     root = tmp_path / "root"
     records = written(root)
     done = waybill("compact", "--root", root, "--engine", engine, "--json")

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from served import COMPLETED_MS, record, without_runner
+from served import COMPLETED_MS, Collector, record, without_runner
 
 from waybill.exporter.differing import DIFFERING, LOCK, list_differing
 from waybill.exporter.keys import changed, keep_step
@@ -34,8 +34,8 @@ OTHER = f"provenance/compacted/core/{DAY}/12.parquet"
 LATER = f"provenance/compacted/edge/{DAY}/13.parquet"
 
 
-def keep(settings: Settings, begin: int, number: int, hour: int = 0, system: str = "edge") -> None:
-    """File some records."""
+def accept(settings: Settings, begin: int, number: int, hour: int = 0, system: str = "edge") -> None:
+    """Store some records in the journal."""
     completed = COMPLETED_MS + hour * 3_600_000
     records = [
         record(did=f"d{at}", systemName=system, created=completed, completed=completed + at)
@@ -43,6 +43,11 @@ def keep(settings: Settings, begin: int, number: int, hour: int = 0, system: str
     ]
     with closing(Journal(settings.home)) as journal:
         journal.append(Kind.PROVENANCE, json.dumps(records).encode())
+
+
+def keep(settings: Settings, begin: int, number: int, system: str = "edge") -> None:
+    """File some records."""
+    accept(settings, begin, number, system=system)
     assert flush(settings).problems == {}
 
 
@@ -51,9 +56,10 @@ def filed(settings: Settings) -> Path:
     """A root with 10 records of one hour of a system, 20 of another system, and 30 of the next hour."""
     with closing(Journal(settings.home)) as journal:
         agree(journal, settings)
-    keep(settings, 0, 10)
-    keep(settings, 100, 20, system="core")
-    keep(settings, 200, 30, hour=1)
+    accept(settings, 0, 10)
+    accept(settings, 100, 20, system="core")
+    accept(settings, 200, 30, hour=1)
+    assert flush(settings).problems == {}
     assert all((settings.root / path).exists() for path in (EDGE, OTHER, LATER))
     return settings.root
 
@@ -97,14 +103,13 @@ def read(called: Run, home: Path, *words: str) -> tuple[int, int]:
     return done.returncode, int(shown[0]) if "--count" in words else len(done.stdout.splitlines())
 
 
-def ready(home: Path) -> tuple[dict[str, str], int, str | None]:
+def ready(collector: Collector) -> tuple[dict[str, str], int, str | None]:
     """What readiness says, the status of the statistics, and the warning of the partial ones."""
-    with without_runner(home) as collector:
-        problems = collector.get("/health/ready").json["problems"]
-        whole = collector.get("/api/v1/records/stats")
-        part = collector.get("/api/v1/records/stats?partial=true")
-        assert part.status == 200
-        return problems, whole.status, part.headers.get("warning")
+    problems = collector.get("/health/ready").json["problems"]
+    whole = collector.get("/api/v1/records/stats")
+    part = collector.get("/api/v1/records/stats?partial=true")
+    assert part.status == 200
+    return problems, whole.status, part.headers.get("warning")
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=[spoil.__name__ for spoil in SPOILT])
@@ -125,20 +130,21 @@ def test_a_file_that_is_not_the_ledgers_is_told_by_every_answer_until_it_is_repa
     shown = called("status", "--home", home, "--json")
     kinds = [one["kind"] for one in json.loads(shown.stdout)["problems"]]
     assert (shown.returncode, kinds) == (1, ["differing"])
-    problems, status, warning = ready(home)
-    assert (list(problems), status) == (["differing"], 503)
-    assert warning is not None
-    assert "waybill repair --root" in problems["differing"]
-    # It stays so at the next look.
-    called("flush", "--home", home)
-    assert read(called, home, "--count") == (1, left)
-    called("repair", "--root", filed, "--home", home)
-    settle(called, filed, home)
-    called("flush", "--home", home)
-    assert read(called, home, "--count") == (0, whole)
-    assert read(called, home, "--all", "--json") == (0, whole)
-    assert called("status", "--home", home).returncode == 0
-    assert ready(home) == ({}, 200, None)
+    with without_runner(home) as collector:
+        problems, status, warning = ready(collector)
+        assert (list(problems), status) == (["differing"], 503)
+        assert warning is not None
+        assert "waybill repair --root" in problems["differing"]
+        # It stays so at the next look.
+        called("flush", "--home", home)
+        assert read(called, home, "--count") == (1, left)
+        called("repair", "--root", filed, "--home", home, "--workers", "1")
+        settle(called, filed, home)
+        called("flush", "--home", home)
+        assert read(called, home, "--count") == (0, whole)
+        assert read(called, home, "--all", "--json") == (0, whole)
+        assert called("status", "--home", home).returncode == 0
+        assert ready(collector) == ({}, 200, None)
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=[spoil.__name__ for spoil in SPOILT])
@@ -239,7 +245,7 @@ def test_a_file_that_is_repaired_and_lost_again_is_told_again(
         (filed / EDGE).unlink()
         called("flush", "--home", settings.home)
         assert read(called, settings.home, "--count") == (1, 50)
-        called("repair", "--root", filed, "--home", settings.home)
+        repair(filed, called, settings)
         assert read(called, settings.home, "--count") == (0, 60)
 
 
@@ -289,20 +295,22 @@ def compact_again(_: Path, __: Run, settings: Settings) -> None:
 
 
 def repair(root: Path, called: Run, settings: Settings) -> None:
-    done = called("repair", "--root", root, "--home", settings.home)
+    done = called("repair", "--root", root, "--home", settings.home, "--workers", "1")
     assert done.returncode == 0, done.stderr
 
 
 def rebuild(root: Path, called: Run, settings: Settings) -> None:
-    done = called("rebuild", "--from", "events", root, "--to", root, "--home", settings.home)
+    wanted = ("--from", "events", root, "--to", root, "--workers", "1")
+    done = called("rebuild", *wanted, "--home", settings.home)
     assert done.returncode == 0, done.stderr
 
 
 def rebuild_elsewhere(root: Path, called: Run, settings: Settings) -> None:
     """Rebuild another root, and then those files of it again that are a system's."""
     there = root.with_name("there")
+    wanted = ("--from", "events", root, "--to", there, "--workers", "1")
     for again in ((), ("--system", "edge")):
-        done = called("rebuild", "--from", "events", root, "--to", there, "--home", settings.home, *again)
+        done = called("rebuild", *wanted, "--home", settings.home, *again)
         assert done.returncode == 0, done.stderr
         assert keep_step(there, again=True) is not None
         assert list_differing(there) == []

@@ -6,13 +6,13 @@ import contextlib
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
+from calling import call
 from served import Collector, event, record, without_runner
 
 from waybill.exporter import Query
@@ -21,7 +21,6 @@ from waybill.lineage import Lineage
 from waybill.lineage.answers import CollectorReadError, UnknownNameError
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
-WAYBILL = Path(sys.executable).parent / "waybill"
 PARENT = "01a1fd6a-9e75-7d78-870f-0000000000aa"
 MOVED = "01a1fd6a-9e75-7d78-870f-0000000000cc"
 RUN = "01a1fd6a-9e75-7d78-870f-0000000000ee"
@@ -35,8 +34,7 @@ class Pipeline(NamedTuple):
     dids: dict[str, str]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(WAYBILL), *arguments, "--home", str(self.home)]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        return call(*arguments, "--home", self.home)
 
     def get(self, path: str, **given: str) -> Any:  # noqa: ANN401 - a reply
         return self.collector.get(f"{path}?{urlencode(given)}")
@@ -485,8 +483,7 @@ def test_a_journey_says_what_it_lacks(poisoned: Path, caplog: pytest.LogCaptureF
     caplog.clear()
     Lineage.open(poisoned).trace(found.did)
     assert "1 entry is poison and in no answer" in caplog.text
-    command = [str(WAYBILL), "trace", found.did, "--home", str(poisoned)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = call("trace", found.did, "--home", poisoned)
     assert (done.returncode, "1 entry is poison and in no answer" in done.stderr) == (0, True)
     with without_runner(poisoned) as collector:
         assert "1 entry is poison" in collector.get(f"/trace/{found.did}").headers["warning"]

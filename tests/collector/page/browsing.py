@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -43,7 +44,6 @@ class Visit(NamedTuple):
     """A page that is open, and what the browser complained about."""
 
     page: Page
-    context: BrowserContext
     complaints: list[str]
 
     def check_use(self) -> None:
@@ -62,15 +62,25 @@ class Visit(NamedTuple):
 
     def close(self) -> None:
         """Close it; fail if the browser complained: of a script, a style, or the policy."""
-        self.context.close()
+        self.page.close()
         assert self.complaints == []
 
 
-def visit(browser: Browser, url: str, **options: Any) -> Visit:  # noqa: ANN401 - as `new_context` has them
-    """Open an address in a context of its own."""
-    context = browser.new_context(**{"viewport": DESK, **options})
+@functools.cache
+def context_of(browser: Browser, *, has_script: bool) -> BrowserContext:
+    """What all visits with or without script share: to open a window for each costs more than the visit."""
+    context = browser.new_context(java_script_enabled=has_script)
     context.set_default_timeout(5_000)
+    context.new_page()  # without it, the window would close with the page of a visit
+    return context
+
+
+def visit(browser: Browser, url: str, *, has_script: bool = True, viewport: ViewportSize = DESK) -> Visit:
+    """Open an address on a page of its own, as somebody who has not been there before."""
+    context = context_of(browser, has_script=has_script)
+    context.clear_cookies()
     page = context.new_page()
+    page.set_viewport_size(viewport)
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
@@ -80,7 +90,7 @@ def visit(browser: Browser, url: str, **options: Any) -> Visit:  # noqa: ANN401 
     page.on("console", hear)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(url)
-    return Visit(page, context, complaints)
+    return Visit(page, complaints)
 
 
 def take_picture(page: Page, name: str) -> None:

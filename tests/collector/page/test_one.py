@@ -154,7 +154,7 @@ def test_nothing_keeps_people_from_using_a_view(browser: Browser, sample: Collec
 def test_a_drawing_opens_at_one_hop_and_unfolds_by_click(
     browser: Browser, sample: Collector, *, has_script: bool
 ) -> None:
-    opened = visit(browser, sample.url + at("/file", did=did(0)), java_script_enabled=has_script)
+    opened = visit(browser, sample.url + at("/file", did=did(0)), has_script=has_script)
     page = opened.page
     if has_script:
         page.evaluate("window.isSame = true")
@@ -373,7 +373,7 @@ def test_what_is_not_there_is_said_with_names_like_it(
         opened = visit(browser, sample.url + path)
         opened.page.get_by_role("link", name="lake/orders").click()
         assert opened.page.locator("h1").inner_text() == "lake/orders"
-        opened.context.close()
+        opened.page.close()
 
 
 def test_an_unknown_file_is_said(sample: Collector) -> None:

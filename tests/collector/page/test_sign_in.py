@@ -57,7 +57,7 @@ def test_a_page_asks_to_sign_in_and_goes_on_to_what_was_asked(
 def test_people_sign_in_and_out_without_script(
     browser: Browser, guarded: Collector, keys: dict[str, str]
 ) -> None:
-    opened = visit(browser, f"{guarded.url}/open", java_script_enabled=False)
+    opened = visit(browser, f"{guarded.url}/open", has_script=False)
     page = opened.page
     page.get_by_label("API key").fill(keys["read"])
     page.get_by_role("button", name="Sign in").click()
@@ -198,7 +198,7 @@ def test_a_session_ends_after_eight_hours_and_only_so_many_are_kept(tmp_path: Pa
 def test_who_administers_has_things_tried_again(
     browser: Browser, guarded: Collector, keys: dict[str, str]
 ) -> None:
-    opened = visit(browser, f"{guarded.url}/health", java_script_enabled=False)
+    opened = visit(browser, f"{guarded.url}/health", has_script=False)
     page = opened.page
     page.get_by_label("API key").fill(keys["admin"])
     page.get_by_role("button", name="Sign in").click()

@@ -101,14 +101,14 @@ def test_what_takes_long_to_count_is_counted_after_the_hits(browser: Browser, lo
     assert opened.page.locator("#counts b").inner_text() == "45 records"
     assert opened.page.locator("#over-time svg").count() == 1
     opened.close()
-    without = visit(browser, address, java_script_enabled=False)
+    without = visit(browser, address, has_script=False)
     without.page.get_by_role("link", name="Count them").click()
     assert without.page.locator("#counts b").inner_text() == "45 records"
     without.close()
 
 
 def test_everything_works_without_script(browser: Browser, looked_at: Collector) -> None:
-    opened = visit(browser, looked_at.url, java_script_enabled=False)
+    opened = visit(browser, looked_at.url, has_script=False)
     page = opened.page
     page.get_by_role("combobox", name="Did not get to").fill("warehouse")
     page.get_by_role("button", name="Find").click()
