@@ -140,7 +140,7 @@ _MERGED: Final = {
 }
 """What is told of a dataset, by each of its names, and what that is of all of them."""
 _PUT_DATASETS: Final = f"""
-WITH told AS (
+WITH told AS NOT MATERIALIZED (
     SELECT *, number IN main.sli_known AS is_known, {{has}}
     FROM main.sli_name LEFT JOIN main.sli_use USING (number) LEFT JOIN main.sli_said USING (number)
 )
