@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from conftest import Run
 
 START_MS = 1_767_225_600_000
-QUICK_JVM = "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
-"""A JVM that lives for seconds would spend most of them on code that it never uses."""
+QUICK_SPARK = (
+    "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' --conf spark.ui.enabled=false "
+    "--conf spark.sql.shuffle.partitions=2 pyspark-shell"
+)
+"""A JVM that lives for seconds would spend most of them on code that it never uses and empty partitions."""
 
 
 def written(root: Path) -> list[ProvenanceRecord]:
@@ -47,7 +50,7 @@ def written(root: Path) -> list[ProvenanceRecord]:
 def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
     waybill: Run, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", QUICK_JVM)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", QUICK_SPARK)
     root = tmp_path / "root"
     records = written(root)
     done = waybill("compact", "--root", root, "--engine", engine, "--json")

@@ -7,8 +7,6 @@ import contextlib
 import json
 import pickle
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -17,6 +15,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from asked import request_for
+from calling import call
 from events import event
 from served import Collector, without_runner
 
@@ -153,8 +152,9 @@ def test_what_a_collector_refuses_is_a_typed_error(shared: Collector) -> None:
 
 
 def test_it_is_told_as_the_command_tells_it_but_for_the_instants(shared: Collector) -> None:
-    command = [sys.executable, "-m", "waybill.cli", "trace", "--home", str(shared.home), YEAR, "--json"]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    done = call("trace", "--home", shared.home, YEAR, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
     for file in told["files"]:
         for one in file["records"]:
             assert (one["created"], one["completed"]) == (
