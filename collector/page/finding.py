@@ -201,10 +201,11 @@ def find_files(answers: HomeAnswers, params: Params) -> Found:
     """A page of the records that meet the conditions, and what all of them have in common."""
     query, offset, limit, is_partial, _ = params.given
     tables = Reading(answers, is_partial=is_partial).tables
-    query = answers.settle(query)
-    every, counts = _without_page(query), None
+    counts = None
     # The keys have the sums of all kinds. For other conditions, counting takes a second per million records.
-    if params.is_counted or every.is_by_kind:
+    if params.is_counted or params.every.is_by_kind:
+        query = answers.settle(query)
+        every = _without_page(query)
         counts = count_records(lambda by: tables(every, summed_by=by), is_by_kind=every.is_by_kind)
     found = [record for table in tables(query) for record in from_table(table)]
     records = found[offset:][:limit]
