@@ -111,11 +111,9 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
 
     def name_of(self, did: str) -> str:
         """What a file of the journey is called; its did, if that is not known."""
-        for file in self.journey.files:
-            known = file.records[0] if file.records else file.open
-            if file.did == did and known and known.filename:
-                return known.filename
-        return did
+        file = next((one for one in self.journey.files if one.did == did), None)
+        known = file and (file.records[0] if file.records else file.open)
+        return (known and known.filename) or did
 
     @property
     def reasons(self) -> list[tuple[ProvenanceRecord, str]]:
