@@ -47,7 +47,8 @@ class MarquezPage:
         parents = self._graph.split_into(source) if record.parent_did is not None else set()
         if not parents:
             return page_url(self._base, *source)
-        parent = next(iter(parents)).name if len(parents) == 1 else self._parent(str(record.parent_did))
+        name, *others = (one.name for one in parents)
+        parent = self._parent(str(record.parent_did)) if others else name
         return (
             None if parent is None else page_url(self._base, source.namespace, full_name(source.name, parent))
         )

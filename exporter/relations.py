@@ -126,7 +126,8 @@ def _merged(theirs: Iterable[Relation], ours: Iterable[Relation]) -> ReadableBuf
 
 def _earliest(rows: Iterable[Relation]) -> Iterator[Relation]:
     """Each thing that is told once, with its earliest time, given that equal ones are side by side."""
-    return (next(same) for _, same in itertools.groupby(rows, itemgetter(0, 1, 2)))
+    groups = itertools.groupby(rows, itemgetter(0, 1, 2))
+    return (next(same) for _, same in groups)  # no group is empty
 
 
 def _in_batches(rows: Iterable[Relation]) -> Iterator[list[Relation]]:

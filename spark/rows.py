@@ -121,7 +121,7 @@ class SparkRows:
         """A function for a UDF whose calls are counted; `dataset` gets its arguments as a tuple."""
         look = self._look
 
-        return lambda *values: next(function(*values) for _ in look([(values, [values])]))
+        return lambda *values: next(function(*values) for _ in look([(values, [values])]))  # of one row
 
 
 def _application_of(spark: SparkSession) -> Around | None:

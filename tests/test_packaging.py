@@ -108,6 +108,19 @@ def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile
     assert "[waybill.projections]" in entry_points
 
 
+def test_next_has_a_default_or_a_reason_beside_it() -> None:
+    # A StopIteration ends a generator in silence, and cannot be raised into a future, which waits for ever.
+    bare = [
+        f"{path}:{call.lineno}"
+        for path in (path for room in ROOMS for path in sources(room) if path.suffix == ".py")
+        for lines in [(REPOSITORY / path).read_text(encoding="utf-8").splitlines()]
+        for call in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "next"
+        if len(call.args) < len(("iterator", "default")) and "#" not in lines[call.lineno - 1]
+    ]
+    assert bare == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_is_a_typed_package_that_the_source_folder_links_to(room: str) -> None:
     files = set(sources(room))

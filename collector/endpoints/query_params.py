@@ -192,7 +192,8 @@ def _accepted(accept: str, media: Mapping[str, str]) -> str:
     """The first format that a request accepts."""
     formats = {kind.partition(";")[0]: name for name, kind in media.items()}
     asked = (one.partition(";")[0].strip().lower() for one in accept.split(","))
-    return next((formats[one] for one in asked if one in formats), next(iter(media)))
+    default, *_ = media
+    return next((formats[one] for one in asked if one in formats), default)
 
 
 def _conditions(given: Given, *, from_deltafi: bool) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _DIGITS: Final = 12
 
 def asset_url(name: str) -> str:
     """The address of a file of the page: it has the beginning of the content's hash."""
-    return next(url for url, file in _files().items() if file.name == name)
+    return {file.name: url for url, file in _files().items()}[name]
 
 
 async def static(request: Request) -> Response:

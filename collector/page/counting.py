@@ -10,6 +10,7 @@ import msgspec
 
 from waybill.exporter.query import Dimension, TooManyError
 from waybill.facets import FinalState
+from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,11 +122,12 @@ def _by_time(sums: pa.Table) -> list[Span]:
         errors[hour] += count if state == FinalState.ERROR else 0
     first, last = min(by_hour), max(by_hour)
     hours = (last - first) // _HOUR_MS + 1
-    width_ms = next(width for width in _WIDTHS_HOURS if hours / width <= BARS_MAX - 1) * _HOUR_MS
+    widest = -(-hours // (BARS_MAX - 1))
+    width_ms = next((width for width in _WIDTHS_HOURS if width >= widest), widest) * _HOUR_MS
     begin = first - first % width_ms
     spans = {at: [0, 0] for at in range(begin, last + 1, width_ms)}
     for hour, count in by_hour.items():
         span = spans[hour - hour % width_ms]
         span[0] += count
         span[1] += errors[hour]
-    return [Span(at, at + width_ms, *counted) for at, counted in spans.items()]
+    return [Span(at, min(at + width_ms, AFTER_LAST_MS), *counted) for at, counted in spans.items()]

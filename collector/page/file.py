@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from waybill.lineage.answers import HomeAnswers
     from waybill.lineage.drawing import Box, Line
     from waybill.lineage.index import OpenFile
+    from waybill.lineage.journey import ToldFile
 
     from .view import Rows
 
@@ -95,14 +96,18 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
 
     @property
+    def _files(self) -> dict[str, ToldFile]:
+        return {file.did: file for file in self.journey.files}
+
+    @property
     def records(self) -> tuple[ProvenanceRecord, ...]:
         """The records of the file, the oldest first."""
-        return next(file.records for file in self.journey.files if file.did == self.journey.did)
+        return self._files[self.journey.did].records
 
     @property
     def open(self) -> OpenFile | None:
         """What is known of the file if it has not ended."""
-        return next(file.open for file in self.journey.files if file.did == self.journey.did)
+        return self._files[self.journey.did].open
 
     @property
     def name(self) -> str:
@@ -111,7 +116,7 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
 
     def name_of(self, did: str) -> str:
         """What a file of the journey is called; its did, if that is not known."""
-        file = next((one for one in self.journey.files if one.did == did), None)
+        file = self._files.get(did)
         known = file and (file.records[0] if file.records else file.open)
         return (known and known.filename) or did
 
@@ -211,7 +216,7 @@ def _drawn(answers: HomeAnswers, journey: Journey, unfolding: Unfolding, keys: C
     children = answers.children(rim)
     boxes = [_box_of(one, journey, children, unfolding) for one in places]
     if hidden:
-        about = next(at for at, box in enumerate(boxes) if box.is_about)
+        about = [box.is_about for box in boxes].index(True)
         arrows.append(Arrow(len(boxes), about))
         fold = Fold(journey.did, hidden, {}, 0, 0)
         box = msgspec.structs.replace(box_of(fold), words=[f"{hidden:,} more files that it came from"])

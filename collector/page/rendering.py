@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from waybill.facets import FinalState
+from waybill.facets.record import AFTER_LAST_MS
 from waybill.lineage.graph import Node, NodeKind, shown
 from waybill.transport.counting import counted, duration_text, size_text
 
@@ -63,7 +64,8 @@ def instant(at_ms: int | None) -> str:
     """An instant in epoch milliseconds, as people read it; empty for none."""
     if at_ms is None:
         return ""
-    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
+    in_range_ms = min(at_ms, AFTER_LAST_MS - 1)  # the end of the last year has no text of its own
+    return f"{datetime.fromtimestamp(in_range_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def short(text: str, chars_max: int = 120) -> str:

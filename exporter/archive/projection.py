@@ -190,7 +190,8 @@ class Archive:
             return self._upto(last) if self._gathered[-1].seq >= last else None
         hour = arrival_hour(self._gathered[0])
         if arrival_hour(self._gathered[-1]) != hour:
-            return next(at for at, entry in enumerate(self._gathered) if arrival_hour(entry) != hour)
+            hours = map(arrival_hour, self._gathered)
+            return next(at for at, one in enumerate(hours) if one != hour)  # the last one's is another
         if self._flush is not None:
             return self._upto(self._flush)
         gathering = time.monotonic() < self._due_s

@@ -164,7 +164,7 @@ class _Export:
         for path in paths:
             self._try(path, exported, done, dry_run=dry_run)
             if self._on_progress:
-                self._on_progress(next(self._seen), self._total)
+                self._on_progress(next(self._seen), self._total)  # it counts without end
         if dry_run:
             return done
         try:

@@ -308,4 +308,5 @@ def _is_due(some: Sequence[Span], *, is_past: bool) -> bool:
 def _unit_of(hours: Collection[str]) -> str:
     """The hour, day, month or year that some hours, as digits, have in common."""
     first, last = min(hours), max(hours)
-    return first[: next(length for length in DIGITS if first[:length] == last[:length])]
+    common = (first[:length] for length in DIGITS if first[:length] == last[:length])
+    return next(common)  # one span is at most of a year

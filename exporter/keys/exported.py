@@ -211,7 +211,7 @@ class ExportedKeys(Keys):
             if known is None or (known.done() and known.exception()):
                 known = self._fetching[key] = self._ahead.submit(self._fetch, place)
             while len(self._fetching) > _FETCHED_MAX:
-                oldest = self._fetching.pop(next(iter(self._fetching)))
+                oldest = self._fetching.pop(next(iter(self._fetching)))  # it is not empty
                 oldest.add_done_callback(_remove)
         return known
 

@@ -266,7 +266,7 @@ class _KeptSums:
         with self._lock:
             kept = self._tables[span, wanted] = table if 2 * table.nbytes <= _KEPT_BYTES_MAX else None
             while len(self._tables) > _KEPT_MAX or self._size_bytes > _KEPT_BYTES_MAX:
-                del self._tables[next(iter(self._tables))]
+                del self._tables[next(iter(self._tables))]  # it is not empty
         return kept
 
     @property

@@ -277,7 +277,7 @@ class Layout:
         self._schedule.postpone(report.unreadable)
         if report.failed:
             self._schedule.postpone(report.failed)
-            raise OSError(next(iter(report.failed.values())))
+            raise OSError(next(iter(report.failed.values())))  # it is not empty
         return report
 
     def _raws_of(self, nodes: Collection[str], hour: Hour) -> set[RawName]:

@@ -202,7 +202,7 @@ class UnsettledRuns:
     def settle_until(self, received_ms: int) -> None:
         """Settle the runs that are due at a given time."""
         while self._due:
-            key, due = next(iter(self._due.items()))
+            key, due = next(iter(self._due.items()))  # it is not empty
             if due.settles_ms > received_ms:
                 break
             self._settle(key, received_ms)

@@ -47,7 +47,7 @@ def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
     if not pc.any(candidates).as_py():
         return table
     named = (record_key(record) in keys for record in from_table(table.filter(candidates)))
-    stays = [not (one and next(named)) for one in candidates.to_pylist()]
+    stays = [not (one and next(named)) for one in candidates.to_pylist()]  # one for each candidate
     return table.filter(pa.array(stays, pa.bool_()))
 
 

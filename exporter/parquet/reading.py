@@ -213,7 +213,8 @@ def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.
 
 def spans(metadata: pq.FileMetaData) -> list[Span]:
     """The facts about each row group of a file from its footer, in order."""
-    place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "completed")
+    paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    place = paths.index("completed")
     return [_span(metadata.row_group(at), place) for at in range(metadata.num_row_groups)]
 
 

@@ -141,7 +141,7 @@ class QueryLog:
         rows = csv.reader(lines)
         while True:
             try:
-                row = next(rows)
+                row = next(rows)  # what it raises at the end is caught
             except StopIteration:
                 return
             except csv.Error:

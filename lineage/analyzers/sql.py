@@ -142,7 +142,7 @@ class _Tables:
         tails = [self._whole.get(parts[at:]) for at in range(1, len(parts))]
         found = next((some for some in (self._whole.get(parts), self._ends.get(parts), *tails) if some), None)
         if found is not None:
-            return next(iter(found)) if len(found) == 1 else None
+            return next(iter(found)) if len(found) == 1 else None  # it has one
         return self._like_others(name)
 
     def _at_path(self, path: str) -> _Dataset:
@@ -161,7 +161,8 @@ class _Tables:
         prefixes = {tuple(one.split(".")[: -len(name)]) for _, one in self._datasets}
         if len(stores) > 1 or len(prefixes) > 1 or any("/" in one for _, one in self._datasets):
             return None
-        return next(iter(stores)), ".".join((*next(iter(prefixes)), *name))
+        (store,), (prefix,) = stores, prefixes
+        return store, ".".join((*prefix, *name))
 
     def columns(self, name: Name) -> Mapping[str, str] | None:
         """The columns of a table with their types; None: they are not known."""

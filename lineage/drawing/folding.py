@@ -241,7 +241,7 @@ def _chained(folded: Folded, places: Mapping[Node, int]) -> tuple[list[Group], d
 
     def follow(start: int, beside: Mapping[int, Mapping[int, None]]) -> list[int]:
         row = [start]
-        while (far := next(iter(beside[row[-1]]))) in rows and far != start:
+        while (far := next(iter(beside[row[-1]]))) in rows and far != start:  # a member of a row has one
             row.append(far)
         return row
 

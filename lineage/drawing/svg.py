@@ -119,7 +119,7 @@ def _lanes(
         way = [arrow.source]
         between = range(layers[arrow.source] + 1, layers[arrow.target])
         for layer in between if len(between) <= _WAY_MAX else ():
-            way.append(next(numbers))
+            way.append(next(numbers))  # they never end
             lanes[layer].append(way[-1])
         way.append(arrow.target)
         ways.append(way)

@@ -172,7 +172,7 @@ def _rows_in(where: str, text: str, needed: tuple[str, ...]) -> Iterator[dict[st
         for cells in filter(None, reader):
             row = dict(zip(names, cells, strict=False))
             if not all(map(row.get, needed)):
-                empty = next(name for name in needed if not row.get(name))
+                empty, *_ = (name for name in needed if not row.get(name))
                 raise DeclaredError(f"{where}:{reader.line_num}: {empty}: it is empty; give a value")
             if (tier := row.get("tier")) and tier not in TIERS:
                 says = f"{tier!r} is no tier; give one of {', '.join(TIERS)}"

@@ -114,7 +114,7 @@ class DeadLetterBox:
         self._size_of[letter.seq] = letter.size_bytes
         self._size_bytes += letter.size_bytes
         while len(self._size_of) > self._letters_max or self._size_bytes > self._bodies_max_bytes:
-            oldest = next(iter(self._size_of))
+            oldest = next(iter(self._size_of))  # the new letter is there
             if oldest == letter.seq:
                 break
             self.remove(oldest, batch)

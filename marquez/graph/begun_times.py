@@ -22,7 +22,7 @@ class BegunTimes:
         if begun.count != len(begun.names):
             return
         if len(self._times_ms) >= BEGUN_MAX:
-            del self._times_ms[next(iter(self._times_ms))]
+            del self._times_ms[next(iter(self._times_ms))]  # it is not empty
         self._times_ms.setdefault(hash((begun.run_id, begun.names)), at_ms)
 
     def of(self, run_id: str, transforms: tuple[str, ...]) -> list[int | None]:

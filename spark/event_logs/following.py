@@ -254,7 +254,7 @@ def _compare(home: Home, together: Sequence[_Read]) -> list[CaughtUp]:
         application.after_ms = 0
     again = iter(catch_up(unknown, stored_events(*place, unknown)) if unknown else ())
     return [
-        next(again) if any(one is other for other in unknown) else what
+        next(again) if any(one is other for other in unknown) else what  # one for each
         for one, what in zip(applications, found, strict=True)
     ]
 

@@ -61,7 +61,7 @@ def report_row(report: bytes) -> pa.RecordBatch:
 
 def _rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 - lists or arrays, by column
     """One batch, with nulls in the columns that are not given."""
-    length = len(next(iter(columns.values())))
+    length = max(map(len, columns.values()))
     arrays = [
         pa.nulls(length, field.type) if field.name not in columns else _array(columns[field.name], field.type)
         for field in ROWS

@@ -70,7 +70,7 @@ def _write(connection: apsw.Connection, path: Path) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     endings = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
     names = (path.with_name(f"journal.saved-{stamp}{ending}.db") for ending in endings)
-    saved = next(one for one in names if not one.exists())
+    saved = next(one for one in names if not one.exists())  # names never end
     temporary = saved.with_suffix(".tmp")
     files = Files()
     try:

@@ -328,6 +328,6 @@ def _bound_memory() -> None:
 
     with contextlib.suppress(OSError, ValueError):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        used_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+        (used_kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmData:"))
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (used_kib * 1024 + MEMORY_BYTES_MAX, hard))

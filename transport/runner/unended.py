@@ -220,7 +220,7 @@ class UnendedRuns:
                 is_of_program = entry.program in programs and not is_scheduled(event)
                 self._take(event, entry, entry.program if is_of_program else None)
         while len(self._known_ends) > _ENDED_MAX:
-            del self._known_ends[next(iter(self._known_ends))]
+            del self._known_ends[next(iter(self._known_ends))]  # it is not empty
         self._store({_CURSOR: str(entries[-1].seq).encode()})
         return entries[-1].seq
 

@@ -108,7 +108,7 @@ class Tracker(OfOneProcess):
         **given: object,
     ) -> None:
         if given and not (client is None and settings is None):
-            name = next(iter(given))
+            name = next(iter(given))  # it is not empty
             what = "would have no effect here; put it into the `settings` or the client that you pass in"
             raise SettingsError(
                 name, Settings.load(given, origin=_ORIGIN, goes_on=True).shown(name), _ORIGIN, what
