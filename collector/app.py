@@ -88,9 +88,9 @@ def endpoints_of(
         Endpoint(OPEN_PATH, Role.READ, provenance.open_files),
         Endpoint(DUPLICATES_PATH, Role.READ, provenance.duplicates),
         *(Endpoint(one.path, Role.READ, partial(provenance.answer, one)) for one in QUESTIONS),
-        Endpoint("/health/live", None, health.live),
-        Endpoint("/health/ready", None, health.ready),
-        Endpoint("/metrics", Role.READ, health.metrics),
+        Endpoint("/health/live", None, health.live, any_host=True),
+        Endpoint("/health/ready", None, health.ready, any_host=True),
+        Endpoint("/metrics", Role.READ, health.metrics, any_host=True),
         Endpoint("/where", Role.READ, health.where),
         Endpoint("/openapi.json", None, _openapi),
         Endpoint("/docs", None, _docs),
@@ -188,6 +188,8 @@ class Application:
         """Answer one request."""
         began_s = time.perf_counter()
         request = Request(scope, exchange)
+        request.client = self._auth.front.client_of(request)
+        request.own_path = self._auth.front.own_path(scope.path)
         self._open[request] = asyncio.current_task()
         try:
             status = await self._answer(request)
@@ -202,7 +204,7 @@ class Application:
     async def _answer(self, request: Request) -> int:
         """Answer a request; returns the status."""
         try:
-            intake = self._intakes.get(request.scope.path)
+            intake = self._intakes.get(request.own_path)
             if intake is None or request.scope.method != "POST":
                 return await answer_through(self._router, request)
             request.path, request.method = intake.path, "POST"
@@ -227,7 +229,7 @@ class Application:
 
     def _route_to(self, endpoint: Endpoint) -> Route:
         route = Route(endpoint.path.replace("}", ":rest}"), self._guarded(endpoint))
-        route.methods = {endpoint.method}  # Starlette would add HEAD
+        route.methods = {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
         return route
 
     def _guarded(self, endpoint: Endpoint) -> Callable[[WebRequest], Awaitable[WebResponse]]:
@@ -237,14 +239,20 @@ class Application:
             request = request_of(web)
             request.path, request.method = endpoint.path, endpoint.method
             try:
-                self._auth.check(request, endpoint.role, is_of_page=endpoint.show_problem is not None)
+                self._auth.check(
+                    request,
+                    endpoint.role,
+                    is_of_page=endpoint.show_problem is not None,
+                    any_host=endpoint.any_host,
+                )
                 web.state.key = request.key
-                return await endpoint.answer(web)
+                response = await endpoint.answer(web)
             except Problem as problem:
                 if endpoint.show_problem is None:
                     raise
                 self._log(request, problem)
-                return endpoint.show_problem(web, problem)
+                response = endpoint.show_problem(web, problem)
+            return self._auth.front.lead_within(response)
 
         return answer
 
@@ -277,5 +285,6 @@ class Application:
 
 
 def _not_accepted(method: str, allowed: str) -> Problem:
+    allowed = ", ".join(sorted(allowed.split(", ")))
     detail = f"this path does not accept {method[:20]}; use {allowed}"
     return Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=[("allow", allowed)], close=True)

@@ -143,6 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         known = urlsplit(self.path).path == LINEAGE_PATH
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, what)
 
+    do_HEAD = do_GET  # noqa: N815 - http.server's name
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer requests that http.server refuses in the same form as other errors."""
         self.close_connection = True

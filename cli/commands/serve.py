@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from importlib.util import find_spec
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -54,6 +55,14 @@ def serve(
         typer.Option(
             metavar="NAME",
             help="Answer only to this host name, besides this machine's own; repeat it for more.",
+            show_default=False,
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Believe the X-Forwarded-For of this proxy or network of proxies; repeat it for more.",
             show_default=False,
         ),
     ] = None,
@@ -117,6 +126,7 @@ def serve(
             body_timeout_s=body_timeout_s,
             without_keys=without_keys,
             allowed_hosts=allow_host or (),
+            proxies=[_network(one) for one in proxy or ()],
             workers=workers,
             tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
             follower=_follower(settings),
@@ -128,6 +138,14 @@ def serve(
     logging.shutdown()
     sys.stdout.flush()
     os._exit(code)
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        says = f"{text!r} is no address; give one such as 127.0.0.1, or a network such as 10.1.0.0/16"
+        raise typer.BadParameter(says, param_hint="--proxy") from None
 
 
 def _follower(settings: Settings) -> Follower | None:

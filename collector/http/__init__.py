@@ -24,6 +24,7 @@ from .exchange import (
     json_answer as json_answer,
     wrong_root as wrong_root,
 )
+from .front import Front as Front, Network as Network
 from .params import (
     NUMBER_MAX as NUMBER_MAX,
     Given as Given,

@@ -10,6 +10,7 @@ from waybill.transport.loopback import host_of, leads_here
 from ..keys import ApiKey, Keys, Role, match
 from ..sessions import Sessions, session_id_in
 from .exchange import JSON, Problem
+from .front import Front
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,8 +26,8 @@ class Auth:
     one, anybody on this machine has access, and with `without_keys` everybody. A web page can send requests
     through its browser. It cannot send JSON to another origin without a preflight request, which is never
     granted here. If the page's own host name resolves to this machine, the Host header reveals it. So a
-    server that only this machine can reach, or one with `allowed_hosts`, answers only to this machine's names
-    and to those.
+    server that only this machine can reach, or one with `allowed_hosts`, answers only to this machine's
+    names, to those, and to that of its public address.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class Auth:
         loopback: bool,
         without_keys: bool,
         allowed_hosts: Collection[str] = (),
+        front: Front | None = None,
     ) -> None:
+        self.front = front or Front()
         self._metrics = metrics
         self._guards_host = loopback or bool(allowed_hosts)
-        self._allowed_hosts = {host.lower() for host in allowed_hosts}
+        self._allowed_hosts = {host.lower() for host in (*allowed_hosts, self.front.host) if host}
         self._open = without_keys or (loopback and not keys.had_any())
         self._stored = keys
         self._sessions = sessions
@@ -63,16 +66,19 @@ class Auth:
         """Whether the key of this name has a role, or none is needed."""
         return self._open or any(key.name == name and key.may(role) for key in self.keys)
 
-    def check(self, request: Request, role: Role | None, *, is_of_page: bool = False) -> None:
+    def check(
+        self, request: Request, role: Role | None, *, is_of_page: bool = False, any_host: bool = False
+    ) -> None:
         """Raise a `Problem` unless the request's key has this role; with None no key is needed.
 
         Requests of the page may have a session instead of a key. The page itself checks who sends its forms.
+        With `any_host`, the Host header may name any host, or none.
         """
         hosts = request.hosts()
         if len(hosts) > 1:
             detail = "there are several Host headers, or another host in the address; send one"
             raise self.refusal(HTTPStatus.BAD_REQUEST, detail, "several hosts")
-        if self._guards_host and not (hosts and self._is_own(hosts[0])):
+        if self._guards_host and not (any_host or (hosts and self._is_own(hosts[0]))):
             detail = "the Host header is not a loopback address; use one"
             if self._allowed_hosts:
                 detail += f", or {', '.join(sorted(self._allowed_hosts))}"
@@ -112,7 +118,9 @@ class Auth:
 
     def _check_sender(self, request: Request) -> None:
         """Refuse requests that any web page can send, unless they change nothing."""
-        if request.scope.method != "GET" and not (request.is_json or request.header("authorization")):
+        if request.scope.method not in {"GET", "HEAD"} and not (
+            request.is_json or request.header("authorization")
+        ):
             detail = f"without a key, the content type must be {JSON}, even without a body; set it"
             raise self.refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, f"no {JSON}")
 

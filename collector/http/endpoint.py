@@ -31,9 +31,10 @@ class Endpoint(NamedTuple):
         role: the role that a key needs; None: no key is needed.
         answer: answers a request; the name of its key is in `request.state.key`, empty without one. It may
             raise a `Problem`.
-        method: the method.
+        method: the method; HEAD is answered as GET, without the body.
         show_problem: makes the response for a `Problem`, where JSON would not do.
         is_described: whether it is for programs although it has `show_problem`: OpenAPI describes it.
+        any_host: whether any Host header will do: probes and scrapers name an address, or none.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Endpoint(NamedTuple):
     method: str = "GET"
     show_problem: Callable[[WebRequest, Problem], WebResponse] | None = None
     is_described: bool = False
+    any_host: bool = False
 
 
 def json_response(

@@ -59,6 +59,7 @@ class Request:
         "is_arriving",
         "key",
         "method",
+        "own_path",
         "path",
         "scope",
     )
@@ -70,6 +71,8 @@ class Request:
         self._headers = scope.headers
         self.client = scope.client
         """Address and port of its sender."""
+        self.own_path = scope.path
+        """The path that it asks for, as the collector has it."""
         self.path = self.method = "other"
         """Path and method of the endpoint that answers it. Unknown ones are counted as one, because each
         would stay a metric for ever.
@@ -91,9 +94,13 @@ class Request:
         """All headers, their names in lower case."""
         return list(self._headers.items())
 
+    def all_of(self, name: str) -> list[str]:
+        """The values of each header of this name, which is in lower case."""
+        return list(self._headers.get_all(name))  # type: ignore[attr-defined] # not in its stub
+
     def hosts(self) -> list[str]:
         """Each Host header, and the host in the address if it has another one."""
-        found: list[str] = self._headers.get_all("host")  # type: ignore[attr-defined] # not in its stub
+        found = self.all_of("host")
         named = self.scope.authority
         return found if not named or found == [named] else [named, *found]
 

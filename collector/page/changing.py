@@ -1,7 +1,7 @@
 """All that the page changes: signing in and out, and trying again what was set aside.
 
 A form is accepted only from a page of this collector: it has the token of its session, and its `Origin` is
-ours.
+ours: that of the Host header, or of the public address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.responses import RedirectResponse, Response
 
@@ -90,11 +90,10 @@ class Changing:
         self, form: Callable[[Request, _Form], Awaitable[Response]], request: Request
     ) -> Response:
         given = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
-        origin = request.headers.get("origin")
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "same-origin")
-        is_ours = (
-            site == "same-origin" if origin is None else urlsplit(origin).netloc == request.headers["host"]
-        )
+        own = {f"http://{host}", f"https://{host}", self._auth.front.origin}
+        is_ours = site == "same-origin" if origin is None else origin in own
         token = self._sessions.token_of(session_id_in(request.headers.get("cookie", "")))
         if not (is_ours and hmac.compare_digest(token.encode(), given.get("csrf", "").encode())):
             detail = (
@@ -121,16 +120,22 @@ class Changing:
             raise self._auth.refusal(HTTPStatus.FORBIDDEN, detail, "an unknown key")
         session_id = await asyncio.to_thread(self._sessions.begin, key)
         response = _redirect(own_path(form.get("next", "/")))
-        is_tls = request.url.scheme == "https"
+        front = self._auth.front
         response.set_cookie(
-            COOKIE, session_id, max_age=SESSION_S, secure=is_tls, httponly=True, samesite="lax"
+            COOKIE,
+            session_id,
+            max_age=SESSION_S,
+            path=front.path or "/",
+            secure=front.is_tls or request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
         )
         return response
 
     async def _sign_out(self, request: Request, _: _Form) -> Response:
         await asyncio.to_thread(self._sessions.end, session_id_in(request.headers.get("cookie", "")))
         response = _redirect(SIGN_IN_PATH)
-        response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+        response.delete_cookie(COOKIE, path=self._auth.front.path or "/", httponly=True, samesite="lax")
         return response
 
     async def _retry(self, _: Request, form: _Form) -> Response:

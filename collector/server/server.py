@@ -30,7 +30,7 @@ from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
 from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
-from ..http import BODY_TIMEOUT_S, Auth, Bodies
+from ..http import BODY_TIMEOUT_S, Auth, Bodies, Front, Network
 from ..intake import Acceptor
 from ..keys import Keys
 from ..logs import sum_up
@@ -91,6 +91,7 @@ def serve(
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
     allowed_hosts: Collection[str] = (),
+    proxies: Collection[Network] = (),
     tls: tuple[Path, Path] | None = None,
     workers: int = 1,
     follower: Follower | None = None,
@@ -110,6 +111,7 @@ def serve(
         without_keys: listen on addresses that other machines can reach even if there are no keys.
         allowed_hosts: answer only to requests for these host names, besides this machine's own; empty: to
             all, unless only this machine can reach the address.
+        proxies: the proxies in front, whose `X-Forwarded-For` is believed.
         tls: PEM files of a certificate with its chain, and of its key; None: plain HTTP.
         workers: how many processes answer; with more than one, this one only starts and replaces them.
         follower: follows Spark's event logs in one of the processes.
@@ -129,7 +131,7 @@ def serve(
         at_end.callback(sum_up, at_end=True)
         home = Home.open(settings, journal)
         _give_back_large_blocks()
-        options = _Options(idle_timeout_s, body_timeout_s, tls, without_keys, allowed_hosts)
+        options = _Options(idle_timeout_s, body_timeout_s, tls, without_keys, allowed_hosts, proxies)
         server = _Server(home, options, follower)
         if workers == 1:
             with _handlers_restored():
@@ -212,6 +214,7 @@ class _Options(NamedTuple):
     tls: tuple[Path, Path] | None
     without_keys: bool
     allowed_hosts: Collection[str]
+    proxies: Collection[Network]
 
 
 class _Server:
@@ -238,6 +241,7 @@ class _Server:
             loopback=loopback,
             without_keys=without_keys,
             allowed_hosts=allowed_hosts,
+            front=Front(settings.public_url, options.proxies),
         )
         if not (loopback or self._auth.keys or without_keys):
             what = (

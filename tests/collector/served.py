@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,3 +129,12 @@ def reply_of(
     response = connection.getresponse()
     found = {name.lower(): value for name, value in response.getheaders()}
     return Reply(response.status, found, response.read())
+
+
+def status_of(collector: Collector, head: str) -> int:
+    """The status of the answer to a request that no library would send."""
+    host, _, port = collector.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        with connection.makefile("rb") as answer:
+            return int(answer.readline().split()[1])
