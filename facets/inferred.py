@@ -35,8 +35,10 @@ class WaybillInferredJobFacet(JobFacet):
     """From what it was inferred."""
     confidence: float | None = None
     """How sure that is, from 0 to 1."""
+    unread: list[str] | None = None
+    """What of the text was not read, in sentences."""
 
-    _additional_skip_redact: ClassVar[list[str]] = ["reason", "confidence"]
+    _additional_skip_redact: ClassVar[list[str]] = ["reason", "confidence", "unread"]
 
     @staticmethod
     def _get_schema() -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         list_facets as list_facets,
         load_analyzers as load_analyzers,
         reason_of as reason_of,
+        unread_of as unread_of,
     )
     from .builtin import (
         AirflowAnalyzer as AirflowAnalyzer,

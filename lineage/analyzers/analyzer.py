@@ -20,8 +20,12 @@ log = logging.getLogger("waybill.runner")
 
 ANALYZERS_GROUP: Final = "waybill.analyzers"
 CONFIDENCE: Final = "confidence"
+UNREAD: Final = "unread"
 WITHIN: Final = "within"
 """In a question, beside why a job is inferred: the database and schema of the tables that its text names."""
+
+FILE: Final = "'"
+"""The first part of a name in SQL that files have, and no table can; the second is their path or URI."""
 
 COLUMN_LINEAGE: Final = "1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
 LINEAGE_OF_DATASET: Final = "1-0-0/LineageFacet.json#/$defs/LineageDatasetFacet"
@@ -79,10 +83,16 @@ def facet_of(schema: str, **content: object) -> Found:
     return {"_producer": PRODUCER, "_schemaURL": url, **content}
 
 
-def inferred(reason: str, confidence: float | None = None) -> Found:
-    """The job facets that say how sure a finding is, and why."""
-    told = {"_producer": PRODUCER, "_schemaURL": _FACET_URL, "reason": reason}
-    return {INFERRED_FACET: told if confidence is None else {**told, CONFIDENCE: confidence}}
+def inferred(reason: str, confidence: float | None = None, unread: Iterable[str] = ()) -> Found:
+    """The job facets that say how sure a finding is, why, and in sentences what was not read."""
+    told = {"reason": reason, CONFIDENCE: confidence, UNREAD: [*unread]}
+    known = {key: one for key, one in told.items() if one is not None and one != []}
+    return {INFERRED_FACET: {"_producer": PRODUCER, "_schemaURL": _FACET_URL, **known}}
+
+
+def unread_of(found: Found) -> list[str]:
+    """What was not read of the text of a job that was found, in sentences."""
+    return [*found["job"]["facets"].get(INFERRED_FACET, {}).get(UNREAD, ())]
 
 
 def reason_of(found: Found) -> str:

@@ -7,9 +7,11 @@ taken from it only if no other can have it. sqlglot's own `qualify` refuses most
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import sqlglot
@@ -17,13 +19,17 @@ from sqlglot import exp
 from sqlglot.helper import ensure_list
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
+from .analyzer import FILE
+
 IDENTITY: Final = "IDENTITY"
 TRANSFORMATION: Final = "TRANSFORMATION"
 AGGREGATION: Final = "AGGREGATION"
 DIRECT: Final = (IDENTITY, TRANSFORMATION, AGGREGATION)
 """The subtypes by which a value comes from another, the plainest first; all others only decide about it."""
 
-_OF_ROWS: Final = frozenset({"FILTER", "JOIN", "GROUP_BY", "SORT"})
+UNKNOWN: Final = "UNKNOWN"
+"""Instead of a subtype: nobody can say which column it is."""
+_OF_ROWS: Final = frozenset({"FILTER", "JOIN", "GROUP_BY", "SORT", UNKNOWN})
 """The subtypes of what decides about rows: they stay what they are in whatever is made of these rows."""
 _NESTED_ALIASES: Final = ("snowflake", "redshift", "databricks", "spark", "spark2", "duckdb", "clickhouse")
 """The dialects in which a column of a query may be used in that query's other columns."""
@@ -32,7 +38,21 @@ _MASKING: Final = (
     exp.SHA2Digest, exp.StandardHash, exp.FarmFingerprint,
 )  # fmt: skip
 _MASKING_NAMES: Final = frozenset({"hash", "xxhash64", "mask", "murmur_hash", "hashbytes"})
-_UNREAD: Final = (exp.Command, exp.Copy, exp.MultitableInserts)
+_MOVE_NOTHING: Final = (
+    exp.Alter, exp.Analyze, exp.Attach, exp.Cache, exp.Comment, exp.Commit, exp.Describe, exp.Detach,
+    exp.Drop, exp.Grant, exp.Kill, exp.Pragma, exp.Refresh, exp.Revoke, exp.Rollback, exp.Semicolon, exp.Set,
+    exp.Show, exp.Summarize, exp.Transaction, exp.TruncateTable, exp.Uncache, exp.Use,
+)  # fmt: skip
+"""The statements that move no data, beside those that are followed."""
+_MADE: Final = ("TABLE", "VIEW")
+_WHOLE_ROWS: Final = ("postgres", "redshift", "materialize", "risingwave", "duckdb", "bigquery")
+"""The dialects in which the name of a table stands for its whole row."""
+_READS_FILES: Final = re.compile(r"read_\w+|(?:parquet|delta|iceberg)_scan", re.IGNORECASE)
+_READS_NO_TABLE: Final = re.compile(
+    r"json|generat|range|number|seq|split|string|unnest|flatten|explode|regexp|glob", re.IGNORECASE
+)
+"""In the names of functions that give rows, and read their arguments only."""
+_FILE_ENDS: Final = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".xlsx")
 _ROUNDS_MAX: Final = 100
 
 Name = tuple[str, ...]
@@ -68,6 +88,7 @@ Origins = frozenset[Origin]
 _Columns = tuple[tuple[str, Origins], ...]
 _Other = Callable[[str], Origins]
 _NONE: Final[Origins] = frozenset()
+_UNKNOWN: Final[Origins] = frozenset({Origin((), "", UNKNOWN)})
 
 
 class Relation(NamedTuple):
@@ -92,9 +113,9 @@ class Relation(NamedTuple):
         return found[0] if found else next(alike, None)
 
     def of(self, name: str) -> Origins:
-        """The origins of a column; none if there is no such column."""
+        """The origins of a column; unknown ones if there is no such column."""
         found = self.find(name)
-        return found if found is not None else self.other(name) if self.other else _NONE
+        return found if found is not None else self.other(name) if self.other else _UNKNOWN
 
     def renamed(self, names: Iterable[str]) -> Relation:
         """With other names for its first columns; which these are is not known behind a star."""
@@ -114,14 +135,18 @@ class Reading:
         outputs: those that it writes, with the columns that it writes.
         sources: those that it reads for each table that it writes.
         query: the last query that writes nothing.
-        notes: what could not be read, and what was taken for granted; one sentence each.
+        notes: what was taken for granted, or nobody can say; one sentence each.
+        unread: what was not read; one sentence each.
+        others: the last parts of names that other readers take for tables, or leave out, unlike this one.
     """
 
     inputs: set[Name] = field(default_factory=set)
     outputs: dict[Name, Relation] = field(default_factory=dict)
     sources: dict[Name, set[Name]] = field(default_factory=dict)
     query: Relation | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    unread: dict[str, None] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
 
 
 def read_sql(
@@ -145,7 +170,9 @@ def read_sql(
             continue
         before, reader.inputs = reader.inputs, set()
         try:
-            reader.follow(normalize_identifiers(statement, dialect=dialect), number, {})
+            named = normalize_identifiers(_with_names(statement, dialect), dialect=dialect)
+            reader.follow(named, number, {})
+            reader.look_for_others(named)
         except (AttributeError, TypeError) as error:  # the parser lets some parts be absent
             raise ValueError(f"statement {number} has a form that cannot be read") from error
         reader.inputs |= before
@@ -176,17 +203,19 @@ class _Scope:
         found = self.sources.get(table)
         return found if found is not None or self.outer is None else self.outer.find(table)
 
-    def column(self, name: str) -> Origins:
-        """The origins of a column whose table is not said."""
+    def column(self, name: str, *, is_known: bool = False) -> Origins:
+        """The origins of a column whose table is not said; is_known: only of one that a table surely has."""
         for source in self.sources.values():
             if (origins := source.find(name)) is not None:
                 return origins
         if name in self.aliases:
             return self.aliases[name]
         others = [source.other for source in self.sources.values() if source.other is not None]
-        if len(others) == 1 or (others and name in self.merged):
+        if (len(others) == 1 and not is_known) or (others and name in self.merged):
             return others[0](name)
-        return self.outer.column(name) if not others and self.outer is not None else _NONE
+        if self.outer is not None and (is_known or not others):
+            return self.outer.column(name, is_known=is_known)
+        return _UNKNOWN
 
 
 class _Reader(Reading):
@@ -197,74 +226,124 @@ class _Reader(Reading):
         self._dialect = dialect
         self._columns_of = columns_of
         self._made: dict[Name, Relation] = {}
-        self._changed: exp.Expr | None = None
+        self._changed: set[int] = set()
+        self._seen: set[int] = set()
+        self._written: set[Name] = set()
 
     def follow(self, statement: exp.Expr, number: int, ctes: Mapping[str, Relation]) -> None:
         """Follow one statement, with the CTEs in reach."""
         scope = self._with(statement, _Scope(ctes))
         match statement:
             case exp.Create():
-                self._create(statement, scope)
+                self._create(statement, number, scope)
+            case exp.Cache() if statement.expression is not None:
+                self._write(
+                    self._name(statement.this), self._query(statement.expression, scope), is_temporary=True
+                )
             case exp.Insert():
                 self._insert(statement, scope)
-            case exp.Update():
-                self._change(statement, scope, _assigned(statement))
-            case exp.Delete():
+            case exp.Update() | exp.Delete():
                 self._change(statement, scope, [])
             case exp.Merge():
                 self._merge(statement, scope)
-            case exp.Query():
+            case exp.Query() | exp.Pivot():
                 relation = self._query(statement, scope)
                 selects = statement.find_all(exp.Select)
                 if into := next((one.args["into"] for one in selects if one.args.get("into")), None):
                     self._make(into.this, relation, into)
                 else:
                     self.query = relation
-            case exp.Alter() if renamed := statement.find(exp.AlterRename):
-                # It is read and written: another table may get the earlier name later.
-                before, after = _name(statement.this), _name(renamed.this)
-                self._write(
-                    (*before[: -len(after)], *after),
-                    self._source(statement.this, scope),
-                    is_temporary=self._is_temporary(before),
-                )
-            case _:  # of others, drops, grants and settings move no data
-                if isinstance(statement, _UNREAD) or statement.find(exp.SwapTable):
-                    words = " ".join(statement.sql(dialect=self._dialect).split()[:2])
-                    self.notes.append(f"statement {number} ({words} …) is not read")
+            case exp.Alter():
+                self._alter(statement, number, scope)
+            case _ if not isinstance(statement, _MOVE_NOTHING):
+                self._leave_out(statement, number)
+
+    def look_for_others(self, statement: exp.Expr) -> None:
+        """Take the tables of a followed statement that stand where nothing has been followed as read."""
+        is_made = isinstance(statement, exp.Create) and statement.expression and statement.kind in _MADE
+        if not (is_made or isinstance(statement, exp.DML | exp.Query | exp.Pivot)):
+            return
+        ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
+        for table in statement.find_all(exp.Table):
+            name = _name(table)
+            is_cte = len(name) == 1 and name[0] in ctes
+            is_named = isinstance(table.this, exp.Identifier | exp.Dot) and not is_cte
+            if is_named and id(table) not in self._seen:
+                self.unread[f"the table {'.'.join(name)} stands where it is not followed"] = None
+                self.inputs |= self._table(name).tables
+                for written in self._written:
+                    self.sources[written] |= self._table(name).tables
+        self._written.clear()
+
+    def _leave_out(self, statement: exp.Expr, number: int) -> None:
+        words = " ".join(statement.sql(dialect=self._dialect).split()[:2])
+        self.unread[f"statement {number} ({words} …) is not read"] = None
 
     # Statements that write
 
-    def _create(self, create: exp.Create, scope: _Scope) -> None:
+    def _alter(self, alter: exp.Alter, number: int, scope: _Scope) -> None:
+        name, tables = self._name(alter.this), list(alter.find_all(exp.Table))
+        if renamed := alter.find(exp.AlterRename):
+            # It is read and written: another table may get the earlier name later.
+            after, is_temporary = self._name(renamed.this), self._is_temporary(name)
+            read = self._source(alter.this, scope)
+            self._write((*name[: -len(after)], *after), read, is_temporary=is_temporary)
+        elif replaced := alter.find(exp.ReplacePartition):
+            self._write(name, self._source(replaced.args["source"], scope), is_new=False)
+        elif len(tables) > 1 and alter.find(exp.Reference) is None:
+            self._leave_out(alter, number)
+
+    def _create(self, create: exp.Create, number: int, scope: _Scope) -> None:
+        if create.kind not in _MADE:
+            if create.expression is not None and create.kind != "FUNCTION":
+                self._leave_out(create, number)
+            return
         table, named = _listed(create.this)
         clone = create.args.get("clone")
         source = create.expression if clone is None else clone.this
-        if create.kind not in {"TABLE", "VIEW"}:
-            return
-        if isinstance(source, exp.Query | exp.Table):
+        kept = create.find(exp.ToTableProperty)
+        self._name(table)
+        if kept is not None and isinstance(source, exp.Query):  # such a view has no rows itself
+            self._write(self._name(kept.this), self._query(source, scope), is_new=False)
+        elif isinstance(source, exp.Table) and clone is None and self._dialect == "clickhouse":
+            self._name(source)  # its columns, without its rows
+        elif isinstance(source, exp.Query | exp.Table | exp.Pivot):
             self._make(table, self._query(source, scope).renamed(named), create)
         elif _says_temporary(table, create):
             self._make(table, Relation(tuple((name, _NONE) for name in named)), create)
         elif named:
-            self._made[_name(table)] = _table(_name(table), named)
+            self._made[self._name(table)] = _table(self._name(table), named)
 
     def _make(self, table: exp.Table, relation: Relation, statement: exp.Expr) -> None:
-        self._write(_name(table), relation, is_temporary=_says_temporary(table, statement))
+        self._write(self._name(table), relation, is_temporary=_says_temporary(table, statement))
 
     def _insert(self, insert: exp.Insert, scope: _Scope) -> None:
-        query = self._query(insert.expression, scope) if insert.expression else Relation()
+        given = insert.expression or insert.args.get("source")
+        query = self._query(given, scope) if given else Relation()
         table, named = _listed(insert.this)
         if not isinstance(table, exp.Table):
-            return  # a folder or a function
+            self.unread["the folder or function into which an INSERT writes is not read"] = None
+            return
         if not named and not insert.args.get("by_name"):
             partition = table.args.get("partition")
             fixed = {one.this.name for one in partition.find_all(exp.EQ)} if partition else set()
             named = [name for name in self._list_columns(table) if name not in fixed]
             if not named and query.columns:
-                self.notes.append(
-                    f"the columns of {'.'.join(_name(table))} are taken to be named as those of the query"
-                )
-        self._write(_name(table), query.renamed(named), is_new=False)
+                told = f"the columns of {'.'.join(_name(table))} are taken to be named as those of the query"
+                self.notes[told] = None
+        query, name = query.renamed(named), self._name(table)
+        if conflict := insert.args.get("conflict"):
+            new = _Scope(scope.ctes)
+            new.sources = dict.fromkeys(("excluded", given.alias_or_name if given else ""), query)
+            own = _Scope(scope.ctes, new)
+            own.sources[table.alias_or_name] = self._table(name)
+            columns, _ = self._columns((one for _, one in _assigned(conflict)), own, {})
+            query = _united(
+                query, Relation(columns, self._deciding([conflict.args.get("where")], own, "FILTER"))
+            )
+        self._write(name, query, is_new=False)
+        if (returned := insert.args.get("returning")) and returned.args.get("into"):
+            self.unread["what OUTPUT … INTO writes is not read"] = None
 
     def _merge(self, merge: exp.Merge, scope: _Scope) -> None:
         columns: list[exp.Expr] = []
@@ -275,41 +354,73 @@ class _Reader(Reading):
                 source = exp.to_identifier(merge.args["using"].alias_or_name)
                 columns.append(exp.Column(this=exp.Star(), table=source))
             elif isinstance(then, exp.Update):
-                columns += _assigned(then)
+                columns += [one for _, one in _assigned(then)]
             elif isinstance(then.expression, exp.Tuple):
                 listed = [getattr(one, "name", "") for one in then.this.expressions] if then.this else []
                 columns += map(_as, listed or self._list_columns(merge.this), then.expression.expressions)
         self._change(merge, scope, columns)
 
     def _change(self, statement: exp.Expr, scope: _Scope, columns: list[exp.Expr]) -> None:
-        """Follow a statement that changes a table: this is in reach, yet read only if values come from it."""
-        args = statement.args
+        """Follow a statement that changes tables: they are in reach, and read if values come from them."""
+        args, named = statement.args, [statement.this]
+        joined = [join.this for join in statement.this.args.get("joins") or ()]
         sources = [args["from_"].this] if args.get("from_") else []
         sources += [*ensure_list(args.get("using") or []), *(args.get("joins") or ())]
-        changed = statement.this
-        for table in (table for one in sources for table in one.find_all(exp.Table)):
-            is_here = table.find_ancestor(exp.Select, type(statement)) is statement
-            if is_here and len(changed.parts) == 1 and table.alias == changed.name:
-                changed = table
-        self._changed = changed
-        for one in sources if changed is not statement.this else [*sources, changed]:
+        if args.get("tables"):  # DELETE a, b FROM …
+            named, sources = args["tables"], [statement.this, *sources]
+        elif joined and args.get("using"):  # DELETE FROM a, b USING …
+            statement.this.set("joins", None)
+            named += joined
+        tables = [table for one in sources for table in one.find_all(exp.Table)]
+        here = [table for table in tables if table.find_ancestor(exp.Select, type(statement)) is statement]
+        changed = [next((table for table in here if _is_meant(one, table)), one) for one in named]
+        sources += [one for one in changed if not any(one is table for table in here)]
+        set_in = [(changed[0], columns)] if columns else [(table, []) for table in changed]
+        if isinstance(statement, exp.Update):
+            set_in = self._assigned_in(
+                statement, changed[0], [one for one in joined if isinstance(one, exp.Table)]
+            )
+            self.others |= {one.name for one in (*here, *joined)}
+        self._changed |= {id(table) for table, _ in set_in}
+        self._seen |= {id(one) for one in named}
+        for one in sources:
             self._join(one, scope)
-        written, other = self._columns(columns, scope, {})
-        conditions = (
-            [when.args.get("condition") for when in args["whens"].expressions] if "whens" in args else []
-        )
+        whens = args["whens"].expressions if "whens" in args else []
+        conditions = [args.get("where"), *(when.args.get("condition") for when in whens)]
         rows = scope.rows | self._deciding([args.get("on")], scope, "JOIN")
-        rows |= self._deciding([args.get("where"), *conditions], scope, "FILTER")
-        self._write(_name(changed), Relation(written, frozenset(rows), other), is_new=False)
+        rows |= self._deciding(conditions, scope, "FILTER")
+        for table, ones in set_in:
+            written, other = self._columns(ones, scope, {})
+            self._write(self._name(table), Relation(written, frozenset(rows), other), is_new=False)
+
+    def _assigned_in(
+        self, update: exp.Update, first: exp.Table, joined: list[exp.Table]
+    ) -> list[tuple[exp.Table, list[exp.Expr]]]:
+        """The tables that an UPDATE changes, each with what it sets there as a query would have it."""
+        told: dict[int, tuple[exp.Table, list[exp.Expr]]] = {}
+        for column, value in _assigned(update):
+            owners = (
+                one
+                for one in (first, *joined)
+                if column.text("table") == one.alias_or_name
+                or (not column.text("table") and self._table(_name(one)).find(column.name) is not None)
+            )
+            owner = next(owners, first)
+            if joined and owner is first and not column.text("table"):
+                self.notes[f"the column {column.name} is taken to be of {'.'.join(_name(first))}"] = None
+            told.setdefault(id(owner), (owner, []))[1].append(value)
+        return [*told.values()]
 
     def _write(
         self, name: Name, relation: Relation, *, is_temporary: bool = False, is_new: bool = True
     ) -> None:
         self.inputs |= {o.table for _, origins in relation.columns for o in origins if o.is_direct}
+        self._written.add(name)
         if is_temporary or (not is_new and self._is_temporary(name)):
             before = Relation() if is_new else self._made[name]
             made = relation if is_new else _united(before, relation)
             self._made[name] = made._replace(tables=before.tables | self.inputs)
+            self.others.add(name[-1])
             return
         if is_new and relation.other is None:
             self._made[name] = _table(name, (column for column, _ in relation.columns if column))
@@ -334,6 +445,7 @@ class _Reader(Reading):
             is_recursive = clause.args.get("recursive") and isinstance(query, exp.SetOperation)
             if isinstance(query, exp.DML) and (table := query.find(exp.Table)) is not None:
                 self.follow(query, 0, inner.ctes)
+                self.others |= {one.name for one in query.find_all(exp.Table)}
                 relation = self._source(table, inner)  # what it returns is of the table that it changes
             else:
                 relation = self._query(query.left if is_recursive else query, inner).renamed(names)
@@ -353,7 +465,15 @@ class _Reader(Reading):
                 return self._query(query.this, scope)
             case exp.SetOperation():
                 left, right = self._query(query.left, scope), self._query(query.right, scope)
-                return _united(left, right) if query.args.get("by_name") else _by_place(left, right)
+                if isinstance(query, exp.Except):  # its right side gives no values
+                    used = frozenset[Origin]().union(*(origins for _, origins in right.columns))
+                    without = right.rows | {origin.deciding("FILTER") for origin in used}
+                    right = Relation(tuple((name, _NONE) for name, _ in left.columns), without)
+                both = _united(left, right) if query.args.get("by_name") else _by_place(left, right)
+                return both._replace(rows=both.rows | self._sorting(query, scope, both))
+            case exp.Pivot():
+                self.unread["the columns of a PIVOT or UNPIVOT that its rows name are not followed"] = None
+                return Relation(rows=self._source(query.this, scope).rows, other=_nothing)
             case exp.Values():
                 rows = [
                     [self._flow(one, scope) for one in row.expressions or [row]] for row in query.expressions
@@ -375,14 +495,22 @@ class _Reader(Reading):
             self._join(one, scope)
         aliases: dict[str, Origins] = scope.aliases if self._dialect in _NESTED_ALIASES else {}
         columns, other = self._columns(select.expressions, scope, aliases)
-        rows = scope.rows | self._deciding([args.get("where")], scope, "FILTER")
+        tree = args.get("connect")
+        filters = [args.get("where"), args.get("prewhere"), *(tree.args.values() if tree else ())]
+        rows = scope.rows | self._deciding(
+            (one for one in filters if isinstance(one, exp.Expr)), scope, "FILTER"
+        )
         scope.aliases = aliases
         rows |= self._deciding([args.get("group")], scope, "GROUP_BY", columns)
         rows |= self._deciding([args.get("having"), args.get("qualify")], scope, "FILTER")
-        sorted_ = _Scope(outer.ctes, scope)
-        sorted_.sources[""] = Relation(tuple(aliases.items()))
-        rows |= self._deciding([args.get("order")], sorted_, "SORT", columns)
+        rows |= self._sorting(select, scope, Relation(tuple(aliases.items())), columns)
         return Relation(columns, frozenset(rows), other)
+
+    def _sorting(self, query: exp.Expr, scope: _Scope, given: Relation, columns: _Columns = ()) -> Origins:
+        """What the order of a query depends on, which may use the columns that it gives."""
+        inner = _Scope(scope.ctes, scope)
+        inner.sources[""] = given
+        return self._deciding([query.args.get("order")], inner, "SORT", columns or given.columns)
 
     def _columns(
         self, expressions: Iterable[exp.Expr], scope: _Scope, aliases: dict[str, Origins]
@@ -391,11 +519,17 @@ class _Reader(Reading):
         columns, others = list[tuple[str, Origins]](), list[_Other]()
         for one in expressions:
             star = one.this if isinstance(one, exp.Column) else one
-            if isinstance(star, exp.Star):
-                named = [scope.find(one.table) or Relation()] if isinstance(one, exp.Column) else None
+            if isinstance(star, exp.Star) and not star.args.get("ilike"):
+                named = [scope.find(one.table) or _ROWS] if isinstance(one, exp.Column) else None
                 sources = list(scope.sources.values()) if named is None else named
                 columns += self._star(star, sources, scope)
                 others += [source.other for source in sources if source.other is not None]
+            elif one.is_star or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None:
+                others.append(_nothing)  # nobody can say which columns it gives
+                self._flow(one, scope)
+            elif isinstance(one, exp.Aliases):
+                given = self._flow(one.this, scope)
+                columns += [(alias.name, given) for alias in one.expressions]
             else:
                 columns.append((one.alias_or_name, self._flow(one, scope)))
                 if one.alias:
@@ -417,10 +551,9 @@ class _Reader(Reading):
         """Bring what stands after FROM or JOIN into reach."""
         source = one.this if isinstance(one, exp.Join) else one
         inner = list(source.args.get("joins") or ())
-        while isinstance(source, exp.Paren) or (isinstance(source, exp.Subquery) and not source.alias
-                                                and isinstance(source.this, exp.Table)):  # fmt: skip
+        while isinstance(source, exp.Paren | exp.Final) or _is_parenthesis(source):
             source = source.this
-            inner += source.args.get("joins") or ()
+            inner = [*(source.args.get("joins") or ()), *inner]
         before = list(scope.sources.values())
         relation = self._source(source, scope)
         name = source.alias_or_name
@@ -446,7 +579,7 @@ class _Reader(Reading):
     def _list_common(self, before: list[Relation], relation: Relation) -> list[str]:
         """The columns by which a NATURAL JOIN joins."""
         if any(source.other for source in (*before, relation)):
-            self.notes.append("the columns of a NATURAL JOIN are not known, as those of a table are not")
+            self.notes["the columns of a NATURAL JOIN are not known, as those of a table are not"] = None
         return [
             name for name, _ in relation.columns if any(source.find(name) is not None for source in before)
         ]
@@ -455,24 +588,54 @@ class _Reader(Reading):
         """What one thing gives that stands after FROM."""
         alias = source.args.get("alias")
         names = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
-        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+        if files := _files(source, self._dialect):
+            relation = _of_any([self._table((FILE, file)) for file in files])
+            self._seen.add(id(source))
+            self.inputs |= relation.tables
+            self.others |= {source.name, source.this.name}
+        elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier | exp.Dot):
             cte = scope.ctes.get(source.name) if len(source.parts) == 1 else None
-            relation = self._table(_name(source)) if cte is None else cte
-            self.inputs |= relation.tables if source is not self._changed else set()
-        elif isinstance(source, exp.Subquery | exp.Values):
+            relation = self._table(self._name(source)) if cte is None else cte
+            self.inputs |= relation.tables if id(source) not in self._changed else set()
+        elif isinstance(source, exp.Subquery) and isinstance(source.this, exp.Table | exp.Subquery):
+            inner = _Scope(scope.ctes, scope.outer)  # a join in parentheses that has a name
+            for one in (source.this, *(source.args.get("joins") or ())):
+                self._join(one, inner)
+            columns, other = self._columns([exp.Star()], inner, {})
+            relation = Relation(columns, frozenset(inner.rows), other)
+        elif isinstance(source, exp.Subquery | exp.Values | exp.Pivot):
             relation = self._query(source, _Scope(scope.ctes, scope.outer))
         elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery):
             relation = self._query(source.this, _Scope(scope.ctes, scope))
-        else:  # a function that gives rows
-            used = {o for one in source.expressions or [source.this] for o in self._flow(one, scope)}
-            given = frozenset(origin.then(TRANSFORMATION) for origin in used)
-            return Relation(tuple((name, given) for name in names), other=None if names else lambda _: given)
+        else:
+            relation = self._function(source, names, scope)
+            if not source.args.get("pivots"):
+                return relation
         for pivot in source.args.get("pivots") or ():
             relation = self._pivot(pivot, relation, scope)
             if isinstance(renamed := pivot.args.get("alias"), exp.TableAlias):
                 names = [one.name for one in renamed.columns]
                 source.set("alias", renamed)
         return relation.renamed(names)
+
+    def _function(self, source: exp.Expr, names: list[str], scope: _Scope) -> Relation:
+        """What a function gives that stands after FROM."""
+        function = source.this if isinstance(source.this, exp.Expr) else source
+        self.others |= {function.name, function.sql_name() if isinstance(function, exp.Func) else ""}
+        for called in function.find_all(exp.Anonymous):
+            if not _READS_NO_TABLE.search(called.name) and called.name.upper() != "TABLE":
+                self.unread[f"what the function {called.name} reads itself is not known"] = None
+        if isinstance(function, exp.Predict):  # adds columns to those of what it reads
+            self._seen.add(id(function.this))
+            return self._source(function.expression, scope)._replace(other=_nothing)
+        used = {o for one in source.expressions or [source.this] for o in self._flow(one, scope)}
+        given = frozenset(origin.then(TRANSFORMATION) for origin in used)
+        return Relation(tuple((name, given) for name in names), other=None if names else lambda _: given)
+
+    def _name(self, table: exp.Table) -> Name:
+        """A table's name; it is followed."""
+        self._seen.add(id(table))
+        return _name(table)
 
     def _table(self, name: Name) -> Relation:
         return self._made.get(name) or _table(name, self._columns_of(name))
@@ -485,7 +648,7 @@ class _Reader(Reading):
     def _pivot(self, pivot: exp.Pivot, relation: Relation, scope: _Scope) -> Relation:
         fields = pivot.args.get("fields") or []
         if pivot.args.get("unpivot") or not all(isinstance(one, exp.In) for one in fields):
-            self.notes.append("the columns of an UNPIVOT, or of a PIVOT by a query, are not followed")
+            self.unread["the columns of an UNPIVOT, or of a PIVOT by a query, are not followed"] = None
             return Relation(rows=relation.rows, other=_nothing)
         inner = _Scope(scope.ctes)
         inner.sources[""] = relation
@@ -518,6 +681,9 @@ class _Reader(Reading):
         match expression:
             case exp.Column():
                 return self._column(expression, scope)
+            case exp.Star():
+                is_counted = isinstance(expression.parent, exp.Count)
+                return _NONE.union(*map(_whole, () if is_counted else scope.sources.values()))
             case exp.Alias() | exp.Paren():
                 return self._flow(expression.this, scope)
             case exp.Query():
@@ -547,24 +713,108 @@ class _Reader(Reading):
         return told | self._deciding(conditions, scope, "CONDITIONAL")
 
     def _column(self, column: exp.Column, scope: _Scope) -> Origins:
-        if isinstance(column.this, exp.Star):  # as in count(t.*)
+        if isinstance(column.this, exp.Star):
+            is_counted = isinstance(column.parent, exp.Count)
+            return _NONE if is_counted else _whole(scope.find(column.table))
+        parts = [part.name for part in column.parts]
+        if len(parts) == 1:
+            row = scope.find(parts[0]) if self._dialect in _WHOLE_ROWS else None
+            found = scope.column(parts[0], is_known=row is not None)
+            return _whole(row) if row is not None and found == _UNKNOWN else self._told(column, found)
+        if (source := scope.find(parts[-2])) is not None:
+            return self._told(column, source.of(parts[-1]))
+        if parts[-1].lower() in {"nextval", "currval"}:
             return _NONE
-        if not column.table:
-            return scope.column(column.name)
-        if (source := scope.find(column.table)) is not None:
-            return source.of(column.name)
-        owner = scope.find(column.text("db"))  # else it is a field of a structure
-        whole = owner.of(column.table) if owner is not None else scope.column(column.table)
+        # Else it is a field of a structure.
+        owners = ((scope.find(owner), name) for owner, name in pairwise(parts[:-1]))
+        owned = [owner.of(name) for owner, name in owners if owner is not None]
+        whole = owned[0] if owned else scope.column(parts[0], is_known=True)
+        if whole == _UNKNOWN:
+            self.unread[f"{'.'.join(parts)} is of no table in reach"] = None
         return frozenset(origin.then(TRANSFORMATION) for origin in whole)
+
+    def _told(self, column: exp.Column, found: Origins) -> Origins:
+        if found == _UNKNOWN:
+            self.notes[f"nobody can say where the column {column.sql()} comes from"] = None
+        return found
 
 
 def _nothing(_: str) -> Origins:
     """The origins of a column of which nobody can say which one it is."""
-    return _NONE
+    return _UNKNOWN
+
+
+_ROWS: Final = Relation(other=_nothing)
+"""Rows of which nothing is known."""
+
+
+def _whole(relation: Relation | None) -> Origins:
+    """The origins of a whole row."""
+    if relation is None or relation.other is not None:
+        return _UNKNOWN
+    return frozenset(o.then(TRANSFORMATION) for _, origins in relation.columns for o in origins)
+
+
+def _with_names(statement: exp.Expr, dialect: str | None) -> exp.Expr:
+    """The statement with the tables and columns that it names by a text, as in IDENTIFIER('shop.orders')."""
+    kinds = (exp.Anonymous, exp.DynamicIdentifier, exp.Schema, exp.TableFromRows)
+    for node in list(statement.find_all(*kinds)):
+        said = node.expressions[0] if node.expressions else node.this
+        called = node.this.name if isinstance(node, exp.Schema) else node.name
+        is_said = isinstance(node, exp.DynamicIdentifier | exp.TableFromRows)
+        is_said = is_said or called.upper() == "IDENTIFIER"
+        if not (is_said and isinstance(said, exp.Literal)):
+            continue
+        held = node.parent if isinstance(node.parent, exp.Table | exp.TableFromRows) else node
+        table = exp.to_table(said.name, dialect=dialect)
+        if held is not node or isinstance(node, exp.TableFromRows):
+            held.replace(exp.Table(**{**held.args, **table.args}))
+        elif isinstance(node, exp.Schema):
+            held.replace(table)
+        else:
+            held.replace(exp.to_column(said.name, dialect=dialect))
+    for dot in list(statement.find_all(exp.Dot)) if dialect == "tsql" else ():
+        if isinstance(dot.this, exp.Column) and dot.this.args.get("catalog"):
+            dot.replace(exp.column(dot.expression, dot.this.this))  # server.database.schema.table.column
+    return statement
+
+
+def _files(source: exp.Expr, dialect: str) -> list[str]:
+    """The paths and URIs of files that are read as a table; of a pattern, the folder in which it looks."""
+    read = source.this if isinstance(source, exp.Table) else None
+    given: list[exp.Expr] = []
+    if isinstance(read, exp.Identifier) and dialect == "duckdb" and not source.args.get("db"):
+        given = [read] if "/" in read.name or read.name.lower().endswith(_FILE_ENDS) else []
+    elif isinstance(read, exp.ReadParquet | exp.ReadCSV) or (
+        isinstance(read, exp.Anonymous) and _READS_FILES.fullmatch(read.name)
+    ):
+        first = read.this if isinstance(read, exp.ReadCSV) else read.expressions[0]
+        listed = first.expressions if isinstance(first, exp.Array) else [first]
+        given = listed if all(isinstance(one, exp.Literal) for one in listed) else []
+    return [re.sub(r"/[^/]*[*?\[{].*", "", one.name) for one in given]
+
+
+def _of_any(relations: list[Relation]) -> Relation:
+    """Rows of one or the other of tables."""
+    if len(relations) == 1:
+        return relations[0]
+    tables = frozenset[Name]().union(*(one.tables for one in relations))
+    return Relation(other=lambda name: _NONE.union(*(one.of(name) for one in relations)), tables=tables)
+
+
+def _is_parenthesis(source: exp.Expr) -> bool:
+    """Whether something stands in parentheses that say nothing."""
+    is_bare = isinstance(source, exp.Subquery) and not source.alias and not source.args.get("pivots")
+    return is_bare and isinstance(source.this, exp.Table | exp.Subquery | exp.Final)
+
+
+def _is_meant(named: exp.Table, table: exp.Table) -> bool:
+    """Whether a statement that changes a table by a name means this one of its sources."""
+    return _name(named) == ((table.alias,) if table.alias else _name(table))
 
 
 def _name(table: exp.Table) -> Name:
-    return tuple(part.name for part in table.parts)
+    return tuple(part.name for part in table.parts if part.name)
 
 
 def _table(name: Name, columns: Iterable[str] | None) -> Relation:
@@ -587,9 +837,17 @@ def _listed(target: exp.Table | exp.Schema) -> tuple[exp.Table, list[str]]:
     return target, []
 
 
-def _assigned(update: exp.Update) -> list[exp.Expr]:
-    """The columns that an UPDATE sets, as a query would have them."""
-    return [_as(one.this.name, one.expression) for one in update.expressions if isinstance(one, exp.EQ)]
+def _assigned(update: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """The columns that an UPDATE sets, each as it names it and as a query would have it."""
+    for one in update.expressions:
+        if not isinstance(one, exp.EQ):
+            continue
+        columns, values = [one.this], [one.expression]
+        if isinstance(one.this, exp.Tuple):
+            columns, values = one.this.expressions, one.expression.expressions
+            if isinstance(query := one.expression.unnest(), exp.Select):
+                values = [exp.Select(**{**query.args, "expressions": [value]}) for value in query.expressions]
+        yield from ((column, _as(column.name, value)) for column, value in zip(columns, values, strict=False))
 
 
 def _as(name: str, value: exp.Expr) -> exp.Alias:

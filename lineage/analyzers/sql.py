@@ -11,6 +11,7 @@ from waybill.facets import INFERRED_FACET
 
 from .analyzer import (
     COLUMN_LINEAGE,
+    FILE,
     LINEAGE_OF_DATASET,
     WITHIN,
     Catalog,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .reading_sql import Name, Origin, Reading, Relation
 
 _Dataset = tuple[str, str]
+NOT_KNOWN: Final = "not known"
+"""How a column of the facet `columnLineage` is described whose origins nobody can say, or not all of them."""
 _SURE: Final = 0.9
 _ASSUMED: Final = 0.7
 _DISPUTED: Final = 0.5
@@ -41,6 +44,8 @@ _PATH_FORMATS: Final = {
     "xml",
 }
 """What stands before a path in Spark's SQL."""
+_BUCKETS: Final = ("s3", "gs", "gcs", "abfss", "wasbs", "r2")
+"""The schemes of object stores whose keys have no leading slash."""
 _DIALECTS: Final = {
     "postgresql": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "sparksql": "spark",
     "hive": "hive", "awsathena": "athena", "gcp": "bigquery", "azurecosmos": None, "cockroachdb": "postgres",
@@ -67,8 +72,8 @@ class SqlAnalyzer:
         tables = _Tables(event, catalog)
         dialect = _dialect_of(facet.get("dialect"), event)
         reading = read_sql(text, dialect, tables.columns)
-        if reading.notes and not reading.inputs and not reading.outputs:
-            raise ValueError("; ".join(reading.notes))
+        if reading.unread and not reading.inputs and not reading.outputs:
+            raise ValueError("; ".join(reading.unread))
         outputs, sources = dict(reading.outputs), dict(reading.sources)
         targets = datasets_of(event, "outputs")
         # The query is what the job's one output is made of; in Spark, a program may go on from there.
@@ -78,7 +83,7 @@ class SqlAnalyzer:
             outputs, sources = {target: reading.query}, {target: reading.inputs}
         notes = [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
         disputed = _dispute(text, dialect, reading)
-        sure = _DISPUTED if disputed else _ASSUMED if notes else _SURE
+        sure = _DISPUTED if disputed else _ASSUMED if notes or reading.unread else _SURE
         told = {
             "inputs": [tables.named(name) for name in sorted(reading.inputs) if tables.find(name)],
             "outputs": [
@@ -89,8 +94,8 @@ class SqlAnalyzer:
         }
         if not told["inputs"] and not told["outputs"]:
             return None
-        reason = "; ".join(["read from its SQL text", *notes, *disputed])
-        return {**told, "job": {"facets": inferred(reason, sure)}}
+        reason = "; ".join(["read from its SQL text", *notes, *reading.unread, *disputed])
+        return {**told, "job": {"facets": inferred(reason, sure, reading.unread)}}
 
 
 class _Tables:
@@ -135,7 +140,9 @@ class _Tables:
         return self._found[name]
 
     def _find(self, name: Name) -> _Dataset | None:
-        if len(name) == len(("format", "path")) and name[0].lower() in _PATH_FORMATS and "/" in name[1]:
+        if len(name) == len(("format", "path")) and (
+            name[0] == FILE or (name[0].lower() in _PATH_FORMATS and "/" in name[1])
+        ):
             return self._at_path(name[1])
         parts = tuple(part.casefold() for part in name)
         # Either may leave out the first parts of what the other says.
@@ -146,10 +153,12 @@ class _Tables:
         return self._like_others(name)
 
     def _at_path(self, path: str) -> _Dataset:
-        """The files that Spark's SQL names by a path: as the event names them, else as OpenLineage does."""
+        """The files that a text names by a path: as the event names them, else as OpenLineage does."""
         parts = urlsplit(path)
         is_here = parts.scheme in {"", "file"}
-        place = ("file" if is_here else f"{parts.scheme}://{parts.netloc}"), parts.path.rstrip("/") or "/"
+        own = parts.path.rstrip("/") or "/"
+        own = own.lstrip("/") or "/" if parts.scheme in _BUCKETS else own
+        place = ("file" if is_here else f"{parts.scheme}://{parts.netloc}"), own
         return next((one for one in sorted(self._datasets) if _plain(one) == _plain(place)), place)
 
     def _like_others(self, name: Name) -> _Dataset | None:
@@ -194,7 +203,10 @@ class _Tables:
         """The facet `columnLineage` of a table that is written."""
         spelled = {column.casefold(): column for column in self.columns(name) or ()}
         fields = {
-            spelled.get(column.casefold(), column): {"inputFields": self._fields(origins)}
+            spelled.get(column.casefold(), column): {
+                "inputFields": self._fields(origins),
+                **({"transformationDescription": NOT_KNOWN} if _is_unknown(origins) else {}),
+            }
             for column, origins in relation.columns
             if column
         }
@@ -204,7 +216,7 @@ class _Tables:
     def _fields(self, origins: Iterable[Origin]) -> list[Found]:
         fields: dict[tuple[Name, str], list[Found]] = {}
         for origin in sorted(origins):
-            if self.find(origin.table) is not None:
+            if origin.table and self.find(origin.table) is not None:
                 kind = "DIRECT" if origin.is_direct else "INDIRECT"
                 how = {"type": kind, "subtype": origin.subtype, "description": "", "masking": origin.masking}
                 fields.setdefault((origin.table, origin.column), []).append(how)
@@ -212,6 +224,10 @@ class _Tables:
             {**self.named(table), "field": column, "transformations": transformations}
             for (table, column), transformations in fields.items()
         ]
+
+
+def _is_unknown(origins: Iterable[Origin]) -> bool:
+    return any(not origin.table for origin in origins)
 
 
 def _plain(dataset: _Dataset) -> _Dataset:

@@ -35,7 +35,11 @@ def read(text: dict[str, Any]) -> dict[str, Any]:
     outputs: dict[str, Any] = {}
     for one in found["outputs"]:
         lineage = one["facets"]["columnLineage"]
-        columns = {name: told(field["inputFields"]) for name, field in lineage["fields"].items()}
+        columns = {
+            name: told(field["inputFields"])
+            + [how for how in [field.get("transformationDescription")] if how]
+            for name, field in lineage["fields"].items()
+        }
         outputs[one["name"]] = {"columns": columns, "rows": told(lineage.get("dataset", []))}
     return {"inputs": [one["name"] for one in found["inputs"]], "outputs": outputs}
 
