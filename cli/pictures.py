@@ -37,21 +37,28 @@ def refuse_several(forms: Mapping[str, object]) -> None:
 
 def draw(
     forms: Mapping[str, object],
-    boxes: Callable[[], tuple[list[Box], list[Arrow]]],
+    boxes_of: Callable[[int | None], tuple[list[Box], list[Arrow]]],
     graphml: Callable[[], str],
+    *,
+    unfold: bool,
 ) -> bool:
     """Write the picture that was asked for, and return whether one was.
 
     Args:
         forms: the options of the pictures and their values.
-        boxes: what to draw.
+        boxes_of: what to draw; see `waybill.lineage.drawing.draw`.
         graphml: the same as GraphML.
+        unfold: whether nothing is folded.
+
+    Raises:
+        TooLargeForMermaidError: Mermaid does not draw so much.
     """
-    from waybill.lineage.drawing import WRITERS
+    from waybill.lineage import drawing
 
     for option, value in forms.items():
         if value:
-            text = graphml() if option == "--graphml" else WRITERS[option.removeprefix("--")](*boxes())
+            form = option.removeprefix("--")
+            text = graphml() if form == "graphml" else drawing.draw(form, boxes_of, unfold=unfold)
             write(value if isinstance(value, Path) else STDOUT, text)
             return True
     return False

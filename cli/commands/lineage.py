@@ -115,16 +115,15 @@ def lineage(
     if as_json:
         console.json(as_plain(found))
         return
-    folded_from = None if unfold else drawing.FOLDED_FROM
     graph = Graph.of(found)
-    boxes = functools.partial(drawing.boxes_of_graph, graph, folded_from=folded_from)
-    if draw(forms, boxes, lambda: drawing.graphml_of_graph(graph)):
+    boxes_of = functools.partial(drawing.boxes_of_graph, graph)
+    if draw(forms, boxes_of, lambda: drawing.graphml_of_graph(graph), unfold=unfold):
         return
     if as_openlineage:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         write(STDOUT, "\n".join(drawing.openlineage_of(graph, now)))
         return
-    for line in lines_of(found, name, folded_from):
+    for line in lines_of(found, name, None if unfold else drawing.FOLDED_FROM):
         console.line(line)
 
 

@@ -122,12 +122,11 @@ def trace(
     if as_json:
         console.json(records.as_plain(journey.told()))
         return
-    folded_from = None if unfold else drawing.FOLDED_FROM
-    boxes = functools.partial(drawing.boxes_of_journey, journey, folded_from=folded_from)
-    if draw(forms, boxes, functools.partial(drawing.graphml_of_journey, journey)):
+    boxes_of = functools.partial(drawing.boxes_of_journey, journey)
+    if draw(forms, boxes_of, functools.partial(drawing.graphml_of_journey, journey), unfold=unfold):
         return
     show_journey(journey, zone, unfold=unfold, with_annotations=annotations)
-    for line in lines_of_onward(journey.onward, folded_from):
+    for line in lines_of_onward(journey.onward, None if unfold else drawing.FOLDED_FROM):
         console.line(line)
 
 

@@ -198,7 +198,7 @@ def _accepted(accept: str, media: Mapping[str, str]) -> str:
 
 def _conditions(given: Given, *, from_deltafi: bool) -> dict[str, Any]:
     values: dict[str, Sequence[str]] = {
-        one.field: given[one.parameter] for one in CONDITIONS if one.parameter in given
+        one.field: given[one.parameter] for one in CONDITIONS if given.get(one.parameter)
     }
     conditions = read_conditions(values, _instant)
     for one in CONDITIONS:
@@ -218,8 +218,13 @@ def _instant(condition: Condition, text: str) -> int:
 
 
 def _pair_of(given: Given, names: Sequence[str], *, from_deltafi: bool) -> dict[str, str]:
-    """The pair that DeltaFi's two parameters for a key and its value give, if both do."""
-    missing = [name for name in names if name not in given]
+    """The pair that DeltaFi's two parameters for a key and its value give, if both do.
+
+    A value may be empty, except for DeltaFi.
+    """
+    missing = [name for name in names if not given.get(name)]
+    if missing == list(names[1:]) and names[1] in given and not from_deltafi:
+        return {given[names[0]][0]: ""}
     if len(missing) == 1 and not from_deltafi:
         raise malformed(missing[0], f"is missing; {' and '.join(names)} go together")
     return {} if missing else {given[names[0]][0]: given[names[1]][0]}

@@ -183,5 +183,9 @@ def _drawn(journey: Journey, params: Trace) -> bytes:
     if params.unfold and len(journey.files) > UNFOLDED_MAX:
         detail = f"the picture would have more than {UNFOLDED_MAX:,} files; leave out unfold, or {_NARROW}"
         raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the picture is too large")
-    boxes = drawing.boxes_of_journey(journey, folded_from=None if params.unfold else drawing.FOLDED_FROM)
-    return drawing.WRITERS[str(params.format)](*boxes).encode(errors="backslashreplace")
+    boxes_of = partial(drawing.boxes_of_journey, journey)
+    try:
+        picture = drawing.draw(str(params.format), boxes_of, unfold=params.unfold)
+    except drawing.TooLargeForMermaidError as error:
+        raise Problem(HTTPStatus.BAD_REQUEST, str(error), reason="the picture is too large") from error
+    return picture.encode(errors="backslashreplace")

@@ -35,7 +35,7 @@ def read_params(text: str, kind: type[ParamsT]) -> ParamsT:
 def split_query(text: str, *kinds: type[msgspec.Struct]) -> Given:
     """The values in a query string, of the parameters that these structs declare.
 
-    An empty value counts as none, since an empty field of a form sets no condition.
+    A parameter whose values are all empty has none, since an empty field of a form sets no condition.
 
     Raises:
         Problem: a parameter is unknown or given too often, or has a NUL character.
@@ -50,12 +50,11 @@ def split_query(text: str, *kinds: type[msgspec.Struct]) -> Given:
     for name, value in pairs:
         if name not in fields:
             raise malformed(name[:60], f"is unknown; the parameters are {', '.join(fields)}")
-        if name in given and not _is_repeatable(fields[name]):
+        if given.get(name) and not _is_repeatable(fields[name]):
             raise malformed(name, "appears twice; use it once")
         if "\0" in value:
             raise malformed(name, "contains a NUL character; remove it")
-        if value:
-            given.setdefault(name, []).append(value)
+        given.setdefault(name, []).extend([value] * bool(value))
     return given
 
 
@@ -68,7 +67,7 @@ def convert_params(given: Given, kind: type[ParamsT]) -> ParamsT:
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         texts = given.get(field.encode_name)
-        if texts is not None:
+        if texts:
             value = texts if _is_repeatable(field) else texts[0]
             try:
                 values[field.name] = msgspec.convert(value, field.type, strict=False)

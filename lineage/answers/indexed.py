@@ -304,7 +304,7 @@ class IndexedAnswers(ABC):
     def _settled(self, query: Query, index: IndexReader) -> Query:
         """The query as records and open files can answer it: with the dids that only the index finds."""
         named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
-        if named == (None,) * len(named):
+        if named == (None,) * len(named) and not any("=" in value for value in query.annotations.values()):
             return query
 
         def is_other_name(name: str) -> bool:

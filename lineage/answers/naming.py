@@ -54,7 +54,8 @@ def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]
     """The query with each of its names taken as it is meant; settling it again asks nothing.
 
     A pattern that something has exactly so is that name. A source or a sink that no record has is the last
-    part of a dataset's name, if it is that: ``lake`` of ``file:/data/lake``.
+    part of a dataset's name, if it is that: ``lake`` of ``file:/data/lake``. An annotation that no record
+    has is split at another ``=``, if a record has that: ``dt=day=1`` then has the key ``dt=day``.
 
     Args:
         query: the conditions.
@@ -77,7 +78,18 @@ def settle_patterns(query: Query, ask: Ask, is_other_name: Callable[[str], bool]
             literal.add(field)
         elif _is_there(ask, part):
             parts[field] = f"*/{name}"
-    return msgspec.structs.replace(query, literal=frozenset(literal), **parts)
+    annotations = dict(_settle_pair(key, value, ask) for key, value in query.annotations.items())
+    return msgspec.structs.replace(query, literal=frozenset(literal), annotations=annotations, **parts)
+
+
+def _settle_pair(key: str, value: str, ask: Ask) -> tuple[str, str]:
+    """An annotation, split at the first ``=`` at which it is one that a record has; else as it is."""
+    words = value.split("=")
+    pairs = [("=".join([key, *words[:at]]), "=".join(words[at:])) for at in range(len(words))]
+    if len(pairs) == 1:
+        return key, value
+    there = (pair for pair in pairs if _is_there(ask, Query(annotations=dict([pair]), limit=1)))
+    return next(there, pairs[0])
 
 
 def check_sink(sink: str, ask: Ask) -> None:

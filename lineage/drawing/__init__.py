@@ -28,7 +28,7 @@ from .lines import (
     outline as outline,
 )
 from .openlineage import openlineage_of as openlineage_of
-from .svg import WRITERS as WRITERS, write_svg as write_svg
+from .svg import draw as draw, write_svg as write_svg
 from .wording import (
     duration_of as duration_of,
     last_begun_of as last_begun_of,
@@ -41,6 +41,7 @@ from .writing import (
     Box as Box,
     Link as Link,
     Look as Look,
+    TooLargeForMermaidError as TooLargeForMermaidError,
     plain as plain,
     write_dot as write_dot,
     write_mermaid as write_mermaid,

@@ -39,7 +39,7 @@ _ROWS_MAX: Final = 20
 """So many columns are drawn in a dataset's box."""
 
 
-def boxes_of_graph(graph: Graph, *, folded_from: int | None = FOLDED_FROM) -> tuple[list[Box], list[Arrow]]:
+def boxes_of_graph(graph: Graph, folded_from: int | None = FOLDED_FROM) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a graph, folded as `fold` says."""
     return boxes_of_folded(graph, fold(graph, folded_from=folded_from))
 

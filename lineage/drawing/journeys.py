@@ -20,7 +20,7 @@ _LOOK: Final = Look(radius=6)
 
 
 def boxes_of_journey(
-    journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM
+    journey: JourneyFiles, folded_from: int | None = FOLDED_FROM
 ) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a journey: a box for each file and each fold of `outline`."""
     places, arrows = places_of_lines(outline(journey, folded_from=folded_from))

@@ -26,6 +26,7 @@ _Json = dict[str, Any]
 def openlineage_of(graph: Graph, event_time: str) -> Iterator[str]:
     """The events, each as a line of JSON: of jobs with what they read and write, of datasets, and of columns.
 
+    An event of a job has both lists, even if they are empty: OpenMetadata 2.0.7 drops one that lacks either.
     Runs and who told an edge are left out, and so are columns without edges, and edges that are not of the
     flow of data. No schema is told: an analyzer would take columns of one name for one.
 
@@ -66,7 +67,8 @@ def _of_columns(graph: Graph) -> Iterator[_Json]:
     for (job, dataset), edges in scopes.items():
         for facets in _facets(dataset, edges):
             named = {**_named(dataset), "facets": facets}
-            yield {"dataset": named} if job is None else {"job": _named(job), "outputs": [named]}
+            of_job = {} if job is None else {"job": _named(job), "inputs": [], "outputs": [named]}
+            yield of_job or {"dataset": named}
 
 
 def _facets(dataset: Node, edges: Sequence[Edge]) -> Iterator[_Json]:

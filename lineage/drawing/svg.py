@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape, quoteattr
 
-from .writing import Arrow, Box, Link, plain, write_dot, write_mermaid, xml_text
+from .lines import FOLDED_FROM
+from .writing import Arrow, Box, Link, TooLargeForMermaidError, plain, write_dot, write_mermaid, xml_text
 
 _MARGIN: Final = 16
 _GAP_X: Final = 64
@@ -226,9 +228,31 @@ def _linked(link: Link, drawn: str) -> str:
     return f"<a href={href} aria-label={label}{within}>{underlined}</a>"
 
 
-WRITERS: Final[Mapping[str, Callable[[Sequence[Box], Sequence[Arrow]], str]]] = {
+_Boxes = tuple[Sequence[Box], Sequence[Arrow]]
+
+_WRITERS: Final[Mapping[str, Callable[[Sequence[Box], Sequence[Arrow]], str]]] = {
     "mermaid": write_mermaid,
     "dot": write_dot,
     "svg": write_svg,
 }
-"""By its name, what writes boxes and arrows in a form."""
+
+_FOLDED_FROM: Final = (FOLDED_FROM, 6, 3, 2)
+"""What is too large for a form is folded more, step by step."""
+
+
+def draw(form: str, boxes_of: Callable[[int | None], _Boxes], *, unfold: bool = False) -> str:
+    """A picture, folded as far as its form needs.
+
+    Args:
+        form: ``mermaid``, ``dot`` or ``svg``.
+        boxes_of: what to draw, given from how many neighbours on they are folded; None: nothing is.
+        unfold: whether nothing is folded.
+
+    Raises:
+        TooLargeForMermaidError: it is too large, however much it is folded.
+    """
+    *steps, last = (None,) if unfold else _FOLDED_FROM
+    for folded_from in steps:
+        with suppress(TooLargeForMermaidError):
+            return _WRITERS[form](*boxes_of(folded_from))
+    return _WRITERS[form](*boxes_of(last))

@@ -9,6 +9,8 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from waybill.transport.errors import WaybillError
+
 COLOURS: Final[Mapping[str | None, tuple[str, str]]] = {
     "COMPLETE": ("#e6f4ea", "#1e7e34"),
     "ERROR": ("#fdecea", "#b3261e"),
@@ -28,12 +30,35 @@ _READ_BY_MERMAID: Final = re.compile(":(?=fa-)|#36;(?=#36;)|ﬂ|#182;(?=ß)")
 
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
+MERMAID_ARROWS_MAX: Final = 500
+MERMAID_LETTERS_MAX: Final = 50_000
+"""Mermaid 11 refuses more arrows (`maxEdges`), and draws a notice instead of a longer text (`maxTextSize`).
+A diagram cannot raise these limits itself: only the page that shows it can."""
+
 _LETTERS_MAX: Final = 90
 _LETTERS_KEPT: Final = (55, 34)
 """Of a longer name, so many letters of its beginning and of its end are drawn."""
 
 _TYPES: Final = {str: "string", int: "long", float: "double", bool: "boolean"}
 """GraphML's types of data."""
+
+
+class TooLargeForMermaidError(WaybillError):
+    """A flowchart has more arrows or a longer text than Mermaid draws.
+
+    Args:
+        arrows: how many it has.
+        letters: how long its text is, in characters.
+    """
+
+    def __init__(self, arrows: int, letters: int) -> None:
+        super().__init__(arrows, letters)
+
+    def __str__(self) -> str:
+        return (
+            f"Mermaid draws at most {MERMAID_ARROWS_MAX:,} arrows and {MERMAID_LETTERS_MAX:,} characters, "
+            f"and this has {self.args[0]:,} and {self.args[1]:,}; draw it in SVG or DOT, or ask for less"
+        )
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -96,10 +121,13 @@ class Arrow(msgspec.Struct, frozen=True):
     is_dashed: bool = False
 
 
-def write_mermaid(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:
+def write_mermaid(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
     """A flowchart in the language of Mermaid.
 
     Each label is an element of HTML, since some versions of Mermaid read other labels as Markdown.
+
+    Raises:
+        TooLargeForMermaidError: Mermaid would not draw it.
     """
     text = ["flowchart LR"]
     for at, box in enumerate(boxes):
@@ -113,7 +141,10 @@ def write_mermaid(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:
         fill, border = box.colours
         width = ",stroke-width:3px" if box.is_about else ""
         text.append(f"  style n{at} fill:{fill},stroke:{border}{width}")
-    return "\n".join(text) + "\n"
+    flowchart = "\n".join(text) + "\n"
+    if len(arrows) > MERMAID_ARROWS_MAX or len(flowchart) > MERMAID_LETTERS_MAX:
+        raise TooLargeForMermaidError(len(arrows), len(flowchart))
+    return flowchart
 
 
 def write_dot(boxes: Sequence[Box], arrows: Iterable[Arrow]) -> str:

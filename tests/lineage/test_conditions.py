@@ -71,9 +71,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     }
     settings = Settings.load(given, origin="tests", env={}, cwd=home.parent)
     at_ms = COMPLETED_MS - DAY_MS
-    first = record(
-        did=FIRST, created=at_ms, completed=at_ms, annotations={"customer": "acme", "year": "2026"}
-    )
+    annotations = {"customer": "acme", "year": "2026", "dt=day": "2026-01-31", "sum": "a=b", "note": ""}
+    first = record(did=FIRST, created=at_ms, completed=at_ms, annotations=annotations)
     child = record(
         did=CHILD,
         parentDid=FIRST,
@@ -120,6 +119,29 @@ def test_every_condition_is_asked_by_every_door_alike(place: Place, condition: C
     query = Query(**{condition.field: value})  # type: ignore[arg-type]
     for asked in (str(place.home), place.collector.url):
         assert {one.did for one in Lineage.open(asked).find(query)} == dids
+
+
+@pytest.mark.parametrize(
+    ("text", "dids"),
+    [
+        ("dt=day=2026-01-31", {FIRST}),
+        ("sum=a=b", {FIRST}),
+        ("note=", {FIRST}),
+        ("dt=day=2026-01-3", set()),
+        ("sum=a", set()),
+        ("customer=", set()),
+    ],
+)
+def test_an_annotation_is_split_at_the_sign_at_which_a_record_has_it(
+    place: Place, text: str, dids: set[str]
+) -> None:
+    assert found_by_command(place, iter(["--annotation", text])) == dids
+    assert {one["did"] for one in place.get("/api/v1/records", [("annotation", text)])} == dids
+    key, _, value = text.partition("=")
+    for asked in (str(place.home), place.collector.url):
+        assert {one.did for one in Lineage.open(asked).find(Query(annotations={key: value}))} == dids
+    pair = [("annotation_key", key), ("annotation_value", value)]
+    assert {one["did"] for one in place.get("/api/v1/records", pair)} == dids
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shutil
@@ -19,10 +20,10 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import to_table
 from waybill.lineage import Journey, OpenFile, trace
 from waybill.lineage.drawing import (
-    WRITERS,
     Fold,
     Line,
     boxes_of_journey,
+    draw,
     graphml_of_journey as graphml,
     outline,
     said_of,
@@ -231,8 +232,8 @@ def test_each_picture_shows_that_a_file_has_not_ended() -> None:
     [_, folded] = outline(journey)
     assert isinstance(folded.of, Fold)
     assert said_of(folded.of) == "21 files: 20 COMPLETE > out, 1 not ended"
-    for draw in WRITERS.values():
-        told = draw(*boxes_of_journey(journey, folded_from=None))
+    for form in ("mermaid", "dot", "svg"):
+        told = draw(form, functools.partial(boxes_of_journey, journey), unfold=True)
         assert "sftp: begun 2026-01-01 00:00:00 UTC, not ended, last began unpack" in told
     assert msgspec.json.encode(begun).decode() in graphml(journey)
 

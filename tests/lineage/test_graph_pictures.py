@@ -15,7 +15,12 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from waybill.lineage.drawing import (
+    Arrow,
+    Box,
+    Look,
+    TooLargeForMermaidError,
     boxes_of_graph,
+    draw,
     fold,
     graphml_of_graph,
     network_of,
@@ -213,6 +218,44 @@ def test_graphviz_reads_the_graph() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[0] for line in done.stdout.splitlines()].count("node") == 3
     assert [line.split()[0] for line in done.stdout.splitlines()].count("edge") == 2
+
+
+def net(width: int) -> Graph:
+    """A job that reads datasets, each of which many others read and write, too: few fans, many arrows."""
+    about, others = job("a"), [job(at) for at in range(width)]
+    datasets = [dataset(at) for at in range(width)]
+    reads = [edge(some, about) for some in datasets]
+    return around(about, [*reads, *(edge(some, far) for some in datasets for far in others)])
+
+
+def test_a_flowchart_is_folded_to_what_mermaid_draws() -> None:
+    def boxes_of(folded_from: int | None) -> tuple[list[Box], list[Arrow]]:
+        asked.append(folded_from)
+        return boxes_of_graph(net(26), folded_from)
+
+    asked: list[int | None] = []
+    flowchart = draw("mermaid", boxes_of)
+    assert 0 < flowchart.count("-->") <= 500
+    assert len(flowchart) <= 50_000
+    draw("svg", boxes_of)
+    draw("dot", boxes_of)
+    assert asked == [13, 13, 13]
+
+    asked.clear()
+    with pytest.raises(TooLargeForMermaidError, match="and this has 702 and"):
+        draw("mermaid", boxes_of, unfold=True)
+    assert draw("dot", boxes_of, unfold=True).count(" -> ") == 26 * 27
+
+
+@pytest.mark.parametrize(("of", "letters"), [(500, ""), (501, "501 and"), (20, "20 and 5[0-9],")])
+def test_what_mermaid_does_not_draw_is_no_flowchart(of: int, letters: str) -> None:
+    box = Box(["x" * (2_500 if of == 20 else 1)], Look(), ("#fff", "#000"))
+    drawn = [box] * 20, [Arrow(0, 1)] * of
+    if not letters:
+        assert write_mermaid(*drawn).count("-->") == of
+        return
+    with pytest.raises(TooLargeForMermaidError, match=letters):
+        write_mermaid(*drawn)
 
 
 def test_no_name_leaves_its_label() -> None:
