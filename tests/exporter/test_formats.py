@@ -57,6 +57,18 @@ def test_a_parquet_file_of_another_format_is_refused(
         read(path)
 
 
+def test_texts_are_in_encodings_that_every_reader_knows(layout: Layout) -> None:
+    """`findings/parquet-delta-text.sh` shows who reads no others."""
+    layout.write(record("a"), record("b"))
+    for path in layout.raw():
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        used = {column.path_in_schema: set(column.encodings) for column in columns}
+        assert used["did"] | used["filename"] == {"PLAIN", "RLE"}
+        texts = [column for column in columns if column.physical_type == "BYTE_ARRAY"]
+        assert all(set(one.encodings) <= {"PLAIN", "RLE", "RLE_DICTIONARY"} for one in texts)
+
+
 def test_nothing_is_answered_and_nothing_is_moved_where_a_file_has_another_format(layout: Layout) -> None:
     layout.write(record("a"))
     (raw,) = layout.raw()
