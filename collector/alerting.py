@@ -57,6 +57,8 @@ class AlertedDataset(msgspec.Struct, frozen=True):
         name: unique there.
         owner: its first owner; empty: none is known.
         since_ms: when the breach was seen first, in epoch milliseconds.
+        value: its own then, in the unit of the level; None: of the level, one dataset has none.
+        objective: what it missed.
         consumers: those downstream that have an owner, the nearest first, at most 100.
     """
 
@@ -64,6 +66,8 @@ class AlertedDataset(msgspec.Struct, frozen=True):
     name: str
     owner: str
     since_ms: int
+    value: float | None
+    objective: float | None
     consumers: tuple[Consumer, ...]
 
 
@@ -105,6 +109,8 @@ class _Key(NamedTuple):
 class _Breach(NamedTuple):
     owner: str
     since_ms: int
+    value: float | None = None
+    objective: float | None = None
 
 
 _Told = dict[_Key, _Breach]
@@ -200,7 +206,9 @@ def _post(url: str, body: bytes, timeout_s: float) -> None:
 def _changes(levels: Levels, told: _Told) -> tuple[_Told, _Told]:
     """What has begun, and what is over; within a maintenance window, neither."""
     breached = {
-        _Key(one.sli, one.tier, one.namespace, one.dataset): _Breach(one.owner, levels.measured_ms)
+        _Key(one.sli, one.tier, one.namespace, one.dataset): _Breach(
+            one.owner, levels.measured_ms, one.value, one.objective
+        )
         for one in levels.breaches
     }
     named = {(key.sli, key.tier) for key in breached}
@@ -236,7 +244,7 @@ def _alert(
     answers: GraphAnswers,
 ) -> Alert:
     datasets = tuple(
-        AlertedDataset(key.namespace, key.dataset, one.owner, one.since_ms, _consumers(answers, key))
+        AlertedDataset(key.namespace, key.dataset, *one, _consumers(answers, key))
         for key, one in changed.items()
         if key.dataset
     )

@@ -86,15 +86,17 @@ def _row(level: Level) -> tuple[str, ...]:
     rates = (f"{level.burn_rates[window]:.2f}" if window in level.burn_rates else "" for window in _WINDOWS)
     left = "" if level.budget_left is None else f"{level.budget_left:.2%}"
     promised = "" if level.objective is None else f"{_BOUNDS[level.bound]} {level.text(level.objective)}"
-    value = level.text(level.value) or "unknown"
-    words = (level.sli.replace("_", " "), level.tier, value, promised, _WORDS[level.is_met], left)
+    value, met = level.text(level.value) or "unknown", _WORDS[level.is_met]
+    met = "not known" if level.is_met is None and promised else met
+    words = (level.sli.replace("_", " "), level.tier, value, promised, met, left)
     return *words, *rates, level.unknown or level.note
 
 
 def _show_breaches(found: Levels) -> None:
     for one in found.breaches:
         of = f" of {one.owner}" if one.owner else ""
-        console.note(f"{one.sli.replace('_', ' ')}: {one.tier}: {one.namespace} {one.dataset}{of}")
+        missed = f": {one.missed}" if one.missed else ""
+        console.note(f"{one.sli.replace('_', ' ')}: {one.tier}: {one.namespace} {one.dataset}{of}{missed}")
     if found.breaches_left_out:
         console.note(f"{found.breaches_left_out:,} more datasets are in breach")
     for window in found.maintenance:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from waybill.transport.counting import duration_text
+
 from ..graph import HOUR_US, EdgeKind, Node, Nodes, Question, as_json, list_ends, settle_dataset
 from .objectives import TIERS, Field, LevelsFile, Sli
 
@@ -42,7 +44,7 @@ CREATE TABLE main.sli_known (number INTEGER PRIMARY KEY);
 CREATE TABLE main.sli_dataset (
     one INTEGER PRIMARY KEY, namespace TEXT, name TEXT, text TEXT, tier TEXT, owner TEXT, is_seen INTEGER,
     is_known INTEGER, told_us INTEGER, reads INTEGER, has_origin INTEGER, is_complete INTEGER, goal_s REAL,
-    promises_fields INTEGER
+    promises_fields INTEGER, has_fields REAL, needs_fields REAL
 );
 """
 _DROP: Final = "".join(
@@ -148,7 +150,8 @@ INSERT INTO main.sli_dataset
 SELECT number, namespace, name, text, now_tier, ifnull(said_owner, owner), is_seen, is_known,
     ifnull(wrote_us, read_us), reads, wrote_us IS NOT NULL OR {{external}},
     is_seen AND {{fields}} >= {{required}} * ifnull(completeness, 1),
-    ifnull(freshness_s, CASE now_tier {{goals}} END), completeness IS NOT NULL
+    ifnull(freshness_s, CASE now_tier {{goals}} END), completeness IS NOT NULL,
+    {{fields}} * 1.0 / {{required}}, ifnull(completeness, 1)
 FROM (
     SELECT *, CASE {{tiers}} WHEN said_tags IN {TIERS} THEN said_tags
         ELSE ifnull(tier, 'important') END AS now_tier
@@ -168,18 +171,22 @@ SELECT tier, count(*) FILTER (WHERE is_known AND told_us), sum(is_known),
     sum(is_complete), sum(is_seen), sum(reads) FILTER (WHERE has_origin), sum(reads), count(told_us)
 FROM main.sli_dataset GROUP BY tier
 """
-_TOLD: Final = """
-SELECT told_us FROM main.sli_dataset WHERE tier = ? AND told_us ORDER BY told_us DESC LIMIT 1 OFFSET ?
+_AGES: Final = """
+SELECT (?1 - told_us) / 1e6 AS age_s, goal_s FROM main.sli_dataset
+WHERE tier = ?2 AND told_us AND (goal_s OR NOT ?3) ORDER BY age_s / ifnull(goal_s, 1) LIMIT 1 OFFSET ?4
 """
+"""The age of the dataset at a place in the order of how late they are, by what is promised of each."""
 _BAD: Final = {
-    Sli.COVERAGE: "is_known AND told_us IS NULL AND tier IN ({})",
-    Sli.FRESHNESS: "(?1 - told_us) / 1e6 > goal_s",
-    Sli.COMPLETENESS: "is_seen AND NOT is_complete AND (promises_fields OR tier IN ({}))",
-    Sli.MISSING_PROVENANCE: "reads AND NOT has_origin AND tier IN ({})",
-}
-"""By level, when a dataset is in breach, if something is promised of some tiers."""
+    Sli.COVERAGE: ("is_known AND told_us IS NULL AND tier IN ({})", "NULL", "NULL"),
+    Sli.FRESHNESS: ("(?1 - told_us) / 1e6 > goal_s", "(?1 - told_us) / 1e6", "goal_s"),
+    Sli.COMPLETENESS: (
+        "is_seen AND NOT is_complete AND (promises_fields OR tier IN ({}))", "has_fields", "needs_fields"
+    ),
+    Sli.MISSING_PROVENANCE: ("reads AND NOT has_origin AND tier IN ({})", "NULL", "NULL"),
+}  # fmt: skip
+"""By level, when a dataset is in breach, if something is promised of some tiers; its value and objective."""
 _IN_BREACH: Final = """
-SELECT sli, tier, ifnull(owner, ''), namespace, name, count(*) OVER () FROM ({})
+SELECT sli, tier, ifnull(owner, ''), namespace, name, value, objective, count(*) OVER () FROM ({})
 ORDER BY CASE tier WHEN 'critical' THEN 1 WHEN 'important' THEN 2 ELSE 3 END, place, text LIMIT ?2
 """
 _TIERS: Final = """
@@ -213,6 +220,8 @@ class Breach(msgspec.Struct, frozen=True):
         owner: its first owner; empty: none is known.
         namespace: of the dataset.
         dataset: its name.
+        value: its own, in the level's unit; None: of the level, one dataset has none.
+        objective: what is promised of it, in the same unit.
     """
 
     sli: Sli
@@ -220,6 +229,17 @@ class Breach(msgspec.Struct, frozen=True):
     owner: str
     namespace: str
     dataset: str
+    value: float | None = None
+    objective: float | None = None
+
+    @property
+    def missed(self) -> str:
+        """What it misses, as people read it; empty if nothing is promised of it alone."""
+        if self.value is None or self.objective is None:
+            return ""
+        if self.sli is Sli.FRESHNESS:
+            return f"{duration_text(self.value)} old, more than {duration_text(self.objective)}"
+        return f"{self.value:.0%} of the required fields, less than {self.objective:.0%}"
 
 
 class DatasetCounts(NamedTuple):
@@ -227,13 +247,14 @@ class DatasetCounts(NamedTuple):
 
     Attributes:
         counts: by level and tier, how many are good, and how many there are.
-        ages_s: by tier, the age that 95 % of the datasets do not exceed, in seconds.
+        ages_s: by tier, the age of the dataset than which 95 % are no later, and what is promised of it, in
+            seconds; None: nothing is promised of any.
         breaches: datasets in breach, the critical ones first, at most `BREACHES_MAX`.
         in_breach: how often datasets are in breach.
     """
 
     counts: dict[tuple[Sli, str], Counted]
-    ages_s: dict[str, float]
+    ages_s: dict[str, tuple[float, float | None]]
     breaches: tuple[Breach, ...]
     in_breach: int
 
@@ -275,10 +296,11 @@ class _Counting:
         self._put_uses()
         self._put_datasets()
         counts: dict[tuple[Sli, str], Counted] = {}
-        ages_s: dict[str, float] = {}
+        ages_s: dict[str, tuple[float, float | None]] = {}
         for tier, *numbers, told in ask(_COUNT, (self._now_us,)):
-            for (told_us,) in ask(_TOLD, (tier, place_of(told))):
-                ages_s[tier] = (self._now_us - told_us) / 1e6
+            promised = numbers[3]
+            for age in ask(_AGES, (self._now_us, tier, promised, place_of(promised or told))):
+                ages_s[tier] = age
             pairs = zip(_BAD, numbers[::2], numbers[1::2], strict=True)
             counts |= {(sli, tier): (good or 0, total or 0) for sli, good, total in pairs}
         for tier, seen, expected in self._count_flows(flows):
@@ -334,10 +356,11 @@ class _Counting:
         self._ask(statement, (*self._file.external, *patterns))
 
     def _bad(self) -> Iterator[str]:
-        for place, (sli, condition) in enumerate(_BAD.items()):
+        for place, (sli, (condition, *told)) in enumerate(_BAD.items()):
             tiers = [tier for tier in TIERS if self._file.objectives.of(sli, tier) is not None]
             where = condition.format(", ".join(f"'{tier}'" for tier in tiers))
-            yield f"SELECT {place} AS place, '{sli}' AS sli, * FROM main.sli_dataset WHERE {where}"  # noqa: S608
+            names = "{} AS value, {} AS objective".format(*told)
+            yield f"SELECT {place} AS place, '{sli}' AS sli, *, {names} FROM main.sli_dataset WHERE {where}"  # noqa: S608
 
     def _count_flows(self, flows: list[tuple[_End, ...]]) -> Iterator[tuple[str, int, int]]:
         """By tier, how many expected edges are seen, and how many there are."""

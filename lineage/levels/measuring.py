@@ -10,7 +10,7 @@ import msgspec
 
 from waybill.facets.event import dataset_text
 from waybill.transport import locks
-from waybill.transport.counting import duration_text
+from waybill.transport.counting import counted, duration_text
 
 from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels, place_of
 from .declared import read_declared
@@ -45,6 +45,8 @@ _SECONDS: Final = (Sli.FRESHNESS, Sli.INGESTION_LAG, Sli.QUERY_LATENCY, Sli.IMPA
 _LATEST: Final = "latest"
 _SERVED: Final = "served"
 _STALE_MS: Final = 3 * EVERY_MS
+_COUNT_MIN: Final = round(1 / (1 - SHARE))
+"""Of fewer questions, a single slow one, as the first is, would be more than may be slow."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,12 +162,16 @@ class Answering(Protocol):
 
 
 class _Reading(NamedTuple):
-    """What a level is now: its value, what is counted of it for the history, and why it is unknown."""
+    """What a level is now: its value, what is counted of it for the history, and why it is unknown.
+
+    An objective of a dataset's own counts instead of its tier's.
+    """
 
     value: float | None = None
     counted: Counted | None = None
     unknown: str = ""
     note: str = ""
+    objective: float | None = None
 
 
 _Readings = dict[tuple[Sli, str], _Reading]
@@ -210,8 +216,13 @@ def measure(
     bounds_s = (served or before or _NONE).bounds_s
     readings |= _of_collector(since(slots, now_ms - HOUR_MS), bounds_s)
     spans = {name: since(slots, now_ms - span_ms) for name, span_ms in _SPANS_MS.items()}
+    begun_ms = {
+        name: one.at_ms for one in reversed(slots) for name, counts in one.counts.items() if counts[1]
+    }
+    parts = {name: (now_ms - at_ms + EVERY_MS) / _SPANS_MS[_BUDGET] for name, at_ms in begun_ms.items()}
     levels = tuple(
-        _level(*key, reading, plan.file.objectives.of(*key), spans) for key, reading in _in_order(readings)
+        _level(key, reading, plan.file.objectives.of(*key), spans, parts)
+        for key, reading in _in_order(readings)
     )
     measured = Levels(
         measured_ms=now_ms,
@@ -249,9 +260,9 @@ def _of_datasets(found: DatasetCounts, declared: Declared) -> _Readings:
             if lacks.get(sli):
                 readings[sli, tier] = _Reading(unknown=lacks[sli])
             elif sli is Sli.FRESHNESS:
-                age_s = found.ages_s.get(tier)
+                age_s, goal_s = found.ages_s.get(tier, (None, None))
                 unknown = _NO_DATA[sli] if age_s is None else ""
-                readings[sli, tier] = _Reading(age_s, counted if total else None, unknown)
+                readings[sli, tier] = _Reading(age_s, counted if total else None, unknown, objective=goal_s)
             elif not total:
                 readings[sli, tier] = _Reading(unknown=_NO_DATA[sli])
             else:
@@ -299,8 +310,13 @@ def _of_collector(hour: Slot, bounds_s: Sequence[float]) -> _Readings:
         return {(sli, ""): _Reading(unknown=unknown) for sli in slis}
     readings = {(Sli.UNAUTHORISED_ACCESS, ""): _Reading(accesses[1] - accesses[0], accesses)}
     for sli in TIMED:
-        readings[sli, ""] = _Reading(unknown="nobody has asked within the last hour")
-        if any(took := hour.latencies.get(sli.value, ())):
+        took = hour.latencies.get(sli.value, ())
+        few = counted(sum(took), "question within the last hour is", "questions within the last hour are")
+        unknown = f"{few} too few; {_COUNT_MIN} are enough"
+        readings[sli, ""] = _Reading(
+            unknown=unknown if any(took) else "nobody has asked within the last hour"
+        )
+        if sum(took) >= _COUNT_MIN:
             readings[sli, ""] = _Reading(quantile(took, bounds_s), hour.counts.get(sli.value))
     return readings
 
@@ -349,16 +365,25 @@ def _in_order(readings: _Readings) -> list[tuple[tuple[Sli, str], _Reading]]:
 
 
 def _level(
-    sli: Sli, tier: str, reading: _Reading, objective: float | None, spans: Mapping[str, Slot]
+    of: tuple[Sli, str],
+    reading: _Reading,
+    objective: float | None,
+    spans: Mapping[str, Slot],
+    parts: Mapping[str, float],
 ) -> Level:
-    rates: dict[str, float] = {}
+    """A level, with what is left of its budget, of whose 30 days only a part has been measured yet."""
+    (sli, tier), rates, used = of, dict[str, float](), None
+    key = _key(*of)
     for window, span in spans.items():
-        counted, there = span.counts.get(_key(sli, tier), (0.0, 0.0))
+        counted, there = span.counts.get(key, (0.0, 0.0))
         allowed = _allowed(sli, objective, there, _SPANS_MS[window])
-        if there and allowed is not None:
+        if there >= (_COUNT_MIN if sli in TIMED else 1) and allowed is not None:
             rates[window] = burn_rate(there - counted, allowed)
-    used = rates.pop(_BUDGET, None)
+            is_whole = not allowed or sli is Sli.UNAUTHORISED_ACCESS  # no share of what was counted
+            used = rates[window] * (1.0 if is_whole else min(parts[key], 1.0))  # at last, that of the budget
+    rates.pop(_BUDGET, None)
     good, total = reading.counted or (None, None)
+    objective = objective if reading.objective is None else reading.objective
     return Level(
         sli=sli,
         tier=tier,
@@ -366,7 +391,7 @@ def _level(
         unit="seconds" if sli in _SECONDS else "count" if sli is Sli.UNAUTHORISED_ACCESS else "ratio",
         bound="at_least" if sli in _FLOORS else "at_most",
         objective=objective,
-        is_met=_is_met(sli, objective, reading),
+        is_met=_is_met(sli, objective, reading.value),
         good=good,
         total=total,
         budget_left=None if used is None else 1 - used,
@@ -376,12 +401,10 @@ def _level(
     )
 
 
-def _is_met(sli: Sli, objective: float | None, reading: _Reading) -> bool | None:
-    if sli is Sli.FRESHNESS:  # a manifest may promise another age of a dataset
-        return None if reading.counted is None else reading.counted[0] >= SHARE * reading.counted[1]
-    if reading.value is None or objective is None:
+def _is_met(sli: Sli, objective: float | None, value: float | None) -> bool | None:
+    if value is None or objective is None:
         return None
-    return reading.value >= objective if sli in _FLOORS else reading.value <= objective
+    return value >= objective if sli in _FLOORS else value <= objective
 
 
 def _allowed(sli: Sli, objective: float | None, total: float, length_ms: int) -> float | None:

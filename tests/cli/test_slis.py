@@ -36,7 +36,8 @@ def test_a_missed_objective_is_exit_code_1_and_named(called: Run, told: Path) ->
     lines = {tuple(cells[:2]): cells for line in done.stdout.splitlines() if (cells := line.split("\t"))}
     assert len(lines) == 1 + 5 * 3 + 5
     assert lines["missing provenance", "important"][2:5] == ["100.00%", "≤ 1.00%", "no"]
-    assert lines["coverage", "critical"][2] == "unknown"
+    assert lines["coverage", "critical"][2:5] == ["unknown", "≥ 80.00%", "not known"]
+    assert lines["coverage", "optional"][2:5] == ["unknown", "", ""]
     assert "no inventory" in lines["coverage", "critical"][-1]
     assert "missing provenance: important: lake raw" in done.stderr
     assert json.loads(called("slis", "--home", told, "--json", "--tier", "optional").stdout)["breaches"] == []

@@ -85,8 +85,9 @@ def test_a_breach_is_told_once_and_its_end_once_over_restarts(kept: Kept) -> Non
         "status": "breached", "sli": "freshness", "tier": "critical", "objective": 3_600, "unit": "seconds",
         "owners": ["ada", "bob"],
     }  # fmt: skip
+    assert dataset.pop("value") == pytest.approx(86_400, abs=60)
     assert dataset == {
-        "namespace": "lake", "name": "orders", "owner": "ada",
+        "namespace": "lake", "name": "orders", "owner": "ada", "objective": 3_600,
         "consumers": [{"kind": "job", "namespace": "etl", "name": "mail", "owners": ["bob"]}],
     }  # fmt: skip
     assert len(kept.record()) == 1

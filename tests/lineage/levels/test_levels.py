@@ -160,11 +160,77 @@ def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settin
     write_plan(settings, "inventory: {manifests: [packages]}\n")
     keep(settings, [ran("daily", 3 * HOUR_S, inputs=["lake/orders"], outputs=["lake/totals"])])
     found = measured(settings)
-    assert level(found, "freshness", "optional").is_met is False
+    missed = level(found, "freshness", "optional")
+    assert (missed.objective, missed.is_met) == (2 * HOUR_S, False)
+    assert missed.value == pytest.approx(3 * HOUR_S, abs=60)
     assert breaches(found, "freshness") == [("optional", "sales", "totals")]
+    assert [one.missed for one in found.breaches if one.sli == "freshness"] == ["3h old, more than 2h"]
     assert values(found, "completeness") == {"critical": None, "important": 0.0, "optional": 1.0}
     assert values(found, "coverage") == {"critical": None, "important": 1.0, "optional": 1.0}
     assert values(found, "accuracy") == {"critical": None, "important": None, "optional": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("own", "hours_ago", "objective_s", "is_met"), [("5s", 0.5, 5.0, False), ("24h", 5.0, 86_400.0, True)]
+)
+def test_the_objective_beside_a_level_is_that_of_the_dataset_that_decides(
+    settings: Settings, own: str, hours_ago: float, objective_s: float, *, is_met: bool
+) -> None:
+    package = settings.home / "packages" / "daily"
+    package.mkdir(parents=True)
+    (package / "dk.yaml").write_text(
+        "metadata: {name: daily}\nruntime: {command: 'true'}\ntier: critical\n"
+        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
+        f"objective: {{freshness: {own}}}\n"
+    )
+    write_plan(settings, "inventory: {manifests: [packages]}\n")
+    told = [ran("daily", hours_ago * HOUR_S, outputs=["lake/totals"])]
+    keep(settings, [*told, ran("other", 600.0, outputs=[dataset("others", CRITICAL)])])
+    found = level(measured(settings), "freshness", "critical")
+    assert (found.objective, found.is_met) == (objective_s, is_met)
+    assert found.value == pytest.approx(hours_ago * HOUR_S, abs=60)
+
+
+def test_a_manifest_that_wants_some_fields_tells_how_many_are_there(settings: Settings) -> None:
+    package = settings.home / "packages" / "daily"
+    package.mkdir(parents=True)
+    (package / "dk.yaml").write_text(
+        "metadata: {name: daily}\nruntime: {command: 'true'}\nobjective: {completeness: 0.9}\n"
+        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
+    )
+    write_plan(settings, "inventory: {manifests: [packages]}\n")
+    keep(settings, [ran("daily", outputs=[dataset("totals", TYPED), dataset("others", CRITICAL, OWNED)])])
+    missed = {one.dataset: one.missed for one in measured(settings).breaches if one.sli == "completeness"}
+    assert missed == {
+        "totals": "50% of the required fields, less than 90%",
+        "others": "50% of the required fields, less than 100%",
+    }
+
+
+def test_the_first_page_of_a_fresh_home_misses_nothing(settings: Settings) -> None:
+    Journal(settings.home).close()
+    took = {"query_latency": (0, 0, 0, 1), "impact_analysis": (0, 0, 0, 0)}
+    served = Served("a", 1, 0, (0.1, 0.5, 1.0), took)
+    found = measured(settings, record=True, served=served)
+    assert found.missed == ()
+    assert {one.budget_left for one in found.levels} <= {None, 1.0}
+    asked = level(found, "query_latency")
+    assert (asked.value, asked.is_met, asked.burn_rates) == (None, None, {})
+    assert asked.unknown == "1 question within the last hour is too few; 20 are enough"
+
+
+def test_a_budget_of_30_days_is_used_as_long_as_something_was_measured(settings: Settings) -> None:
+    keep(settings, [ran("sum", inputs=["lake/a", "lake/b", "lake/c"], outputs=["lake/sums"])])
+    keep(settings, [ran("all", inputs=[f"lake/{number}" for number in range(7)])])
+    write_plan(settings, "external: ['lake/[0-9]']\n")
+    served = Served("a", 0, 0, (), {"query_latency": (), "impact_analysis": ()})
+    first = level(measured(settings, record=True, served=served), "missing_provenance", "important")
+    assert (first.value, first.burn_rates["1h"]) == (pytest.approx(0.3), pytest.approx(30.0))
+    assert first.budget_left == pytest.approx(1 - 30.0 * 5 / (30 * 24 * 60))
+    after = level(
+        measured(settings, record=True, served=served, after_s=24 * HOUR_S), "missing_provenance", "important"
+    )
+    assert after.budget_left == pytest.approx(1 - 30.0 * (24 * 60 + 5) / (30 * 24 * 60), abs=1e-4)
 
 
 def test_completeness_is_how_many_datasets_have_all_required_fields(settings: Settings) -> None:
