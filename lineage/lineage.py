@@ -211,8 +211,8 @@ class Lineage:
 
         With `missing_sink`, it is the number of files that did not get there, with or without a record.
         """
-        stats = self.stats(query)
-        return stats.total_records + stats.unended_files
+        stats, is_of_files = self.stats(query), query is not None and query.missing_sink is not None
+        return stats.total_records + (stats.unended_files if is_of_files else 0)
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files that have the same content as another one, grouped by content, in the order of arrival.

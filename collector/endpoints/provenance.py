@@ -210,7 +210,7 @@ class ProvenanceEndpoints:
                 sums = told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)
                 return deltafi_sums(sums) if from_deltafi else sums, None
             stats = stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
-            stats.unended_files = len(answers.unended)
+            stats.unended_files = answers.count_open(params.query)
             return deltafi_stats(stats) if from_deltafi else stats, None
 
         return await self._ask(count, params, request, by or STATS_BY)

@@ -41,7 +41,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         records: the page, in its order.
         unsettled: the dids of records in it that may still change.
-        unended_files: with `missing_sink`, how many further files have not ended, and so have no record.
+        unended_files: how many further files and runs have not ended, and so have no record.
         next: the cursor of the next page; None: there is none.
         counts: None: counting would read all files, and was not asked for.
     """
@@ -212,7 +212,7 @@ def find_files(answers: HomeAnswers, params: Params) -> Found:
     return Found(
         records=records,
         unsettled=[record.did for record in records if record_key(record) in answers.unsettled],
-        unended_files=len(answers.unended),
+        unended_files=answers.count_open(query),
         next=cursor_of(records[-1]) if offset + len(records) < len(found) else None,
         counts=counts,
     )

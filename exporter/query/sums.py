@@ -69,8 +69,8 @@ class Stats(msgspec.Struct, kw_only=True):
     """The number of records by kind; instants in epoch milliseconds.
 
     Attributes:
-        unended_files: with `missing_sink`, how many further files did not get there that have not ended, and
-            so have no record yet.
+        unended_files: how many further files and runs have not ended that meet the conditions too; with
+            `missing_sink`, how many of these did not get there.
     """
 
     total_records: int = 0

@@ -113,8 +113,18 @@ class IndexedAnswers(ABC):
     def stats(self, query: Query) -> Stats:
         """The number of records that answer a query, by kind; see `Answers`."""
         stats = stats_of(self.tables(query, summed_by=STATS_BY))
-        stats.unended_files = len(self.unended)
+        stats.unended_files = self.count_open(query)
         return stats
+
+    def count_open(self, query: Query) -> int:
+        """How many files and runs that have not ended meet a query, of which no answer has a record.
+
+        With `missing_sink`, the query has to be answered before.
+        """
+        if query.missing_sink is not None:
+            return len(self.unended)
+        with self._reading() as index:
+            return len(self._open(self._settled(reading.allow(self._asker, query), index), index))
 
     def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
         """The number of records that answer a query, of each kind; see `Answers`."""

@@ -337,6 +337,25 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         assert (reply.status, "the parameter by is 'color'" in reply.json["detail"]) == (400, True)
 
 
+def test_what_has_not_ended_is_counted_and_named_beside_the_records(start: Start) -> None:
+    collector = start("--runner", "none")
+    for name in ("a", "b", "c"):
+        file = {"did": f"open-{name}", "dataSource": "sftp-in", "filename": f"{name}.csv"}
+        facets = {"waybill_deltaFile": file | {"_producer": "https://a", "_schemaURL": "https://a#/$defs/A"}}
+        begun = event(run={"runId": f"01a1fd6a-9e75-7d78-870f-24897efac4a{name}", "facets": facets})
+        assert collector.post("/api/v1/lineage", begun).status == 201
+    for of, unended in (
+        ("", 3),
+        ("&filename=a.csv", 1),
+        ("&final_state=ERROR", 0),
+        ("&data_source=other", 0),
+    ):
+        assert collector.get(f"/api/v1/records/stats?partial=true{of}").json["unended_files"] == unended
+        assert collector.get(f"/find.json?count=true{of}").json["unended_files"] == unended
+    reply = collector.get("/api/v1/records?filename=a.csv")
+    assert (reply.json, "1 file has begun and not ended: a.csv" in reply.headers["warning"]) == ([], True)
+
+
 BAD = [
     ("an unknown state", record(did="bad-5", finalState="BANANA"), "finalState"),
     ("a NUL character", record(did="bad-8", filename="a\0b"), "NUL"),

@@ -17,6 +17,7 @@ from hypothesis import Phase, given, settings as hypothesis_settings, strategies
 
 from waybill.exporter import Query, age_off, export, open_destination
 from waybill.exporter.names import COMPACTED
+from waybill.exporter.query import InvalidQueryError
 from waybill.facets import (
     FinalState,
     ProvenanceRecord,
@@ -344,7 +345,11 @@ def check_answers(place: str | Path, model: Model, queries: Iterable[Query]) -> 
     for query in queries:
         found, wanted = lineage.find(query), model.answers(query)
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
-        assert lineage.stats(query).total_records == len(wanted)
+        stats, opened = lineage.stats(query), []
+        assert stats.total_records == lineage.count(query) == len(wanted)
+        with contextlib.suppress(InvalidQueryError):  # only what has ended meets some conditions
+            opened = lineage.open_files(query)
+        assert stats.unended_files == len(opened)
     by_sink = Counter(record.data_sink for record in model.records)
     assert lineage.sums(["sink"]) == {(sink,): count for sink, count in by_sink.items()}
     assert {file.did for file in lineage.open_files()} == model.open
