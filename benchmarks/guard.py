@@ -1,4 +1,4 @@
-"""Whether anything became dearer: six short cases in CPU time, each as a ratio to one reference workload.
+"""Whether anything became dearer: seven short cases in CPU time, each as a ratio to one reference workload.
 
     python -m benchmarks.guard            # fails if a case is 25 % over its ratio in each of eight runs
     python -m benchmarks.guard --renew    # measures eight times, and writes the least ratios to guard.json
@@ -43,6 +43,8 @@ COLLECTOR_CASES: Final = {
 FLUSHED_RECORDS: Final = 100_000
 REBUILT_EVENTS: Final = 60_000
 EMITTED_EVENTS: Final = 5_000
+TRICKLE_S: Final = 20.0
+"""Longer than a run without the facet takes to settle."""
 
 Cases = dict[str, Callable[[Path], float]]
 """What is measured, by name: a function that works in a new folder and returns the CPU time in seconds."""
@@ -56,7 +58,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.worker:
         name, folder = arguments.worker
-        work = {"emit": _emit, "reference": _do_reference}[name]
+        work = {"emit": _emit, "reference": _do_reference, "trickle": _run_on_a_trickle}[name]
         print(json.dumps({"cpu_s": work(Path(folder))}))
     else:
         in_folder(arguments, _renew if arguments.renew else _compare)
@@ -120,6 +122,7 @@ def _prepare_cases(folder: Path) -> Cases:
     write_lines(lines, REBUILT_EVENTS, hours=24, repeats=0.01, seed=7)
     cases["rebuild"] = lambda out: float(measured("benchmarks.rebuild", "waybill", lines, out)["cpu_s"])
     cases["emit"] = functools.partial(_measure_worker, "emit")
+    cases["runner with a trickle of runs"] = functools.partial(_measure_worker, "trickle")
     return cases
 
 
@@ -164,6 +167,25 @@ def _emit(home: Path) -> float:
     used_s = time.process_time() - before_s
     tracker.close()
     return used_s
+
+
+def _run_on_a_trickle(home: Path) -> float:
+    """The CPU time of a runner while a few runs end each second, of clients that know no Waybill."""
+    from waybill.transport import Journal, Kind, Settings
+    from waybill.transport.runner import Runner
+
+    given = {"home": home, "root": home / "root", "runner": "none", "provenance_enabled": True}
+    settings = Settings.load(given, env={}, cwd=home.parent)
+    with closing(Journal(home)) as journal:
+        began_s, events = time.monotonic(), iter(event_lines(int(TRICKLE_S * 20) + 20))
+
+        def append_some() -> bool:
+            journal.append(Kind.OPENLINEAGE, next(events))
+            return time.monotonic() - began_s > TRICKLE_S
+
+        before_s = time.process_time()
+        Runner(journal, settings).run(until=append_some)
+        return time.process_time() - before_s
 
 
 def _do_reference(_: Path) -> float:

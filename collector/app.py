@@ -238,11 +238,15 @@ class Application:
         async def answer(web: WebRequest) -> WebResponse:
             request = request_of(web)
             request.path, request.method = endpoint.path, endpoint.method
+            is_of_page, session = endpoint.show_problem is not None, None
             try:
+                if is_of_page and endpoint.role is not None and (cookies := request.header("cookie")):
+                    session = await asyncio.to_thread(self._auth.key_of_session, cookies)
                 self._auth.check(
                     request,
                     endpoint.role,
-                    is_of_page=endpoint.show_problem is not None,
+                    is_of_page=is_of_page,
+                    session=session,
                     any_host=endpoint.any_host,
                 )
                 web.state.key = request.key

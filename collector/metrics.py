@@ -202,6 +202,10 @@ def home_text(journal: Journal) -> Iterator[str]:
     ages_s = {labels: one.lag_s for labels, one in waiting.items()}
     text = "Age of the oldest entry that the projection has not processed."
     yield from _gauge("projection_age_seconds", text, ages_s)
+    text = "How often a projection had nothing to do and asked again at once, since its runner started."
+    yield from _head("projection_empty_turns_total", "counter", text)
+    for name in names:
+        yield _sample("projection_empty_turns_total", _projection(name), found[name].empty_turns)
     poison = {
         _projection(name): count
         for name, count in (dict.fromkeys(names, 0) | journal.poison.counts()).items()

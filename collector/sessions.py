@@ -44,9 +44,15 @@ _DECODER: Final = msgspec.json.Decoder(_Session)
 class Sessions:
     """The sessions of one home, stored in its journal, so that all workers know them.
 
+    All but `token_of` wait for the journal, so none is for an event loop. What the workers of a collector
+    have in common is made by the process that starts them.
+
     Args:
         journal: the home's journal.
         now_ms: the time in epoch milliseconds.
+
+    Raises:
+        JournalError: the secret of its first collector could not be kept.
     """
 
     def __init__(
@@ -54,6 +60,11 @@ class Sessions:
     ) -> None:
         self._journal = journal
         self._now_ms = now_ms
+        secret = journal.meta(_SECRET)
+        if secret is None:
+            secret = secrets.token_hex(_ID_BYTES)
+            journal.set_meta(_SECRET, secret)
+        self._secret = secret.encode()
 
     def begin(self, key: ApiKey) -> str:
         """Begin a session of a key; returns its id, which is a secret of its browser.
@@ -88,11 +99,7 @@ class Sessions:
 
     def token_of(self, session_id: str) -> str:
         """The token of all forms of a session, which no other site knows; `session_id` may be empty."""
-        secret = self._journal.meta(_SECRET)
-        if secret is None:
-            self._journal.set_meta(_SECRET, secrets.token_hex(_ID_BYTES))
-            secret = self._journal.meta(_SECRET) or ""
-        return hmac.new(secret.encode(), session_id.encode("utf-8", "replace"), sha256).hexdigest()
+        return hmac.new(self._secret, session_id.encode("utf-8", "replace"), sha256).hexdigest()
 
 
 def session_id_in(cookies: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shlex
@@ -36,6 +37,8 @@ RUNNER_ENDS_WITHIN_S = 20.0
 SEED = 352_369_312
 """Every run makes the same random choices, except those of `make explore`, which chooses new seeds."""
 REPEAT = "repeat"
+EMPTY_TURNS = "has nothing to do and asks again at once"
+"""What the runner logs of a projection that turns without waiting."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,10 +114,37 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_runner_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """End the runners that tests have left: one whose backend is away would be there for an hour."""
+    """End the runners that tests have left: one whose backend is away would be there for an hour.
+
+    No projection of one may have turned without work.
+    """
     yield
-    for lock in tmp_path_factory.getbasetemp().rglob("runner.lock"):
+    folder = tmp_path_factory.getbasetemp()
+    for lock in folder.rglob("runner.lock"):
         end_runner_of(lock.parent)
+    assert [log for log in folder.rglob("runner.log") if EMPTY_TURNS in log.read_text(errors="replace")] == []
+
+
+class _EmptyTurns(logging.Handler):
+    """Collects what runners of this process log of projections that turn without work."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if EMPTY_TURNS in record.getMessage():
+            self.lines.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def empty_turns() -> Iterator[list[str]]:
+    """The projections of this test that turn without work; a test that wants such a one clears this."""
+    handler, log = _EmptyTurns(), logging.getLogger("waybill.runner")
+    log.addHandler(handler)
+    yield handler.lines
+    log.removeHandler(handler)
+    assert handler.lines == []
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,11 +31,11 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
     )
     os.nice(_BELOW_PIPELINES)
     process.prepare()
-    stop_requested = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
+    stops: list[int] = []  # an event has a lock, which a second signal would wait for within the first
+    signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
 
     def must_end() -> bool:
-        return stop_requested.is_set() or locks.is_wanted(home)
+        return bool(stops) or locks.is_wanted(home)
 
     lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
     while lease is not None and Journal.exists(home):  # opening the journal would recreate the home

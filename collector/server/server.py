@@ -316,7 +316,7 @@ class _Server:
             await asyncio.sleep(_POLL_S)
         writer.close()
         if self._tallies is None:
-            self._say_where(on_listening)
+            await asyncio.to_thread(self._say_where, on_listening)
         else:
             on_listening(self._url)
 

@@ -238,7 +238,9 @@ class Layout:
         if settles_ms is not None and settles_ms != self._next_ms:
             self._next_s = time.monotonic() + left_s(settles_ms, self._settle_ms / 1_000)
         self._next_ms = settles_ms
-        if settles_ms is not None and self._next_s <= time.monotonic() and linger_s is None:
+        if linger_s is not None:
+            settles_ms = None  # the entries that wait tell the time themselves
+        if settles_ms is not None and self._next_s <= time.monotonic():
             self._journal.mark(b"settle", at_ms=settles_ms)
             return Step(applied=1, problem=self._damage)
         if hours := self._schedule.to_compact():

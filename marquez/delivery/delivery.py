@@ -500,10 +500,12 @@ class Delivery:
     def _rest(self) -> Step:
         """The outcome of a step that had nothing to do."""
         sync_s = self._journal.sync(_SYNC_EVERY_S)
+        # Windows close as entries are read, and none is while there is no room.
+        may_look = self._pending.room(ahead=self._coalescing.active) > 0
         waits_s = (
             self._schedule.wait_s(self._clock()),
-            self._coalescing.wait_s(),
-            self._job_graph.wait_s(now_ms()),
+            self._coalescing.wait_s() if may_look else None,
+            self._job_graph.wait_s(now_ms()) if may_look else None,
             sync_s,
             self._tagging.wait_s(self._clock()) if self._schedule.outage is None else None,
         )

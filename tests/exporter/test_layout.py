@@ -353,6 +353,21 @@ def test_entries_that_follow_soon_wait_for_each_other(site: Site) -> None:
     assert len(site.found()) == 10
 
 
+def test_while_runs_settle_and_others_come_no_step_asks_again_at_once(site: Site) -> None:
+    site.restart(linger_s=0.5)
+    ends_s = time.monotonic() + 2.5
+    for at in range(10_000):
+        if time.monotonic() > ends_s:
+            break
+        if at % 2 == 0:
+            site.emit(event(f"plain-{at}", "COMPLETE", at))
+        step = site.layout.step()
+        if not step.applied:
+            time.sleep(step.retry_s or 0)
+    assert at < 100
+    assert site.layout.pending() < 10
+
+
 # -- trouble -----------------------------------------------------------------------------------------------
 
 STORY: tuple[tuple[bytes, ...], ...] = (

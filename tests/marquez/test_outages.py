@@ -73,6 +73,34 @@ def test_while_nobody_listens_events_wait_and_then_arrive_once(
     assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
 
 
+def test_while_nobody_listens_no_window_that_is_over_is_asked_for_again_and_again(
+    marquez: ContractServer, journal: Journal, new_worker: type[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep_files(first: int) -> None:
+        with Tracker(home=journal.home, runner="none", provenance_enabled=False) as tracker:
+            for number in range(first, first + 5):
+                with tracker.file(f"f-{number}", data_source="in") as file:
+                    file.egress("out")
+
+    worker = new_worker(journal, marquez.url, draws=True)
+    keep_files(0)
+    worker.run(at_most_s=1)
+    marquez.refuse()
+    keep_files(5)
+    worker.run(at_most_s=5)
+    assert worker.problem
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 120 * 10**9)
+    waits_s = []
+    for _ in range(100):
+        step = worker.delivery.step()
+        if not step.applied:
+            waits_s.append(step.retry_s or 0.0)
+            worker.now_s += waits_s[-1]
+    worker.delivery.close()
+    assert [pair for pair in itertools.pairwise(waits_s) if max(pair) < 0.005] == []
+
+
 def test_a_name_that_does_not_resolve_is_an_outage(
     journal: Journal, new_worker: type[Worker], keep: Keep
 ) -> None:

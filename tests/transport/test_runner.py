@@ -551,6 +551,28 @@ def test_a_projection_that_backs_off_costs_no_processor_while_entries_come(
     assert time.process_time() - used_s < 1
 
 
+def test_a_projection_that_has_nothing_to_do_and_asks_again_at_once_is_counted(
+    tmp_path: Path, copy_folder: Path, empty_turns: list[str]
+) -> None:
+    journal = Journal(tmp_path / "home")
+    (copy_folder / "hasty").touch()
+    deadline_s = time.monotonic() + 20
+    turns: list[int] = []
+
+    def until() -> bool:
+        turns.append(statuses(journal).get("copy", ProjectionStatus()).empty_turns)
+        return turns[-1] > 1 or time.monotonic() > deadline_s
+
+    Runner(journal, settings_of(tmp_path / "home")).run(until=until)
+    assert turns[-1] > 1
+    assert empty_turns == ["projection copy has nothing to do and asks again at once"]
+    empty_turns.clear()
+    (copy_folder / "hasty").unlink()
+    deadline_s = time.monotonic() + 0.5
+    Runner(journal, settings_of(tmp_path / "home")).run(until=lambda: time.monotonic() > deadline_s)
+    assert statuses(journal)["copy"].empty_turns == 0
+
+
 def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path, copy_folder: Path) -> None:
     journal = Journal(tmp_path / "home")
     (copy_folder / "no count").touch()

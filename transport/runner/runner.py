@@ -42,6 +42,9 @@ _FOR_MEMORY_S: Final = 1.0
 _SHORT_OF_MEMORY_MAX: Final = 5
 """So often a projection waits for memory before its entries are suspected."""
 _FAILED_RETRY_S: Final = 5.0
+_IDLE_S_MIN: Final = 0.005
+"""A turn that had nothing to do and waits less than this comes too early; two in a row are a fault."""
+_COUNT_EVERY_S: Final = 1.0
 _DAY_MS: Final = 86_400_000
 _ISOLATE_EVERY_S: Final = 600.0
 _STARTS: Final = "runner starts"
@@ -52,11 +55,17 @@ _ROOM_ENTRIES: Final = 1_000
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner's last report on a projection, as in `Step`; `seq` is the cursor at the problem."""
+    """A runner's last report on a projection, as in `Step`.
+
+    Attributes:
+        seq: the cursor at the problem.
+        empty_turns: how often the projection had nothing to do and asked to be called again at once.
+    """
 
     problem: str | None = None
     to_correct: str | None = None
     seq: int = 0
+    empty_turns: int = 0
 
 
 class _Start(msgspec.Struct, frozen=True, array_like=True):
@@ -265,6 +274,8 @@ class _Worker(threading.Thread):
         self._isolation_due_s = float("-inf")
         self._short_of_memory = 0
         self._reported = ProjectionStatus()
+        self._short_turns = self._empty_turns = 0
+        self._count_due_s = float("-inf")
         self._woken = threading.Event()
 
     def wake(self) -> None:
@@ -274,11 +285,23 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             self._woken.clear()
+            began_s, used_s = time.monotonic(), time.thread_time()
             step, pending = self._step()
+            waited_s = time.monotonic() - began_s - (time.thread_time() - used_s)
+            self._count(step, waited_s)
             self._report(step)
             if not step.applied:
                 self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
                 self._rest(step)
+
+    def _count(self, step: Step, waited_s: float) -> None:
+        """Count an empty turn, given how long the step itself has waited."""
+        is_short = not step.applied and step.retry_s is not None and step.retry_s + waited_s < _IDLE_S_MIN
+        self._short_turns = self._short_turns + 1 if is_short else 0
+        if self._short_turns > 1:
+            if not self._empty_turns:
+                log.error("projection %s has nothing to do and asks again at once", self.projection_name)
+            self._empty_turns += 1
 
     def _rest(self, step: Step) -> None:
         if step.problem is not None and step.retry_s is not None:
@@ -347,18 +370,23 @@ class _Worker(threading.Thread):
         return moved
 
     def _report(self, step: Step) -> None:
-        if step.problem is None and self._reported.problem is None:
+        now_s, reported = time.monotonic(), self._reported
+        is_counted = self._empty_turns == reported.empty_turns or now_s < self._count_due_s
+        if step.problem is None and reported.problem is None and is_counted:
             return
         name = self.projection_name
+        turns = reported.empty_turns if is_counted else self._empty_turns
         with contextlib.suppress(Exception):  # tried again after the next step
             seq = self._journal.cursor(name) if step.problem else 0
-            status = ProjectionStatus(problem=step.problem, to_correct=step.to_correct, seq=seq)
+            status = ProjectionStatus(
+                problem=step.problem, to_correct=step.to_correct, seq=seq, empty_turns=turns
+            )
             if status == self._reported:
                 return
             if step.to_correct is not None and step.problem != self._reported.problem:
                 log.error("projection %s: %s", name, step.problem)
             self._journal.commit(_RUNNER, put={name: msgspec.json.encode(status)})
-            self._reported = status
+            self._reported, self._count_due_s = status, now_s + _COUNT_EVERY_S
 
 
 def _said(error: Exception) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +78,53 @@ def test_nothing_keeps_people_from_signing_in(browser: Browser, guarded: Collect
     take_picture(opened.page, "sign-in")
     opened.check_use()
     opened.close()
+
+
+STOPPED = """if True:
+    import os, signal, sys, apsw
+    writer = apsw.Connection(sys.argv[1] + "/journal.db")
+    writer.execute("BEGIN IMMEDIATE")
+    print("inside", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_the_first_pages_and_health_are_shown_while_a_program_is_stopped_inside_a_commit(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "home")
+    key = Keys(journal).add("reader", [Role.READ])
+    journal.close()
+    with without_runner(tmp_path / "home") as collector:
+        child = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, collector.home], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == "inside\n"
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        refused = threading.Thread(target=sign_in, args=(collector, key))
+        try:
+            began_s = time.monotonic()
+            token = token_in(collector.get("/sign-in", HTML))
+            assert collector.get("/find", HTML | {"Cookie": "waybill_session=none"}).status == 303
+            refused.start()  # it has to write, so it waits
+            while refused.is_alive() and time.monotonic() < began_s + 2:
+                assert collector.get("/health/live").status == 200
+            assert refused.is_alive()
+            assert time.monotonic() < began_s + 15, "the journal is waited for at most 30 s"
+            assert token == token_in(collector.get("/sign-in", HTML))
+        finally:
+            child.kill()
+            child.communicate()
+            refused.join()
+
+
+def test_a_form_that_one_worker_drew_is_accepted_by_the_others(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "home")
+    key = Keys(journal).add("reader", [Role.READ])
+    journal.close()
+    with without_runner(tmp_path / "home", "--workers", "3") as collector:
+        assert [sign_in(collector, key).status for _ in range(12)] == [303] * 12
 
 
 def test_a_session_is_only_for_the_page(guarded: Collector, keys: dict[str, str]) -> None:
