@@ -31,7 +31,7 @@ ENDINGS := $(CORE_ENDINGS) tests/spark/test_class_loaders.py tests/spark/test_sp
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults walks explore storm lint format bench bench-guard docs clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults walks explore storm sql-oracle lint format bench bench-guard docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,9 @@ explore: .venv/dev.stamp ## Run the random tests with new seeds for an hour (MIN
 
 storm: .venv/dev.stamp ## Mix every fault for an hour (STORM_S=seconds)
 	STORM_S=$(STORM_S) $(PY) -m pytest -m exhaustive $(ARGS) tests/faults/test_storm.py
+
+sql-oracle: .venv/dev.stamp ## Hold what is read of SQL against what PostgreSQL and SQLite say of the same texts
+	$(PY) -m pytest -m '' $(ARGS) tests/sql_oracle
 
 lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dependencies
 	$(PY) -m ruff check .

