@@ -39,6 +39,24 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
+def _known_dialect(value: str | None) -> str | None:
+    from waybill.lineage.analyzers import known_dialect
+
+    try:
+        known_dialect(value or "ansi")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return value
+
+
+Dialect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The SQL's dialect, where a log does not say it: spark, postgres, snowflake, bigquery, tsql, …",
+        callback=_known_dialect,
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark's master.", show_default="Spark's own settings, else local"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 counted: Final = counting.counted
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INCOMPLETE: Final = 3
 
 Part = str | tuple[str, str]
 """A text, or a text and its style."""

@@ -10,17 +10,18 @@ import msgspec
 
 from waybill.transport.errors import NotFoundError
 
-from .analyzers import ask_about
+from .analyzers import LINEAGE_OF_JOB, SqlAnalyzer, ask_about, facet_of, inferred, unread_of
 
 if TYPE_CHECKING:
-    from .analyzers import Catalog, Found
+    from .analyzers import Catalog, Found, Result
 
 Question = tuple[str, "Found", "Catalog"]
 """An event to analyze with its key, and the columns that are known."""
 
 _MANIFEST: Final = Path("target") / "manifest.json"
 _CATALOG: Final = Path("target") / "catalog.json"
-_DATASETS: Final = ("model", "seed", "snapshot", "source")
+_MADE_BY_TEXT: Final = ("model", "snapshot")
+_DATASETS: Final = (*_MADE_BY_TEXT, "seed", "source")
 
 
 def read_plan(place: Path, *, dialect: str | None, namespace: str | None, within: str) -> list[Question]:
@@ -41,6 +42,31 @@ def read_plan(place: Path, *, dialect: str | None, namespace: str | None, within
         raise NotFoundError(f"there is no file {place}; give an SQL file, or the folder of a dbt project")
     text = place.read_text(encoding="utf-8-sig", errors="replace")
     return [(place.name, ask_about(place.name, text, dialect, namespace or dialect or "sql", within), {})]
+
+
+def settle(question: Question, result: Result) -> list[Found]:
+    """What was found of a job; if not all of its text was read, with what dbt says that it depends on."""
+    _, asked, _ = question
+    found = {one.analyzer: msgspec.json.decode(one.event) for one in result.findings if one.event}
+    read = found.pop(SqlAnalyzer.name, None)
+    declared = [_named(one) for one in asked.get("inputs") or ()]
+    made = [_named(one) for one in asked.get("outputs") or ()]
+    unread = unread_of(read) if read else result.problems or ["it has no compiled SQL"] * len(made)
+    if not unread:
+        return result.events
+    if read is None:
+        used = [{**one, "type": "DATASET"} for one in declared]
+        entries = [{**one, "type": "DATASET", "inputs": used} for one in made]
+        facets = inferred("drawn from depends_on" if made else "its text is not read", unread=unread)
+        lineage = {"lineage": facet_of(LINEAGE_OF_JOB, entries=entries)} if made else {}
+        read = {"job": {**asked["job"], "facets": facets | lineage}, "inputs": declared}
+    else:
+        added = [one for one in declared if one not in read["inputs"]]
+        read["inputs"] += added
+        for one in read["outputs"]:
+            if "lineage" in one["facets"]:
+                one["facets"]["lineage"]["inputs"] += [{**used, "type": "DATASET"} for used in added]
+    return [read, *found.values()]
 
 
 def _read_dbt(project: Path, dialect: str | None, namespace: str | None) -> Iterator[Question]:
@@ -68,16 +94,25 @@ def _read_dbt(project: Path, dialect: str | None, namespace: str | None) -> Iter
         facets = {"dbt_exposures": {"exposures": used_by[key]}} if key in used_by else {}
         return {"namespace": namespace, "name": tables[key], "facets": facets}
 
-    compiled = [key for key, node in nodes.items() if key in tables and node.get("compiled_code")]
-    if not compiled:
+    def sources(key: str) -> list[str]:
+        """The tables that a node depends on, also through others that are no tables."""
+        found, waiting = dict[str, None](), [key]
+        while waiting:
+            used = (nodes.get(waiting.pop()) or {}).get("depends_on") or {}
+            new = [one for one in used.get("nodes") or () if one not in found]
+            found |= dict.fromkeys(new)
+            waiting += [one for one in new if one not in tables]
+        return [one for one in found if one in tables]
+
+    made = [key for key in tables if nodes[key]["resource_type"] in _MADE_BY_TEXT]
+    if not any(nodes[key].get("compiled_code") for key in made):
         raise NotFoundError(
             f"{project / _MANIFEST} has no compiled models; run `dbt compile` in {project}, which adds them"
         )
-    for key in compiled:
-        event = ask_about(key, nodes[key]["compiled_code"], dialect, namespace)
-        sources = (nodes[key].get("depends_on") or {}).get("nodes") or ()
-        event |= {"inputs": [dataset(one) for one in sources if one in tables], "outputs": [dataset(key)]}
-        yield key, event, columns
+    for key in made:
+        is_sql = nodes[key].get("language") != "python"
+        event = ask_about(key, (nodes[key].get("compiled_code") or "") * is_sql, dialect, namespace)
+        yield key, event | {"inputs": [*map(dataset, sources(key))], "outputs": [dataset(key)]}, columns
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -85,6 +120,10 @@ def _read(path: Path) -> dict[str, Any] | None:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def _named(dataset: Found) -> Found:
+    return {"namespace": dataset["namespace"], "name": dataset["name"]}
 
 
 def _is_table(node: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from waybill.facets import INFERRED_FACET
 from waybill.transport import AdmissionError, Kind, NotFoundError, Settings
 
 from .. import console
-from ..arguments import JsonLines
+from ..arguments import Dialect, JsonLines
 from ..home import as_agreed, existing_journal
 from ..options import with_settings
 
@@ -41,9 +41,7 @@ def infer(
         str,
         typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public."),
     ] = "",
-    dialect: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The dialect, if the log does not say it.")
-    ] = None,
+    dialect: Dialect = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be stored.")] = False,
     as_json: JsonLines = False,
 ) -> None:

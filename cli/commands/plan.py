@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import console
-from ..arguments import JsonLines
+from ..arguments import Dialect, JsonLines
 from .lineage import lines_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ def plan(
         typer.Argument(metavar="FILE.sql|DBT_PROJECT", help="An SQL file, or the folder of a dbt project."),
     ],
     *,
-    dialect: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The SQL's dialect: spark, postgres, snowflake, bigquery, tsql, …"),
-    ] = None,
+    dialect: Dialect = None,
     namespace: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +42,8 @@ def plan(
 
     It needs no home and no database. Each dataset that would be written is shown with those that it would be
     made of. Of a dbt project, the compiled models are read, and the columns from target/catalog.json, which
-    `dbt docs generate` writes. --json prints OpenLineage job events. Exit code 1 if a text could not be read.
+    `dbt docs generate` writes; a model that cannot be read is drawn from what dbt says that it depends on.
+    --json prints OpenLineage job events. Exit code 3 if something could not be read, 1 if nothing could.
 
     Examples:
 
@@ -54,38 +52,37 @@ def plan(
       waybill plan . --namespace postgres://db:5432
       waybill plan job.sql --dialect snowflake --json
     """
-    from waybill.lineage.analyzers import analyze_all, as_job_event, reason_of
-    from waybill.lineage.planning import read_plan
+    from waybill.lineage.analyzers import analyze_all, as_job_event, reason_of, unread_of
+    from waybill.lineage.planning import read_plan, settle
 
     questions = read_plan(place, dialect=dialect, namespace=namespace, within=schema)
     found: list[Found] = []
-    problems: list[str] = []
     with console.progress("analyzing", total=len(questions)) as show:
-        for done, result in enumerate(analyze_all(questions), 1):
-            show(completed=done)
-            found += result.events
-            problems += [f"{result.key}: {problem}" for problem in result.problems]
+        for question, result in zip(questions, analyze_all(questions), strict=True):
+            found += settle(question, result)
+            show(advance=1)
     if as_json:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         for event in found:
             console.json(as_job_event(event, now))
-    else:
-        drawn = _draw(found, columns=columns)
-        for line in drawn[:-1]:  # the last one is empty
-            console.line(line)
-        if not drawn and not problems:
-            console.note("it writes nothing that can be told")
-    for one in found:
-        for note in reason_of(one).split("; ")[1:]:
-            console.note(f"{one['job']['name']}: {note}")
-    for problem in problems:
-        console.error(problem)
-    if problems:
-        raise typer.Exit(console.EXIT_FAILED)
+    drawn = _draw(found, columns=columns)
+    for line in [] if as_json else drawn[:-1]:  # the last one is empty
+        console.line(line)
+    unread = [(one["job"]["name"], sentence) for one in found for sentence in unread_of(one)]
+    if not (drawn or unread or as_json):
+        console.note("it writes nothing that can be told")
+    for job, note in ((one["job"]["name"], note) for one in found for note in reason_of(one).split("; ")[1:]):
+        if (job, note) not in unread:
+            console.note(f"{job}: {note}")
+    for job, sentence in unread:
+        console.error(f"{job}: {sentence}")
+    if unread:
+        raise typer.Exit(console.EXIT_INCOMPLETE if drawn else console.EXIT_FAILED)
 
 
 def _draw(found: list[Found], *, columns: bool) -> list[str]:
     """The lines for each dataset that would be written, with an empty one after each."""
+    from waybill.lineage.analyzers import unread_of
     from waybill.lineage.graph import Dependencies, Edge, EdgeKind, Node, NodeKind, Reach, ReachedNode, shown
 
     def node(named: Found) -> Node:
@@ -93,6 +90,7 @@ def _draw(found: list[Found], *, columns: bool) -> list[str]:
 
     feeding: dict[Node, set[Edge]] = {}
     lineages: dict[Node, Found] = {}
+    unread: dict[Node, list[str]] = {}
     for event in found:
         entries = (event["job"]["facets"].get("lineage") or {}).get("entries") or ()
         told = [(one, one.get("facets") or {}) for one in event.get("outputs") or ()]
@@ -102,6 +100,7 @@ def _draw(found: list[Found], *, columns: bool) -> list[str]:
             sources = facets.get("lineage", {"inputs": everything})["inputs"]
             edges = {Edge(node(source), EdgeKind.FEED, node(one)) for source in sources}
             feeding.setdefault(node(one), set()).update(edges)
+            unread[node(one)] = unread_of(event)
             if "columnLineage" in facets:
                 lineages[node(one)] = facets["columnLineage"]
     lines: list[str] = []
@@ -109,6 +108,8 @@ def _draw(found: list[Found], *, columns: bool) -> list[str]:
         reached = tuple(ReachedNode(1, edge.source) for edge in sorted(edges))
         upstream = Reach(reached, tuple(sorted(edges)))
         lines += lines_of(Dependencies(target, upstream, Reach((), ())), shown(target))
+        if unread[target]:
+            lines += ["", "Not read:", *(f"  {console.shown(sentence)}" for sentence in unread[target])]
         if columns:
             lines += _columns(lineages.get(target) or {})
         lines.append("")
@@ -126,7 +127,10 @@ def _columns(lineage: Found) -> Iterator[str]:
         ]
 
     fields = lineage.get("fields") or {}
-    named = [f"{name}: {', '.join(said(one['inputFields'])) or 'new'}" for name, one in fields.items()]
+    named = list[str]()
+    for name, one in fields.items():
+        told = [*said(one["inputFields"]), one.get("transformationDescription")]
+        named.append(f"{name}: {', '.join(filter(None, told)) or 'new'}")
     for title, some in (("Columns", named), ("Rows", said(lineage.get("dataset") or []))):
         yield from ("", f"{title}:")
         marks = [*["├─"] * (len(some) - 1), "└─"]

@@ -7,6 +7,7 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .analyzer import (
         ANALYZERS_GROUP as ANALYZERS_GROUP,
+        LINEAGE_OF_JOB as LINEAGE_OF_JOB,
         SQL as SQL,
         Analyzer as Analyzer,
         Catalog as Catalog,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         GenericAnalyzer as GenericAnalyzer,
     )
     from .query_logs import QueryLog as QueryLog
-    from .sql import SqlAnalyzer as SqlAnalyzer
+    from .sql import SqlAnalyzer as SqlAnalyzer, known_dialect as known_dialect
     from .worker import (
         EVENT_BYTES_MAX as EVENT_BYTES_MAX,
         Result as Result,

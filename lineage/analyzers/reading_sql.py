@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
 from sqlglot.helper import ensure_list
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
@@ -160,12 +161,12 @@ def read_sql(
         columns_of: the columns of a table with their types; None: they are not known.
 
     Raises:
-        sqlglot.errors.SqlglotError: a statement cannot be parsed.
+        sqlglot.errors.ParseError: no statement can be parsed.
         RecursionError: the text is nested too deeply.
         ValueError: there is no such dialect, or a part of a statement is absent.
     """
     reader = _Reader(dialect or "", columns_of)
-    for number, statement in enumerate(sqlglot.parse(text, dialect=dialect), 1):
+    for number, statement in enumerate(_parse(text, dialect, reader.unread), 1):
         if statement is None:
             continue
         before, reader.inputs = reader.inputs, set()
@@ -177,6 +178,41 @@ def read_sql(
             raise ValueError(f"statement {number} has a form that cannot be read") from error
         reader.inputs |= before
     return reader
+
+
+def _parse(text: str, dialect: str | None, unread: dict[str, None]) -> list[exp.Expr | None]:
+    """The statements of a text; adds to what is unread which of several ones cannot be parsed."""
+    own = Dialect.get_or_raise(dialect)
+    try:
+        tokens = own.tokenize(text)
+        return own.parser().parse(tokens, text)
+    except TokenError:
+        raise ParseError("the text cannot be read: a quote or a comment in it may have no end") from None
+    except ParseError as error:
+        problem = error
+    groups = [
+        [*group]
+        for is_end, group in groupby(tokens, lambda one: one.token_type == TokenType.SEMICOLON)
+        if not is_end
+    ]
+    statements: list[exp.Expr | None] = []
+    for number, group in enumerate(groups, 1):
+        try:
+            statements += own.parser().parse(group, text)
+        except ParseError as error:
+            problem = error
+            statements.append(None)
+            unread[f"statement {number} cannot be parsed{_place_of(error)}"] = None
+    if not any(statements):
+        raise ParseError(f"the text cannot be parsed{_place_of(problem)}")
+    return statements
+
+
+def _place_of(error: ParseError) -> str:
+    """Where a text cannot be parsed and what is wrong there, without words of the text itself."""
+    told = error.errors[0] if error.errors else {}
+    what = re.sub(r" but got <Token.*| for <.*", "", str(told.get("description") or "it ends too early"))
+    return f" at line {told.get('line')}, column {told.get('col')}: {what}"
 
 
 class _Scope:
@@ -622,14 +658,17 @@ class _Reader(Reading):
         """What a function gives that stands after FROM."""
         function = source.this if isinstance(source.this, exp.Expr) else source
         self.others |= {function.name, function.sql_name() if isinstance(function, exp.Func) else ""}
-        for called in function.find_all(exp.Anonymous):
-            if not _READS_NO_TABLE.search(called.name) and called.name.upper() != "TABLE":
-                self.unread[f"what the function {called.name} reads itself is not known"] = None
+        given = _NONE
+        for called in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV):
+            name = called.name if isinstance(called, exp.Anonymous) else called.sql_name().lower()
+            if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE":
+                self.unread[f"what the function {name} reads itself is not known"] = None
+                given = _UNKNOWN
         if isinstance(function, exp.Predict):  # adds columns to those of what it reads
             self._seen.add(id(function.this))
             return self._source(function.expression, scope)._replace(other=_nothing)
         used = {o for one in source.expressions or [source.this] for o in self._flow(one, scope)}
-        given = frozenset(origin.then(TRANSFORMATION) for origin in used)
+        given |= {origin.then(TRANSFORMATION) for origin in used}
         return Relation(tuple((name, given) for name in names), other=None if names else lambda _: given)
 
     def _name(self, table: exp.Table) -> Name:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -47,9 +49,11 @@ _PATH_FORMATS: Final = {
 _BUCKETS: Final = ("s3", "gs", "gcs", "abfss", "wasbs", "r2")
 """The schemes of object stores whose keys have no leading slash."""
 _DIALECTS: Final = {
-    "postgresql": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "sparksql": "spark",
-    "hive": "hive", "awsathena": "athena", "gcp": "bigquery", "azurecosmos": None, "cockroachdb": "postgres",
-    "mariadb": "mysql", "generic": None, "ansi": None,
+    "postgresql": "postgres", "pg": "postgres", "cockroachdb": "postgres", "greenplum": "postgres",
+    "timescaledb": "postgres", "mssql": "tsql", "sqlserver": "tsql", "synapse": "tsql", "azuresql": "tsql",
+    "sparksql": "spark", "pyspark": "spark", "glue": "spark", "awsathena": "athena", "gcp": "bigquery",
+    "mariadb": "mysql", "aurora": "mysql", "plsql": "oracle", "prestodb": "presto", "prestosql": "trino",
+    "starburst": "trino", "sqlite3": "sqlite", "generic": None, "ansi": None, "sql": None,
 }  # fmt: skip
 """What others call a dialect or a database, and sqlglot's name."""
 
@@ -70,7 +74,7 @@ class SqlAnalyzer:
         from .reading_sql import read_sql
 
         tables = _Tables(event, catalog)
-        dialect = _dialect_of(facet.get("dialect"), event)
+        dialect, notes = _dialect_of(facet.get("dialect"), event)
         reading = read_sql(text, dialect, tables.columns)
         if reading.unread and not reading.inputs and not reading.outputs:
             raise ValueError("; ".join(reading.unread))
@@ -81,7 +85,7 @@ class SqlAnalyzer:
         if not outputs and reading.query is not None and len(targets) == 1 and is_whole:
             target = tables.give(targets[0])
             outputs, sources = {target: reading.query}, {target: reading.inputs}
-        notes = [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
+        notes += [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
         disputed = _dispute(text, dialect, reading)
         sure = _DISPUTED if disputed else _ASSUMED if notes or reading.unread else _SURE
         told = {
@@ -240,16 +244,34 @@ def _integration(event: Found) -> str:
     return str(job_type.get("integration")).upper()
 
 
-def _dialect_of(said: object, event: Found) -> str | None:
-    from sqlglot.dialects.dialect import Dialect
+def known_dialect(word: str) -> str | None:
+    """The name at sqlglot of a dialect that others call otherwise; None: it is none in particular.
 
+    Raises:
+        ValueError: nothing is called so.
+    """
+    from sqlglot.dialects.dialect import Dialects
+
+    known = _DIALECTS | {one.value: one.value for one in Dialects if one.value}
+    plain = re.sub(r"[\s_-]", "", word.lower())
+    if plain not in known:
+        near = difflib.get_close_matches(plain, known, 1)
+        raise ValueError(f"the dialect {word!r} is not known{f'; did you mean {near[0]}?' if near else ''}")
+    return known[plain]
+
+
+def _dialect_of(said: object, event: Found) -> tuple[str | None, list[str]]:
+    """The dialect of a text, and a note if what its facet says is not known."""
     stores = {one["namespace"].partition(":")[0] for one in datasets_of(event, "inputs", "outputs")}
     integration = "spark" if _integration(event) == "SPARK" else None
+    notes = list[str]()
     for name in (said, integration, *sorted(stores), event["job"]["namespace"].partition(":")[0]):
-        known = str(name).lower() if name else ""
-        if (dialect := _DIALECTS.get(known, known)) and Dialect.get(dialect) is not None:
-            return dialect
-    return None
+        try:
+            if name and (dialect := known_dialect(str(name))):
+                return dialect, notes
+        except ValueError as error:
+            notes += [str(error)] if name is said else []
+    return None, notes
 
 
 def _has_engine_lineage(targets: Iterable[Found], output: Found) -> bool:

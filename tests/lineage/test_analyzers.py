@@ -167,6 +167,44 @@ def test_a_path_in_the_sql_of_spark_is_the_files_there() -> None:
     assert [(one["namespace"], one["name"]) for one in found["outputs"]] == [("s3://lake", "shop/daily")]
 
 
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [
+        ("'s3://lake/in/day.parquet'", [("s3://lake", "in/day.parquet")]),
+        ('"/lake/day.csv" AS d', [("file", "/lake/day.csv")]),
+        ("read_parquet('s3://lake/in/*/*.parquet')", [("s3://lake", "in")]),
+        ("read_csv('/lake/day.csv', header = true)", [("file", "/lake/day.csv")]),
+        ("read_json_auto(['/a.json', 'https://h/b.json'])", [("file", "/a.json"), ("https://h", "/b.json")]),
+        ("delta_scan('abfss://c@a.dfs.core.windows.net/t/')", [("abfss://c@a.dfs.core.windows.net", "t")]),
+    ],
+)
+def test_a_file_in_the_sql_of_duckdb_is_the_dataset_of_that_file(
+    source: str, files: list[tuple[str, str]]
+) -> None:
+    sql = {"query": f"INSERT INTO daily (id) SELECT id FROM {source}", "dialect": "duckdb"}  # noqa: S608
+    job = {"namespace": "duckdb://shop", "name": "job", "facets": {"sql": sql}}
+    found = SqlAnalyzer().analyze({"job": job}, {})
+    assert found is not None
+    assert [(one["namespace"], one["name"]) for one in found["inputs"]] == files
+    assert columns(found) == {"id": [f"{name}.id" for _, name in files]}
+    told = {"namespace": "s3a://lake", "name": "/in/day.parquet", "facets": {}}
+    if files == [("s3://lake", "in/day.parquet")]:  # an event may name it otherwise
+        found = SqlAnalyzer().analyze({"job": job, "inputs": [told]}, {})
+        assert names(found, "inputs") == ["/in/day.parquet"]
+
+
+def test_a_dialect_that_nobody_knows_is_told_and_that_of_the_namespace_is_taken() -> None:
+    asked = event("INSERT INTO b (id) SELECT [id] FROM [a]", dialect="ms-sqll")
+    for namespace, is_read in (("mssql://h:1433", True), ("postgres://h:5432", False)):
+        asked["inputs"] = [{"namespace": namespace, "name": "s.a"}]
+        (told,) = analyze_event(asked, {}, [SqlAnalyzer()])
+        assert (told.problem is None) == is_read
+        if is_read:
+            said = json.loads(told.event)["job"]["facets"]["waybill_inferred"]
+            assert "the dialect 'ms-sqll' is not known; did you mean mssql?" in said["reason"]
+            assert said["confidence"] == 0.7
+
+
 def test_two_tables_that_a_name_may_mean_are_neither() -> None:
     both = [dataset("shop.a.orders"), dataset("shop.b.orders")]
     found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=both, outputs=[dataset("x.y.z")]), {})
