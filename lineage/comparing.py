@@ -13,6 +13,8 @@ from waybill.facets.spark_writes import written
 from waybill.transport.errors import NotFoundError
 from waybill.transport.journal import Kind
 
+from .graph import EdgeKind
+from .graph.observing import observe_part, parts_of
 from .graph.properties import owners_in, sql_in, types_in
 
 if TYPE_CHECKING:
@@ -89,11 +91,13 @@ class _Run:
                 "sql": sql_in(facets.get("sql", "{}")),
             }
             self._of_job |= {what: text for what, text in told.items() if text}
-            for what, datasets in (("input", event.inputs or ()), ("output", written(event))):
-                for dataset in datasets:
-                    name = dataset_text(dataset.namespace, dataset.name)
-                    self._used[what][name] = None
-                    self._take_dataset(name, _facets_of(dataset.facets))
+            edges = (edge for part in parts_of(event) for edge in observe_part(part).edges)
+            read = [edge.source for edge in edges if edge.kind is EdgeKind.READ]
+            for what, datasets in (("input", read), ("output", written(event))):
+                names = (dataset_text(one.namespace, one.name) for one in datasets)
+                self._used[what] |= dict.fromkeys(names)
+            for dataset in (*(event.inputs or ()), *written(event)):
+                self._take_dataset(dataset_text(dataset.namespace, dataset.name), _facets_of(dataset.facets))
 
     def _take_dataset(self, name: str, facets: Mapping[str, str]) -> None:
         if types := types_in(facets.get("schema", "{}")):

@@ -245,7 +245,8 @@ def _tree(
         branch, under = rails(is_last)
         words = said_of_group(group) if group.node is None else shown(group.node)
         is_above = place in seen and (beyond[place] or group.node is None)
-        yield f"  {branch}{console.shown(words)}{'  see above' if is_above else ''}"
+        doubt = "  maybe" if group.node in graph.doubtful else ""
+        yield f"  {branch}{console.shown(words)}{doubt}{'  see above' if is_above else ''}"
         if place not in seen and group.node is not None:
             for row in rows.get(group.node, ()):
                 yield f"  {under}{'│  ' if beyond[place] else '   '}{console.shown(row)}"

@@ -42,7 +42,8 @@ class DbtAnalyzer:
             return None
         lineage = facet_of(LINEAGE_OF_JOB, entries=[*entries.values()])
         facets = {"lineage": lineage, **inferred("declared as a dbt exposure")}
-        return {"outputs": outputs, "job": {"facets": facets}}
+        inputs = [_named(one) for one in datasets_of(event, "inputs")]
+        return {"inputs": inputs, "outputs": outputs, "job": {"facets": facets}}
 
 
 class AirflowAnalyzer:

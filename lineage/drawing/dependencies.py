@@ -11,6 +11,7 @@ from waybill.transport.counting import counted
 
 from ..graph.asking import shown
 from ..graph.elements import EdgeKind, Node, NodeKind
+from ..graph.walking import COLUMNS, FLOW
 from ..records import load_package
 from .folding import Folded, fold, said_of_group
 from .lines import FOLDED_FROM
@@ -32,7 +33,7 @@ _LOOKS: Final = {
 
 _PLAIN: Final = Look()
 _STACK: Final = Look(("[[", "]]"), "box3d", is_stack=True)
-_FLOWS: Final = {EdgeKind.READ, EdgeKind.WRITE, EdgeKind.DERIVE, EdgeKind.INFLUENCE}
+_FLOWS: Final = {*FLOW, *COLUMNS}
 """What such an edge means is plain from its ends and from its line; others have a word."""
 
 _ROWS_MAX: Final = 20
@@ -114,7 +115,8 @@ def columns_said(columns: DatasetColumns) -> list[str]:
 def _box(node: Node, graph: Graph, rows: list[str]) -> Box:
     look = _LOOKS.get(node.kind, _PLAIN)
     state = graph.states.get(node)
-    words = [shorten(shown(node))] + ([] if state is None else [f"last run: {state}"])
+    words = [shorten(shown(node))] + ["maybe"] * (node in graph.doubtful)
+    words += [] if state is None else [f"last run: {state}"]
     words += map(shorten, rows[:_ROWS_MAX])
     if len(rows) > _ROWS_MAX:
         words.append(f"and {counted(len(rows) - _ROWS_MAX, 'column')} more")

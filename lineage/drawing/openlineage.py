@@ -45,17 +45,21 @@ def _of_nodes(graph: Graph) -> Iterator[_Json]:
     """Each job with what it reads and writes, and each dataset."""
     reads: defaultdict[Node, list[_Json]] = defaultdict(list)
     writes: defaultdict[Node, list[_Json]] = defaultdict(list)
+    feeds: defaultdict[Node, list[_Json]] = defaultdict(list)
     for edge in graph.edges:
         if edge.kind is EdgeKind.READ:
             reads[edge.target].append(_named(edge.source))
         elif edge.kind is EdgeKind.WRITE:
             writes[edge.source].append(_named(edge.target))
+        elif edge.kind is EdgeKind.FEED:
+            feeds[edge.target].append({**_named(edge.source), "type": edge.source.kind.upper()})
     of_datasets = {NodeKind.DATASET, NodeKind.COLUMN}
     for node in dict.fromkeys(one.dataset if one.kind in of_datasets else one for one in graph.distances):
         if node.kind is NodeKind.JOB:
             yield {"job": _named(node), "inputs": reads[node], "outputs": writes[node]}
         elif node.kind is NodeKind.DATASET:
-            yield {"dataset": _named(node)}
+            lineage = {"lineage": _facet(_LINEAGE) | {"inputs": feeds[node]}}
+            yield {"dataset": {**_named(node), **({"facets": lineage} if feeds[node] else {})}}
 
 
 def _of_columns(graph: Graph) -> Iterator[_Json]:

@@ -23,8 +23,10 @@ _BEYOND: Final = """
 SELECT near, count(DISTINCT far) FROM (
     SELECT source AS near, target AS far FROM all_edge
     WHERE source IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
+    AND (kind <> 'feed' OR job = 0)
     UNION ALL SELECT target, source FROM all_edge
     WHERE target IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
+    AND (kind <> 'feed' OR job = 0)
 ) WHERE far NOT IN (SELECT value FROM json_each(?3)) GROUP BY near
 """
 
@@ -73,7 +75,13 @@ def find_around(ask: Ask, found: Dependencies, opened: Collection[str], with_sta
     jobs = {node.number: node for node in distances if node.kind is NodeKind.JOB}
     runs = last_runs(ask, list(jobs)[:with_states])
     states = {jobs[number]: run.state for number, run in runs.items()}
-    return Graph(about, dict(sorted(distances.items(), key=itemgetter(1))), tuple(edges.values()), states)
+    in_order = dict(sorted(distances.items(), key=itemgetter(1)))
+    doubtful = set(graph.doubtful)
+    for down in (False, True) if len(followed) > 1 else ():
+        walk = Walk(nodes, [about], down=down, kinds=kinds, depth=max(distances.values()))
+        doubtful.update(nodes.known[number] for number in walk.distances.keys() - walk.certain)
+    graph = msgspec.structs.replace(graph, doubtful=frozenset(doubtful & distances.keys()))
+    return msgspec.structs.replace(graph, distances=in_order, edges=tuple(edges.values()), states=states)
 
 
 def _edges_around(nodes: Nodes, near: Sequence[Node], kinds: Sequence[EdgeKind]) -> Iterator[Edge]:
@@ -100,6 +108,7 @@ class Graph(msgspec.Struct, frozen=True):
         distances: by node, how many edges away it is, the nearest first; of `about`, and of all, 0.
         edges: the edges between them, each once.
         states: how the jobs ran last, as far as that is known.
+        doubtful: the nodes that are not certain; see `ReachedNode`.
         columns: those of the datasets, and what they come from, if that was asked.
     """
 
@@ -108,6 +117,7 @@ class Graph(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
     states: dict[Node, str] = {}
     columns: tuple[DatasetColumns, ...] = ()
+    doubtful: frozenset[Node] = frozenset()
 
     @classmethod
     def of(cls, found: Dependencies) -> Graph:
@@ -125,7 +135,9 @@ class Graph(msgspec.Struct, frozen=True):
         for one in sorted((one for reach in reaches for one in reach.nodes), key=lambda one: one.distance):
             distances.setdefault(one.node, one.distance)
         edges = {(edge.source, edge.kind, edge.target): edge for reach in reaches for edge in reach.edges}
-        return cls(about, distances, tuple(edges.values()))
+        certain = {one.node for reach in reaches for one in reach.nodes if one.is_certain}
+        doubtful = distances.keys() - certain - {about}
+        return cls(about, distances, tuple(edges.values()), doubtful=frozenset(doubtful))
 
     def whole(self) -> Graph:
         """The graph with the columns as nodes; one from a dataset beyond it is a step farther away."""
@@ -138,4 +150,4 @@ class Graph(msgspec.Struct, frozen=True):
                 away = distances.setdefault(edge.target, self.distances[some.dataset])
                 distances.setdefault(edge.source, away + 1)
         edges = (*self.edges, *(edge for some in self.columns for edge in some.edges))
-        return Graph(self.about, distances, edges, self.states)
+        return msgspec.structs.replace(self, distances=distances, edges=edges, columns=())

@@ -112,7 +112,7 @@ class Batch:
         self._numbers: dict[Node, int] = {}
         self._nodes: dict[Node, Seen] = {}
         self._edges: dict[tuple[int, EdgeKind, int, int, str], _Edge] = {}
-        self._beliefs: dict[tuple[int, int, bool, float], Seen] = {}
+        self._beliefs: dict[tuple[int, int, bool, str, float], Seen] = {}
         self._properties: dict[tuple[int, str, int], tuple[str, int, int]] = {}
 
     def take(self, event: Event) -> Seen | None:
@@ -151,7 +151,7 @@ class Batch:
     def take_found(self, found: Iterable[FoundEvent], seen: Seen) -> None:
         """Take what analyzers found in an event that was seen then."""
         for event, analyzer, confidence in found:
-            for part in parts_of(event):
+            for part in parts_of(event, is_found=True):
                 self._observe(observe_part(part, analyzer, confidence), seen)
 
     def node_rows(self) -> list[tuple[Any, ...]]:
@@ -172,7 +172,7 @@ class Batch:
         return sorted(rows)
 
     def belief_rows(self) -> list[tuple[Any, ...]]:
-        """The rows of how sure that is."""
+        """The rows of who has told all that there is of something, and how sure that is."""
         return [(*key, *seen[:2]) for key, seen in self._beliefs.items()]
 
     def property_rows(self) -> list[tuple[Any, ...]]:
@@ -208,8 +208,8 @@ class Batch:
             self._nodes[node] = seen.merge(self._nodes.get(node, seen))
         for edge in told.edges:
             self._take_edge(edge, seen)
-        for job, dataset, of_columns, confidence in told.beliefs:
-            belief = (self._number_of(job), self._number_of(dataset), of_columns, confidence)
+        for job, dataset, of_columns, analyzer, confidence in told.beliefs:
+            belief = (self._number_of(job), self._number_of(dataset), of_columns, analyzer, confidence)
             self._beliefs[belief] = seen.merge(self._beliefs.get(belief, seen))
         return tuple(
             self._take_property((self._number_of(node), name, number_of(value)), value, at_us)

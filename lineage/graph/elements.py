@@ -92,7 +92,10 @@ class EdgeKind(StrEnum):
     If it decides those of all columns, it is an edge to the dataset, from which others go to the columns.
     """
     FEED = "feed"
-    """From a dataset or a job to a dataset that a job writes from it; what else it reads does not go in."""
+    """From a dataset or a job to a dataset that comes from it: as a job writes it, or without any job.
+
+    With a confidence of 0, an analyzer has found that it does not come from it.
+    """
     SAME = "same"
     """Between two names of one dataset."""
     PRECEDE = "precede"
@@ -146,6 +149,10 @@ class Edge(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False
 
 EVENT: Final = "event"
 """The analyzer of what an event says without any facet."""
+LINEAGE: Final = "lineage"
+COLUMN_LINEAGE: Final = "columnLineage"
+SAID: Final = (EVENT, LINEAGE, COLUMN_LINEAGE)
+"""What events say themselves: nothing that analyzers find takes it away."""
 
 HOUR_US: Final = 3_600_000_000
 

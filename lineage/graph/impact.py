@@ -12,7 +12,7 @@ from waybill.facets.json_events import instant
 
 from .asking import find_node, shown
 from .columns import columns_of
-from .elements import Node, NodeKind, as_json
+from .elements import SAID, Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
 from .runs import LastRun, last_runs
 from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
@@ -26,11 +26,25 @@ IMPACT_COLUMNS: Final = (
     *("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns"),
 )
 
-_SILENT: Final = """
-SELECT DISTINCT source, target FROM all_edge
-WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'read'
-AND NOT EXISTS (SELECT 1 FROM all_belief WHERE job = target AND of_columns)
-"""
+_GUESS: Final = 0.5
+"""What is less sure is a guess: it says of no column that nothing comes from it."""
+_SILENT: Final = f"""
+WITH decided AS NOT MATERIALIZED (
+    SELECT belief.job, belief.dataset, read.source FROM all_belief AS belief
+    JOIN all_edge AS read ON read.target = belief.job AND read.kind = 'read'
+    AND (belief.analyzer IN {SAID} OR (belief.analyzer = read.analyzer AND belief.confidence >= {_GUESS}))
+    WHERE of_columns
+)
+SELECT DISTINCT source, target FROM all_edge AS got
+WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'read' AND (
+    NOT EXISTS (SELECT 1 FROM decided WHERE job = got.target AND decided.source = got.source)
+    OR EXISTS (
+        SELECT 1 FROM all_edge AS put WHERE put.source = got.target AND kind = 'write' AND NOT EXISTS (
+            SELECT 1 FROM decided WHERE job = put.source AND dataset = put.target AND source = got.source
+        )
+    )
+)
+"""  # noqa: S608 - texts of our own
 
 
 class ImpactedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -39,8 +53,9 @@ class ImpactedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         distance: how many edges away it is: one leads from a dataset to a job, or from a job to a dataset.
         node: the dataset or the job.
-        is_certain: False of a job that reads a dataset whose columns are reached, and tells nothing of
-            columns: it, and what comes from it, may be reached.
+        is_certain: False of a dataset of which an analyzer has not found that it comes from what changes,
+            although events name that among the inputs, and of what comes from it; and of a job that reads a
+            dataset whose columns are reached, and tells nothing of these.
         owners: those that the facet `ownership` names.
         tier: the value of its tag `tier`.
         columns: of a dataset, the columns that are reached, as far as the events tell of columns.
@@ -120,7 +135,9 @@ class _Impact:
     def follow_flow(self, node: Node) -> None:
         """Reach what comes from a dataset or a job, and what of that comes from its columns."""
         walk = Walk(self._nodes, [node], down=True, kinds=FLOW)
-        self._distances = {number: away for number, away in walk.distances.items() if away}
+        certain = walk.certain
+        self._uncertain = {number: away for number, away in walk.distances.items() if away}
+        self._distances = {number: away for number, away in self._uncertain.items() if number in certain}
         is_job = node.kind is NodeKind.JOB
         changed = [number for number, away in walk.distances.items() if away == is_job]
         columns = columns_of(self._nodes, changed)

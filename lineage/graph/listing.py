@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 
 _DATASETS: Final = "SELECT number FROM all_node WHERE kind = 'dataset'"
-_USES: Final = "SELECT {}, max(last_hour) FROM all_edge WHERE kind = ? GROUP BY 1"
+_USES: Final = """
+SELECT {}, max(last_hour) FROM all_edge WHERE kind IN (?, 'feed') AND confidence > 0 GROUP BY 1
+"""
 _USED_COLUMN: Final = """
 SELECT namespace, name, '{0}' FROM all_node
 WHERE kind = 'column' AND name IN (SELECT value FROM json_each(?1))

@@ -18,12 +18,12 @@ from waybill.facets.flows import path_in
 from waybill.facets.spark_writes import written
 from waybill.facets.standard import NOTES_MAX_BYTES, read_dependencies, read_members, read_standard
 
-from .elements import EVENT, EdgeKind, Node, NodeKind
+from .elements import COLUMN_LINEAGE, EVENT, LINEAGE, EdgeKind, Node, NodeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from waybill.facets import Event
+    from waybill.facets import Event, JobEvent
     from waybill.facets.event import DatasetName, Job
     from waybill.facets.flows import FlowPath
     from waybill.facets.standard import Facet
@@ -36,9 +36,9 @@ TRANSFORMS_MAX: Final = 1_000
 """A path of a file with more transforms tells nothing of them."""
 PROPERTY_BYTES_MAX: Final = 2**20
 """A facet with more bytes is no property."""
+UNFED_MAX: Final = 10_000
+"""If a finding has more pairs of an input and an output, it decides nothing: each output has all inputs."""
 
-LINEAGE: Final = "lineage"
-COLUMN_LINEAGE: Final = "columnLineage"
 INFERRED: Final = "inferred"
 CONFIDENCE: Final = {EVENT: 1.0, LINEAGE: 1.0, COLUMN_LINEAGE: 0.95, INFERRED: 0.5}
 
@@ -66,6 +66,7 @@ class Part(NamedTuple):
         dependencies: of a job, the run facet `jobDependencies`, as JSON.
         locations: of a dataset, the paths in it that the facet `subset` names.
         path: the path of a file, whose run is one of the job; the facets are the job's.
+        named: of an event that an analyzer found, the inputs, among which it decides; None: it found none.
     """
 
     job: _Pair | None
@@ -78,6 +79,7 @@ class Part(NamedTuple):
     dependencies: bytes = b""
     locations: tuple[str, ...] = ()
     path: FlowPath | None = None
+    named: tuple[_Pair, ...] | None = None
 
 
 class Told(NamedTuple):
@@ -99,11 +101,12 @@ class Told(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """How sure it is from what a job writes a dataset, or its columns: less certain edges do not count."""
+    """Somebody has told from what a job writes a dataset, or its columns, and how sure that is."""
 
     job: Node | None
     dataset: Node
     of_columns: bool
+    analyzer: str
     confidence: float
 
 
@@ -113,7 +116,7 @@ class Observed:
     Attributes:
         nodes: the nodes, also those without edges.
         edges: the edges.
-        beliefs: how sure they are.
+        beliefs: of what they tell all there is.
         properties: by node and facet, the facet as JSON.
     """
 
@@ -198,10 +201,16 @@ _LINEAGE: Final = msgspec.json.Decoder(_Lineage)
 _JOB_LINEAGE: Final = msgspec.json.Decoder(_JobLineage)
 _ABSENT: Final = msgspec.Raw()
 _INDIRECT: Final = "INDIRECT"
+_INFERRED_KEY: Final = f'"{INFERRED_FACET}"'.encode()
 
 
-def parts_of(event: Event) -> Iterator[Part]:
-    """Return the parts of an event without those with too long a name; its job comes first."""
+def parts_of(event: Event, *, is_found: bool = False) -> Iterator[Part]:
+    """Return the parts of an event without those with too long a name; its job comes first.
+
+    Args:
+        event: the event.
+        is_found: whether an analyzer found it; so is a stored one whose job is marked as inferred.
+    """
     if isinstance(event, DatasetEvent):
         if not _is_too_long(event.dataset):
             yield Part(None, _pair(event.dataset), None, 0, bytes(event.dataset.facets), event.producer)
@@ -215,18 +224,26 @@ def parts_of(event: Event) -> Iterator[Part]:
         parent, file = facets.parent, facets.delta_file
         if parent is not None and (file is None or parent.run.runId != file.parent_did):  # it is no file
             around = _pair(parent.job)
-    yield Part(job, None, None, 0, bytes(event.job.facets), event.producer, around, dependencies)
+    body, outputs = bytes(event.job.facets), event.outputs or ()
+    named = _named_in(event) if is_found or _INFERRED_KEY in body else None
+    yield Part(job, None, None, 0, body, event.producer, around, dependencies, named=named)
     for place, dataset in enumerate(event.inputs or ()):
         if not _is_too_long(dataset):
             body, locations = bytes(dataset.facets), _locations_in(getattr(dataset, "input_facets", _ABSENT))
-            yield Part(job, _pair(dataset), EdgeKind.READ, place, body, locations=locations)
-    outputs = event.outputs or ()
+            yield Part(job, _pair(dataset), EdgeKind.READ, place, body, locations=locations, named=named)
     writes = {id(one) for one in (written(event) if isinstance(event, RunEvent) else outputs)}
     for place, dataset in enumerate(outputs):
         if not _is_too_long(dataset):
             kind = EdgeKind.WRITE if id(dataset) in writes else None
-            locations = _locations_in(dataset.output_facets)
-            yield Part(job, _pair(dataset), kind, place, bytes(dataset.facets), locations=locations)
+            body, locations = bytes(dataset.facets), _locations_in(dataset.output_facets)
+            yield Part(job, _pair(dataset), kind, place, body, locations=locations, named=named)
+
+
+def _named_in(found: RunEvent | JobEvent) -> tuple[_Pair, ...]:
+    """The inputs among which an analyzer decides; none if that would be too many edges."""
+    inputs, outputs = found.inputs or (), found.outputs or ()
+    is_small = len(inputs) * len(outputs) <= UNFED_MAX
+    return tuple(_pair(one) for one in inputs if is_small and not _is_too_long(one))
 
 
 def part_of_file(event: Event) -> Part | None:
@@ -243,12 +260,12 @@ def is_drawn(path: FlowPath) -> bool:
     return bool(has_edges) and len(path.transforms) <= TRANSFORMS_MAX
 
 
-def observe_part(part: Part, analyzer: str = "", confidence: float = 1.0) -> Observed:
+def observe_part(part: Part, analyzer: str = INFERRED, confidence: float = CONFIDENCE[INFERRED]) -> Observed:
     """Return what a part tells.
 
     Args:
         part: the part.
-        analyzer: the analyzer that found it; empty: it is of an event.
+        analyzer: if it was found, the analyzer.
         confidence: how sure the analyzer is.
     """
     return _Observing(part, analyzer, confidence).observe()
@@ -260,10 +277,9 @@ class _Observing:
         self._job = None if part.job is None else Node(NodeKind.JOB, *part.job)
         self._dataset = None if part.dataset is None else Node(NodeKind.DATASET, *part.dataset)
         self._facets = read_members(part.facets)
-        if not analyzer and INFERRED_FACET in self._facets:
-            analyzer, confidence = INFERRED, CONFIDENCE[INFERRED]
-        self._analyzer = analyzer
+        self._analyzer = "" if part.named is None else analyzer
         self._confidence = confidence
+        self._writer = self._job if part.dataset is None or part.kind is EdgeKind.WRITE else None
         self._told = Observed()
 
     def observe(self) -> Observed:
@@ -274,6 +290,11 @@ class _Observing:
             self._observe_dataset(self._dataset)
         elif self._job is not None:
             self._observe_job(self._job)
+        columns = [one for one in told.edges if one.kind in {EdgeKind.DERIVE, EdgeKind.INFLUENCE}]
+        ends = dict.fromkeys((one.source.dataset, one.target.dataset, one.analyzer) for one in columns)
+        for place, (origin, dataset, by) in enumerate(ends):
+            if origin != dataset:  # what its columns come from, or the choice of its rows, it comes from
+                self._feed(origin, dataset, by, place)
         for edge in told.edges:
             told.nodes.update((edge.source, edge.target))
         told.nodes.update([one.dataset for one in told.nodes if one.kind is NodeKind.COLUMN])
@@ -384,18 +405,24 @@ class _Observing:
         if lineage.inputs is not None:
             self._believe(dataset, LINEAGE, of_columns=False)
             for place, source in enumerate(lineage.inputs):
-                if (node := source.node or self._job) is None:
-                    continue
-                origin = node.dataset if node.kind is NodeKind.COLUMN else node
-                self._tell(origin, EdgeKind.FEED, dataset, LINEAGE, place=place)
-                if self._job is not None and origin.kind is NodeKind.DATASET:
-                    self._tell(origin, EdgeKind.READ, self._job, LINEAGE, place=place)
+                if (node := source.node or self._job) is not None:
+                    origin = node.dataset if node.kind is NodeKind.COLUMN else node
+                    self._feed(origin, dataset, LINEAGE, place)
+            for unfed in (Node(NodeKind.DATASET, *pair) for pair in self._part.named or ()):
+                told = Told(unfed, EdgeKind.FEED, dataset, self._writer, self._analyzer, confidence=0.0)
+                self._told.edges.append(told)  # of those told twice, the surest counts
         decisive = [source for source in lineage.inputs or () if source.field is not None]
         if lineage.fields or decisive:
             self._believe(dataset, LINEAGE, of_columns=True)
         for name, field in (lineage.fields or {}).items():
             self._derive(dataset.with_column(name), field.inputs, LINEAGE)
         self._influence(dataset, decisive, lineage.fields or (), LINEAGE)
+
+    def _feed(self, origin: Node, dataset: Node, by: str, place: int) -> None:
+        """A dataset comes from something, which the job reads that writes it, if there is one."""
+        self._tell(origin, EdgeKind.FEED, dataset, by, place=place)
+        if self._writer is not None and origin.kind is NodeKind.DATASET:
+            self._tell(origin, EdgeKind.READ, self._writer, by, place=place)
 
     def _derive(self, column: Node, sources: Iterable[_Source], by: str) -> None:
         for place, source in enumerate(sources):
@@ -419,7 +446,8 @@ class _Observing:
 
     def _believe(self, dataset: Node, by: str, *, of_columns: bool) -> None:
         confidence = self._confidence if self._analyzer else CONFIDENCE[by]
-        self._told.beliefs.append(Belief(self._job, dataset, of_columns, confidence))
+        told = Belief(self._job, dataset, of_columns, self._analyzer or by, confidence)
+        self._told.beliefs.append(told)
 
     def _tell(
         self, source: Node, kind: EdgeKind, target: Node, by: str = EVENT, *, detail: str = "", place: int = 0
@@ -428,9 +456,9 @@ class _Observing:
             _is_too_long(end) or len(end.column or end.version) > NAME_CHARS_MAX for end in (source, target)
         ):
             return
-        of_job = kind in {EdgeKind.DERIVE, EdgeKind.INFLUENCE, EdgeKind.FEED}
         confidence = self._confidence if self._analyzer else CONFIDENCE[by]
-        job = self._job if of_job else None
+        of_job = {EdgeKind.DERIVE: self._job, EdgeKind.INFLUENCE: self._job, EdgeKind.FEED: self._writer}
+        job = of_job.get(kind)
         analyzer = self._analyzer or by
         self._told.edges.append(Told(source, kind, target, job, analyzer, confidence, detail, place))
 

@@ -60,10 +60,11 @@ CREATE TABLE belief (
     job INTEGER NOT NULL,
     dataset INTEGER NOT NULL,
     of_columns INTEGER NOT NULL,
+    analyzer TEXT NOT NULL,
     confidence REAL NOT NULL,
     first_us INTEGER NOT NULL,
     last_hour INTEGER NOT NULL,
-    PRIMARY KEY (job, dataset, of_columns, confidence)
+    PRIMARY KEY (job, dataset, of_columns, analyzer, confidence)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE property (
     node INTEGER NOT NULL,
@@ -90,6 +91,7 @@ UNION ALL SELECT DISTINCT 'run/' || run, 'run', '', run, '' FROM job_run WHERE r
 UNION ALL SELECT DISTINCT 'concept/' || kind, 'concept', '', kind, '' FROM node;
 CREATE VIEW graph_edge (source, kind, target, analyzer, confidence, run) AS
 SELECT CAST(source AS TEXT), kind, CAST(target AS TEXT), analyzer, confidence, run FROM edge
+WHERE confidence > 0
 UNION ALL SELECT 'namespace/' || namespace, 'contain', CAST(number AS TEXT), 'event', 1.0, '' FROM node
 WHERE kind IN ('dataset', 'job')
 UNION ALL SELECT CAST(job AS TEXT), 'run', 'run/' || run, 'event', 1.0, run FROM job_run WHERE run <> ''
@@ -116,8 +118,8 @@ ON CONFLICT (source, kind, target, job, analyzer) DO UPDATE SET {_GREATEST.forma
 {_NEWEST.format("detail")}, {_NEWEST.format("run")}, {_LEAST.format("place")}, {_SEEN}
 """  # noqa: S608 - texts of our own
 _PUT_BELIEF: Final = f"""
-INSERT INTO belief VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (job, dataset, of_columns, confidence) DO UPDATE SET {_SEEN}
+INSERT INTO belief VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job, dataset, of_columns, analyzer, confidence) DO UPDATE SET {_SEEN}
 """  # noqa: S608 - texts of our own
 _PUT_PROPERTY: Final = f"""
 INSERT INTO property VALUES (?, ?, ?, ?, ?, ?)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from ..analyzers import load_analyzers
-from .elements import EVENT
-from .observing import COLUMN_LINEAGE, CONFIDENCE, INFERRED, LINEAGE
+from .elements import COLUMN_LINEAGE, EVENT, LINEAGE
+from .observing import CONFIDENCE, INFERRED
 
 if TYPE_CHECKING:
     from .walking import Ask
 
-_EDGES: Final = "SELECT analyzer, count(*) FROM all_edge GROUP BY analyzer"
+_EDGES: Final = "SELECT analyzer, count(*) FROM all_edge WHERE confidence > 0 GROUP BY analyzer"
 _WAITING: Final = "SELECT count(*) FROM all_analysis WHERE findings = x''"
 _PROBLEMS: Final = (
     "SELECT problem, count(*) FROM all_analysis WHERE problem <> '' GROUP BY 1 ORDER BY 2 DESC, 1"

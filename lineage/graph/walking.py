@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from .elements import Edge, EdgeKind, Node, NodeKind, as_json
+from .elements import SAID, Edge, EdgeKind, Node, NodeKind, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,20 +18,34 @@ if TYPE_CHECKING:
 ALWAYS_US: Final = 2**62
 """An instant after every event."""
 
-FLOW: Final = (EdgeKind.READ, EdgeKind.WRITE)
+FLOW: Final = (EdgeKind.READ, EdgeKind.WRITE, EdgeKind.FEED)
+"""Where data flow; of what feeds a dataset, what does so without a job."""
 COLUMNS: Final = (EdgeKind.DERIVE, EdgeKind.INFLUENCE)
 
 _ALONG: Final = """
 SELECT * FROM all_edge
-WHERE {} IN (SELECT value FROM json_each(?)) AND kind IN (SELECT value FROM json_each(?)) AND first_us <= ?
+WHERE {} IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
+AND first_us <= ?3 AND (kind <> 'feed' OR job = 0)
+"""
+_BELIEVED: Final = f"""
+SELECT * FROM ({_ALONG}) AS edge WHERE NOT EXISTS (
+    SELECT 1 FROM all_belief AS best
+    WHERE job = edge.job AND dataset = edge.scope AND of_columns AND best.confidence > edge.confidence
+    AND first_us <= ?3 AND (best.analyzer IN {SAID} OR edge.analyzer NOT IN {SAID})
+)
+"""  # noqa: S608 - texts of our own
+_FEEDS: Final = """
+SELECT source, job, target, analyzer, confidence FROM all_edge
+WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'feed' AND job <> 0 AND first_us <= ?
 """
 _ENDS: Final = """
-SELECT source, target FROM all_edge WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ?
+SELECT source, target FROM all_edge
+WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ? AND confidence > 0
 """
-_BELIEFS: Final = """
-SELECT confidence, job, dataset FROM all_belief
-WHERE job IN (SELECT value FROM json_each(?)) AND of_columns = ? AND first_us <= ?
-"""
+_BELIEFS: Final = f"""
+SELECT job, dataset, analyzer IN {SAID} FROM all_belief
+WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ?
+"""  # noqa: S608 - texts of our own
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
 """
@@ -37,11 +53,18 @@ Ask = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 """Executes a statement with its bindings."""
 
 
-class ReachedNode(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A node, and how many edges away it is."""
+class ReachedNode(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False):
+    """A node, and how many edges away it is.
+
+    Attributes:
+        distance: how many edges.
+        node: the node.
+        is_certain: False: events name it among the inputs, and an analyzer has not found what it goes into.
+    """
 
     distance: int
     node: Node
+    is_certain: bool = True
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -154,7 +177,8 @@ class Nodes:
 class Walk:
     """A breadth-first search along edges of some kinds.
 
-    Where the facet `lineage` says what a job writes a dataset from, it goes through the job only so.
+    Where an event's facet `lineage` says what a job writes a dataset from, it goes through the job only so.
+    What an analyzer finds decides only among the inputs that it names: by way of others, it is not certain.
 
     Args:
         nodes: the nodes that the question meets.
@@ -163,6 +187,7 @@ class Walk:
         kinds: `FLOW`, `COLUMNS` or others.
         depth: how many edges it goes at most; None: to the ends.
         as_of_us: leave out what was told first after this instant, in epoch microseconds.
+        is_certain: whether it takes only ways that are certain.
 
     Attributes:
         distances: by node, how many edges away it is.
@@ -178,22 +203,34 @@ class Walk:
         kinds: Collection[EdgeKind],
         depth: int | None = None,
         as_of_us: int = ALWAYS_US,
+        is_certain: bool = False,
     ) -> None:
+        start = list(start)
         self.distances = dict.fromkeys(nodes.take(start), 0)
         self.steps: list[list[EdgeRow]] = []
         self._nodes = nodes
+        self._find_certain = functools.partial(
+            Walk, nodes, start, down=down, kinds=kinds, depth=depth, as_of_us=as_of_us, is_certain=True
+        )
+        self._is_certain = is_certain
+        self._has_doubts = False
         self._down = down
         self._kinds = kinds
         self._is_flow = EdgeKind.READ in kinds
         self._as_of_us = as_of_us
-        self._explicit: defaultdict[int, dict[int, float]] = defaultdict(dict)
-        """By job, the datasets of which it is said what it writes them from, and how sure that is at best."""
+        self._explicit: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+        """By job, the datasets of which it is told what it writes them from, and whether an event says so."""
         # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0.
         frontier = {(number, 0) for number in self.distances}
         seen = set(frontier)
         while frontier and (depth is None or len(self.steps) < depth):
             frontier = self._step(frontier) - seen
             seen |= frontier
+
+    @functools.cached_property
+    def certain(self) -> Collection[int]:
+        """The nodes that it reached by ways that are certain."""
+        return self._find_certain().distances if self._has_doubts else self.distances
 
     def reach(self) -> Reach:
         """What was reached, in order."""
@@ -212,16 +249,18 @@ class Walk:
         away = {number: self.distances[number] for *_, number in in_order}
         nodes = sorted((number for number, distance in away.items() if distance), key=away.__getitem__)
         return Reach(
-            tuple(ReachedNode(away[number], known[number]) for number in nodes),
+            tuple(ReachedNode(away[number], known[number], number in self.certain) for number in nodes),
             tuple(row.edge(source, target, known) for _, _, _, source, target, row, _ in in_order),
         )
 
     def _step(self, frontier: set[_Place]) -> set[_Place]:
         """Take the edges from places; returns the places where they end."""
         near = {number for number, _ in frontier}
-        rows = self._list_along("source" if self._down else "target", near, self._kinds)
+        statement = (_ALONG if self._is_flow else _BELIEVED).format("source" if self._down else "target")
+        told = _ask_of(self._nodes.ask, statement, self._nodes.of(near), as_json(self._kinds), self._as_of_us)
+        rows = list(map(EdgeRow._make, told))
         self._nodes.settle({row.target if self._down else row.source for row in rows})
-        rows = self._allowed(rows, frontier) if self._is_flow else self._believed(rows)
+        rows = self._allowed(rows, frontier) if self._is_flow else rows
         self.steps.append(rows)
         one = self._nodes.one
         ends = [(one[row.source], one[row.target]) for row in rows]
@@ -233,62 +272,55 @@ class Walk:
             self.distances.setdefault(end, len(self.steps))
         return {(end, near if end in self._explicit else 0) for near, end in pairs}
 
-    def _list_along(self, end: str, numbers: Iterable[int], kinds: Iterable[EdgeKind]) -> list[EdgeRow]:
-        statement, names = _ALONG.format(end), self._nodes.of(numbers)
-        rows = _ask_of(self._nodes.ask, statement, names, as_json(kinds), self._as_of_us)
-        return list(map(EdgeRow._make, rows))
-
-    def _list_beliefs(self, jobs: Iterable[int], *, of_columns: bool) -> dict[tuple[int, int], float]:
-        """By job and dataset that it writes, how sure the surest is that says more of it than an event."""
-        rows = _ask_of(self._nodes.ask, _BELIEFS, jobs, of_columns, self._as_of_us)
-        return {(job, dataset): confidence for confidence, job, dataset in sorted(rows)}
-
-    def _believed(self, rows: list[EdgeRow]) -> list[EdgeRow]:
-        """The rows that are as sure as what is known best of what their jobs write."""
-        best = self._list_beliefs({row.job for row in rows if row.job}, of_columns=True)
-        return [row for row in rows if row.confidence >= best.get((row.job, row.scope), 0)]
-
     def _learn_explicit(self, numbers: Iterable[int]) -> None:
         jobs = [number for number in numbers if self._nodes.known[number].kind is NodeKind.JOB]
-        told = self._list_beliefs(jobs, of_columns=False)
-        self._nodes.settle(dataset for _, dataset in told)
-        for (job, dataset), confidence in told.items():
-            self._explicit[job][dataset] = confidence
+        told = _ask_of(self._nodes.ask, _BELIEFS, jobs, self._as_of_us)
+        self._nodes.settle(dataset for _, dataset, _ in told)
+        for job, dataset, is_said in told:
+            outputs, one = self._explicit[job], self._nodes.one[dataset]
+            outputs[one] = bool(is_said) or outputs.get(one, False)
 
     def _allowed(self, rows: list[EdgeRow], frontier: set[_Place]) -> list[EdgeRow]:
         """The rows that a walk may take, which came to each job by some datasets."""
         entries: defaultdict[int, set[int]] = defaultdict(set)
         for number, entry in frontier if self._explicit else ():
             entries[number].add(entry)
-        told = {
-            job: {self._nodes.one[dataset] for dataset in self._explicit[job]}
-            for job in self._explicit.keys() & entries.keys()
-            if 0 not in entries[job]
-        }
-        if not told:
+        explicit = {job: told for job, told in self._explicit.items() if 0 not in entries.get(job, {0})}
+        if not explicit:
             return rows
+        one = self._nodes.one
 
-        def ways_of(row: EdgeRow) -> list[tuple[int, int, int]]:
+        def ways_of(row: EdgeRow) -> list[_Way]:
             """From which dataset and by which job it goes to which one, where that matters."""
             job, end = (row.source, row.target) if self._down else (row.target, row.source)
-            far = self._nodes.one[end]
-            nears = entries[job] if job in told else ()
-            return [(near, job, far) if self._down else (far, job, near) for near in nears]
+            nears = entries[job] if job in explicit else ()
+            return [(near, job, one[end]) if self._down else (one[end], job, near) for near in nears]
 
         ways = [(row, ways_of(row)) for row in rows]
-        targets = {target for _, some in ways for _, _, target in some}
-        feeds = self._list_along("target", targets, [EdgeKind.FEED])
-        self._nodes.settle({row.source for row in feeds})
-        fed = {
-            (self._nodes.one[row.source], row.job, self._nodes.one[row.target])
-            for row in feeds
-            if row.confidence >= self._explicit.get(row.job, {}).get(row.target, 0)
-        }
-        return [
-            row
-            for row, some in ways
-            if not some or any(way in fed or way[2] not in told[way[1]] for way in some)
-        ]
+        feeds = self._list_feeds({way[2] for _, some in ways for way in some})
+
+        def is_open(way: _Way) -> bool:
+            is_said = explicit[way[1]].get(way[2])
+            if is_said is None:
+                return True
+            if is_said:
+                return (way, True) in feeds
+            is_fed = max(feeds.get((way, True), -1), feeds.get((way, False), -1))
+            self._has_doubts |= is_fed < 0
+            return is_fed > 0 or (is_fed < 0 and not self._is_certain)
+
+        return [row for row, some in ways if not some or any(map(is_open, some))]
+
+    def _list_feeds(self, targets: Iterable[int]) -> dict[tuple[_Way, bool], float]:
+        """The ways by jobs that are told into datasets, whether an event says it, and how sure that is."""
+        rows = _ask_of(self._nodes.ask, _FEEDS, self._nodes.of(targets), self._as_of_us)
+        self._nodes.settle({source for source, *_ in rows})
+        one = self._nodes.one
+        told = (
+            (((one[source], job, one[target]), analyzer in SAID), confidence)
+            for source, job, target, analyzer, confidence in rows
+        )
+        return dict(sorted(told, key=itemgetter(1)))
 
 
 class EdgeRow(NamedTuple):
@@ -347,5 +379,6 @@ def _ask_of(ask: Ask, statement: str, numbers: Iterable[int], *more: object) -> 
 
 
 _Place = tuple[int, int]
+_Way = tuple[int, int, int]
 _KINDS: Final = {str(kind): kind for kind in EdgeKind}
 _DETAIL: Final = msgspec.json.Decoder(tuple[tuple[str, ...], bool])

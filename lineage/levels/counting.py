@@ -85,6 +85,7 @@ FROM (
     FROM (
         SELECT kind, last_hour, source AS dataset, target AS job FROM all_edge WHERE kind = 'read'
         UNION ALL SELECT kind, last_hour, target, source FROM all_edge WHERE kind = 'write'
+        UNION ALL SELECT 'read', last_hour, source, job FROM all_edge WHERE kind = 'feed' AND job = 0
         UNION ALL SELECT 'write', last_hour, dataset, job FROM all_belief WHERE job = 0
     ) LEFT JOIN main.sli_job ON number = job
 ) GROUP BY dataset

@@ -116,7 +116,7 @@ def test_a_dataset_in_three_namespaces_is_one_in_any_order(home: Path, order: in
     ]
     keep(home, list(permutations(bodies))[order])
     for name in names:
-        assert reached(home, name, down=False) == {"j/load": 1}
+        assert reached(home, name, down=False) == {"j/load": 1, "in/raw": 2}
         assert reached(home, name, down=True) == {"j/check": 1, "j/show": 1, "d/report": 2, "d/page": 2}
         assert set(reached(home, "d/page.id", down=False).values()) == {1, 2}
     assert reached(home, "in/raw.id", down=True).keys() >= {"d/page.id"}
@@ -166,11 +166,9 @@ class Model:
                 *((f"j/j{each.job}", self.name(f"d/d{number}")) for number in each.writes),
             )
         }
-        self.columns = {
-            tuple(self.name(f"d/d{number}.x") for number in each.column)
-            for each in said
-            if each.column is not None
-        }
+        columns = [each.column for each in said if each.column is not None]
+        self.columns = {tuple(self.name(f"d/d{number}.x") for number in pair) for pair in columns}
+        self.flows |= {(self.name(f"d/d{near}"), self.name(f"d/d{far}")) for near, far in columns}
 
     def name(self, text: str) -> str:
         """A name of a dataset or its column, by the name that stands for all."""
