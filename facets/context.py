@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -30,6 +30,8 @@ ROOT: Final = "OPENLINEAGE_ROOT_PARENT_ID"
 SPARK_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 URL: Final = "OPENLINEAGE_URL"
 ENDPOINT: Final = "OPENLINEAGE_ENDPOINT"
+LINEAGE_PATH: Final = "/api/v1/lineage"
+"""The path where OpenLineage's clients post events, relative to the URL that they are given."""
 LED: Final = "_WAYBILL_RUN_URL"
 """Says that an `URL` is that of a `waybill run`, whose own home has a backend already."""
 RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
@@ -109,7 +111,7 @@ class Around(msgspec.Struct, frozen=True):
             # The listener takes these for lists, and sends nothing. Only newer ones have this option.
             options = {"context": self._context()}
         for name, value in options.items():
-            yield _spark_option(name, value)
+            yield _spark_option(f"{_SPARK}{name}", value)
 
     def _context(self) -> str:
         return msgspec.json.encode({"parent": self.members()}).decode()
@@ -127,20 +129,28 @@ def lead_to(url: str, before: Mapping[str, str], folder: Path) -> dict[str, str]
     """
     if _CHOSEN & before.keys():
         return {}
-    led = {URL: url, LED: url, ENDPOINT: "api/v1/lineage"}
+    led = {URL: url, LED: url, ENDPOINT: LINEAGE_PATH.lstrip("/")}
     options = before.get(SPARK_OPTIONS, "")
     files = (place / "openlineage.yml" for place in (folder, Path.home() / ".openlineage"))
     if f"{_SPARK}transport." not in options and not any(file.exists() for file in files):
-        given = {"type": "http", "url": url}
-        more = [_spark_option(f"transport.{name}", value) for name, value in given.items()]
+        more = [_spark_option(name, value) for name, value in spark_transport(url).items()]
         led[SPARK_OPTIONS] = " ".join([*filter(None, [options]), *more])
     return led
+
+
+def spark_transport(url: str) -> dict[str, str]:
+    """The options that lead Spark's listener to an endpoint; it does not take a path with its URL."""
+    parts = urlsplit(url)
+    options = {"type": "http", "url": parts._replace(path="").geturl()}
+    if path := parts.path.rstrip("/"):
+        options["endpoint"] = f"{path.removesuffix(LINEAGE_PATH)}{LINEAGE_PATH}"
+    return {f"{_SPARK}transport.{name}": value for name, value in options.items()}
 
 
 def _spark_option(name: str, value: str) -> str:
     """An option of Spark's listener, as a property of its JVM in the words of a command line."""
     escaped = value.replace("\\", r"\\").replace('"', r"\"")
-    return f'"-D{_SPARK}{name}={escaped}"'
+    return f'"-D{name}={escaped}"'
 
 
 class _Parent(Parent, frozen=True):

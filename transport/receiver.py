@@ -1,15 +1,18 @@
-"""A loopback HTTP endpoint for OpenLineage events, `POST /api/v1/lineage`; uses only the standard library.
+"""A loopback HTTP endpoint for OpenLineage events; uses only the standard library.
 
 For producers that can only speak HTTP, such as the Spark listener, on the machine with the journal. An event
-is answered with 201 once it is kept, whatever the state of any backend. Every program on this machine can use
-the endpoint, and nothing else: other hosts cannot reach it, and neither can a page in a browser.
+is answered with 201 once it is kept, whatever the state of any backend. All users of the machine reach its
+port, so its path begins with a secret: every client takes a path with its URL, and not every one takes a key.
+Other hosts cannot reach it, and neither can a page in a browser.
 """
 
 from __future__ import annotations
 
 import gzip
+import hmac
 import io
 import logging
+import secrets
 import socket
 import sys
 import threading
@@ -24,16 +27,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from waybill.facets.context import LINEAGE_PATH
+
 from .admission import MAX_BODY_BYTES
 from .errors import AdmissionError, JournalError
 from .loopback import leads_here
 
 log = logging.getLogger("waybill.receiver")
 
-LINEAGE_PATH: Final = "/api/v1/lineage"
-"""The path where OpenLineage clients post events, relative to their configured URL."""
-
 _HOST: Final = "127.0.0.1"
+_SECRET_BYTES: Final = 24
+_WHERE: Final = f"post events to the URL that your program was given, and {LINEAGE_PATH}"
 _BODY_TIMEOUT_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 1024
 _LENGTH_DIGITS_MAX: Final = 18
@@ -63,8 +67,8 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """The URL for OpenLineage clients, which add `LINEAGE_PATH`."""
-        return f"http://{_HOST}:{self._server.server_address[1]}"
+        """The URL for OpenLineage clients, which add `LINEAGE_PATH`; only its sender may know it."""
+        return f"http://{_HOST}:{self._server.server_address[1]}/{self._server.secret}/"
 
     def start(self) -> None:
         """Start to answer requests, in threads."""
@@ -93,6 +97,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
+        self.secret = secrets.token_urlsafe(_SECRET_BYTES)
         super().__init__((_HOST, 0), _Handler)
 
     def server_bind(self) -> None:
@@ -139,9 +144,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         # The body is not read, and would be taken for the next request.
         self.close_connection = True
-        what = f"send events with POST {LINEAGE_PATH}; there is nothing to read here"
-        known = urlsplit(self.path).path == LINEAGE_PATH
-        self._answer(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, what)
+        what = f"there is nothing to read here; {_WHERE}"
+        self._answer(HTTPStatus.METHOD_NOT_ALLOWED if self._is_known() else HTTPStatus.NOT_FOUND, what)
 
     do_HEAD = do_GET  # noqa: N815 - http.server's name
 
@@ -153,9 +157,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         log.debug(format, *args)
 
+    def _is_known(self) -> bool:
+        """Whether the path is that of the endpoint, whose secret only its sender knows."""
+        secret, _, rest = urlsplit(self.path).path.lstrip("/").partition("/")
+        is_sender = hmac.compare_digest(secret.encode(), self.server.secret.encode())
+        return is_sender and rest.strip("/") in {"", LINEAGE_PATH.strip("/")}
+
     def _check_head(self) -> None:
-        if urlsplit(self.path).path != LINEAGE_PATH:
-            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path}; post to {LINEAGE_PATH}")
+        if not self._is_known():
+            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at this path; {_WHERE}")
         # A page in a browser on this machine must not send events. It cannot send JSON to another origin
         # without a preflight request, which is never granted here. If the page's own name resolves to this
         # machine, the Host header shows that name.

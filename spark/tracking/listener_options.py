@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from waybill.facets.context import spark_transport
 from waybill.facets.overrides import OVERRIDABLE, PROPERTY_PREFIX
 
 from ..errors import SparkSetupError
@@ -41,8 +42,7 @@ def listener_options(
     captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(PROPERTY_PREFIX + name for name in names)]
     options = {
         LISTENERS: ",".join(dict.fromkeys([*_listed(given(LISTENERS)), LISTENER_CLASS])),
-        "spark.openlineage.transport.type": "http",
-        "spark.openlineage.transport.url": url,
+        **spark_transport(url),
         "spark.openlineage.transport.timeoutInMillis": str(_TIMEOUT_MS),
         NAMESPACE: given(NAMESPACE) or namespace,
         _CAPTURED: ",".join(dict.fromkeys(captured)),

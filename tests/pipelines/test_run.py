@@ -298,6 +298,32 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
     assert {edge.target.name for edge in related if edge.kind is EdgeKind.START} == {"client", "in"}
 
 
+def test_no_other_program_of_the_machine_tells_of_the_run(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    program = (
+        "import json, os, urllib.error, urllib.request as r\n"
+        "from urllib.parse import urljoin, urlsplit\n"
+        "own = os.environ['OPENLINEAGE_URL']\n"
+        "event = {'eventTime': '2026-01-31T00:00:00Z', 'eventType': 'START', 'producer': 'p',\n"
+        "    'run': {'runId': '01000000-0000-7000-8000-000000000001'}, 'job': {'namespace': 'n'}}\n"
+        "def post(url, name):\n"
+        "    event['job']['name'] = name\n"
+        "    headers = {'Content-Type': 'application/json'}\n"
+        "    try:\n"
+        "        return r.urlopen(r.Request(url, json.dumps(event).encode(), headers)).status\n"
+        "    except urllib.error.HTTPError as error:\n"
+        "        return error.code\n"
+        "stranger = f'http://{urlsplit(own).netloc}'\n"
+        "print(post(f'{stranger}/api/v1/lineage', 'stranger'), post(urljoin(own, 'api/v1/lineage'), 'own'))\n"
+        "assert not any(urlsplit(own).path[1:-1] in open(f'/proc/{one}/cmdline', errors='ignore').read()\n"
+        "    for one in (os.getpid(), os.getppid()))\n"
+    )
+    done = run_package(write_manifest(runtime={"command": [sys.executable, "-c", program]}))
+    assert (done.returncode, done.stdout) == (0, "404 201\n"), done.stderr
+    assert {event["job"]["name"] for event in events()} == {"nightly", "own"}
+
+
 def test_a_transport_that_the_user_chose_stays(
     write_manifest: WriteManifest, run_package: RunPackage
 ) -> None:

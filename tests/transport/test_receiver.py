@@ -28,6 +28,15 @@ def event(**changes: object) -> bytes:
     return json.dumps(members("01a1fd6a-9e75-7d78-870f-24897efac4a4", "START") | changes).encode()
 
 
+class Sender(http.client.HTTPConnection):
+    """A connection of a program that was given the URL."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        url = urlsplit(receiver.url)
+        super().__init__(url.netloc, timeout=60)
+        self.path = url.path + PATH.lstrip("/")
+
+
 @pytest.fixture
 def seen() -> list[bytes]:
     return []
@@ -42,21 +51,21 @@ def receiver(journal: Journal, seen: list[bytes]) -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def connection(receiver: Receiver) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+def connection(receiver: Receiver) -> Iterator[Sender]:
+    connection = Sender(receiver)
     yield connection
     connection.close()
 
 
 def answer(
-    connection: http.client.HTTPConnection,
+    connection: Sender,
     body: object,
     headers: dict[str, str] = JSON,
     *,
-    path: str = PATH,
+    path: str | None = None,
     method: str = "POST",
 ) -> tuple[int, str]:
-    connection.request(method, path, body, headers)  # type: ignore[arg-type]
+    connection.request(method, path or connection.path, body, headers)  # type: ignore[arg-type]
     response = connection.getresponse()
     content = response.read()
     return response.status, json.loads(content)["errors"][0] if content else ""
@@ -70,33 +79,29 @@ def bodies(journal: Journal) -> list[bytes]:
     return [entry.body for entry in journal.read(0)]
 
 
-def test_an_answered_event_is_in_the_journal(
-    connection: http.client.HTTPConnection, journal: Journal, seen: list[bytes]
-) -> None:
+def test_an_answered_event_is_in_the_journal(connection: Sender, journal: Journal, seen: list[bytes]) -> None:
     assert answer(connection, event()) == (201, "")
     (entry,) = journal.read(0)
     assert (entry.kind, entry.system_name, entry.body) == (Kind.OPENLINEAGE, "tests", event())
     assert seen == [event()]
 
 
-def test_one_connection_takes_many_events(connection: http.client.HTTPConnection, journal: Journal) -> None:
+def test_one_connection_takes_many_events(connection: Sender, journal: Journal) -> None:
     sent = [event(producer=f"https://example.org/{number}") for number in range(50)]
     assert {answer(connection, body)[0] for body in sent} == {201}
     assert bodies(journal) == sent
 
 
-def test_a_compressed_event_is_kept_as_plain_json(
-    connection: http.client.HTTPConnection, journal: Journal
-) -> None:
+def test_a_compressed_event_is_kept_as_plain_json(connection: Sender, journal: Journal) -> None:
     assert answer(connection, gzip.compress(event()), JSON | {"Content-Encoding": "gzip"})[0] == 201
     assert bodies(journal) == [event()]
 
 
-def test_an_event_in_chunks_is_kept_whole(connection: http.client.HTTPConnection, journal: Journal) -> None:
+def test_an_event_in_chunks_is_kept_whole(connection: Sender, journal: Journal) -> None:
     whole = gzip.compress(event())
     parts = iter([whole[:7], whole[7:40], whole[40:]])
     headers = JSON | {"Content-Encoding": "gzip", "Transfer-Encoding": "chunked"}
-    connection.request("POST", PATH, parts, headers, encode_chunked=True)
+    connection.request("POST", connection.path, parts, headers, encode_chunked=True)
     assert connection.getresponse().read() == b""
     assert answer(connection, event(eventType="COMPLETE"))[0] == 201
     assert len(bodies(journal)) == 2
@@ -116,7 +121,7 @@ def test_an_event_in_chunks_is_kept_whole(connection: http.client.HTTPConnection
     ],
 )
 def test_a_bad_event_is_refused_with_its_reason(
-    connection: http.client.HTTPConnection, journal: Journal, body: bytes, status: int, words: str
+    connection: Sender, journal: Journal, body: bytes, status: int, words: str
 ) -> None:
     got, sentence = answer(connection, body)
     assert (got, words in sentence) == (status, True), sentence
@@ -144,7 +149,7 @@ def test_a_bad_event_is_refused_with_its_reason(
     ],
 )
 def test_a_bad_request_is_refused_with_its_reason(
-    connection: http.client.HTTPConnection,
+    connection: Sender,
     journal: Journal,
     changes: dict[str, dict[str, str]],
     status: int,
@@ -157,7 +162,7 @@ def test_a_bad_request_is_refused_with_its_reason(
 
 
 def test_a_large_event_passes_and_a_small_one_that_unpacks_too_large_does_not(
-    connection: http.client.HTTPConnection, journal: Journal
+    connection: Sender, journal: Journal
 ) -> None:
     assert answer(connection, event(padding="x" * (10 << 20)))[0] == 201
     bomb = gzip.compress(b" " * (MAX_BODY_BYTES + 1))
@@ -167,7 +172,7 @@ def test_a_large_event_passes_and_a_small_one_that_unpacks_too_large_does_not(
 
 def test_a_sender_that_breaks_off_leaves_nothing(receiver: Receiver, journal: Journal) -> None:
     address = urlsplit(receiver.url)
-    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"POST {address.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with socket.create_connection((address.hostname, address.port), timeout=20) as half:
         half.sendall(head.encode() + b"Content-Length: 9999\r\n\r\n" + event())
         half.shutdown(socket.SHUT_WR)
@@ -177,7 +182,7 @@ def test_a_sender_that_breaks_off_leaves_nothing(receiver: Receiver, journal: Jo
 
 def test_many_connections_at_once_lose_nothing(receiver: Receiver, journal: Journal) -> None:
     def send(sender: int) -> None:
-        connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=60)
+        connection = Sender(receiver)
         for number in range(20):
             assert answer(connection, event(producer=f"https://example.org/{sender}/{number}"))[0] == 201
         connection.close()
@@ -196,7 +201,7 @@ def test_what_follows_from_an_event_may_fail_without_anybody_noticing(journal: J
 
     receiver = Receiver(keep_in(journal), fail)
     receiver.start()
-    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+    connection = Sender(receiver)
     assert answer(connection, event())[0] == 201
     connection.close()
     receiver.close()
@@ -207,16 +212,40 @@ def test_a_full_journal_is_said_as_the_collector_says_it(home: Path) -> None:
     journal = Journal(home, max_bytes=1)
     receiver = Receiver(keep_in(journal))
     receiver.start()
-    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+    connection = Sender(receiver)
     for at in range(3):
         body = event(padding="x" * 100_000, producer=f"https://x/{at}")
-        connection.request("POST", PATH, body, JSON)
+        connection.request("POST", connection.path, body, JSON)
         response = connection.getresponse()
         response.read()
     connection.close()
     receiver.close()
     journal.close()
     assert (response.status, response.headers["Retry-After"]) == (503, "2")
+
+
+def test_who_was_not_given_the_url_is_let_in_nowhere(
+    receiver: Receiver, connection: Sender, journal: Journal
+) -> None:
+    stranger = f"/{'x' * 32}"
+    for path in (
+        PATH,
+        "/",
+        "//",
+        stranger,
+        f"{stranger}{PATH}",
+        connection.path.upper(),
+        f"{connection.path}/x",
+    ):
+        assert answer(connection, event(), path=path)[0] == 404, path
+        assert answer(connection, event(), path=path, method="GET")[0] == 404, path
+    assert bodies(journal) == []
+    whole = urlsplit(receiver.url).path
+    for number, path in enumerate((whole, whole.rstrip("/"), f"{whole}/api/v1/lineage/", connection.path)):
+        assert answer(connection, event(producer=f"https://example.org/{number}"), path=path)[0] == 201, path
+    other = Receiver(keep_in(journal))
+    assert urlsplit(other.url).path != whole
+    other.close()
 
 
 def test_only_this_machine_reaches_it(receiver: Receiver) -> None:

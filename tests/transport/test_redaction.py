@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -417,9 +418,10 @@ def test_the_transport_and_the_receiver_follow_the_rules_of_the_home(home: Path)
     redaction = Redaction(other.settings.redact)
     receiver = Receiver(lambda body: journal.append(Kind.OPENLINEAGE, redaction.admit(body), "tests"))
     receiver.start()
-    connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=30)
+    url = urlsplit(receiver.url)
+    connection = http.client.HTTPConnection(url.netloc, timeout=30)
     connection.request(
-        "POST", "/api/v1/lineage", json.dumps(EVENT).encode(), {"Content-Type": "application/json"}
+        "POST", f"{url.path}api/v1/lineage", json.dumps(EVENT).encode(), {"Content-Type": "application/json"}
     )
     assert connection.getresponse().status == 201
     connection.close()
