@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from waybill.transport.counting import duration_text
 
@@ -14,11 +16,13 @@ from .records import instant_of, iso, name_of
 
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
+    from waybill.lineage.index import JobRun
 
 
-def as_plain(run: OpenFile) -> dict[str, Any]:
-    """An open run as plain values."""
+def as_plain(run: OpenFile, of: JobRun | None = None) -> dict[str, Any]:
+    """An open run as plain values, with what it is if it is no file."""
     return {
+        **({} if of is None else msgspec.to_builtins(of)),
         "did": run.did,
         "parent_did": run.parent_did,
         "system_name": run.system_name,
@@ -31,14 +35,21 @@ def as_plain(run: OpenFile) -> dict[str, Any]:
 
 
 def show(
-    runs: Sequence[OpenFile], zone: tzinfo | None = UTC, *, as_json: bool = False, as_csv: bool = False
+    found: Sequence[OpenFile],
+    runs: Mapping[str, JobRun],
+    *,
+    zone: tzinfo | None = UTC,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
-    """Print open runs, one line each; none only as the heading of CSV."""
+    """Print open files and runs, one line each; none only as the heading of CSV."""
     if as_json:
-        for run in runs:
-            console.json(as_plain(run))
-    elif runs or as_csv:
-        _show_table(runs, zone, as_csv=as_csv)
+        for run in found:
+            console.json(as_plain(run, runs.get(run.did)))
+    elif found or as_csv:
+        from waybill.lineage.index import shown_as
+
+        _show_table(shown_as(found, runs), zone, as_csv=as_csv)
 
 
 def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from waybill.facets.merge_rule import RecordKey
+    from waybill.lineage.index import JobRun
 
 STATE_STYLES: Final = {
     FinalState.COMPLETE: "green",
@@ -45,16 +46,19 @@ def show(
     records: Sequence[ProvenanceRecord],
     zone: tzinfo | None = UTC,
     unsettled: Collection[RecordKey] = frozenset(),
+    runs: Mapping[str, JobRun] = MappingProxyType({}),
     *,
     as_csv: bool = False,
 ) -> None:
     """Print records with a column for each field; on a terminal, which is narrower, in blocks of lines.
 
-    The `unsettled` records, given by key, may still change and are marked.
+    The `unsettled` records, given by key, may still change and are marked. Those of `runs`, by did, are shown
+    as runs.
     """
+    from waybill.lineage.index import shown_as
 
-    def state_of(record: ProvenanceRecord) -> str:
-        return f"{record.final_state.value}{_UNSETTLED if record_key(record) in unsettled else ''}"
+    marks = [_UNSETTLED if record_key(record) in unsettled else "" for record in records]
+    told = shown_as(records, runs)
 
     completed = f"completed ({name_of(zone)})"
     if console.on_terminal() and not as_csv:
@@ -62,9 +66,9 @@ def show(
             (
                 instant_of(record.completed, zone)[:_SECONDS],
                 record.final_state.value,
-                _block(record, is_settled=record_key(record) not in unsettled),
+                _block(record, mark),
             )
-            for record in records
+            for record, mark in zip(told, marks, strict=True)
         )
         grid = console.grid((completed, "state", "file"), rows)
         grid.columns[0].max_width = _SECONDS  # a zone's name would take the room of the dids
@@ -75,14 +79,14 @@ def show(
         (
             (
                 instant_of(record.completed, zone),
-                state_of(record),
+                f"{record.final_state.value}{mark}",
                 record.filename,
                 passage_of(record),
                 ", ".join(_notes_of(record)),
                 record.system_name,
                 record.did,
             )
-            for record in records
+            for record, mark in zip(told, marks, strict=True)
         ),
         as_csv=as_csv,
     )
@@ -120,10 +124,10 @@ def summary(record: ProvenanceRecord) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _block(record: ProvenanceRecord, *, is_settled: bool) -> Text:
+def _block(record: ProvenanceRecord, mark: str) -> Text:
     from rich.text import Text
 
-    passage = f"{passage_of(record)}{'' if is_settled else _UNSETTLED}"
+    passage = f"{passage_of(record)}{mark}"
     details = (f"{record.did} in {record.system_name}", *_notes_of(record))
     beneath = "".join(f"\n{console.shown(text)}" for text in details)
     name = (console.shown(record.filename), f"bold {STATE_STYLES[record.final_state]}")

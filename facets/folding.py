@@ -37,7 +37,7 @@ from .causes import shortened
 from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, dataset_text, parse_instant_us
 from .merge_rule import merge_all
 from .overrides import read_error_cause, read_sayings, split_transforms
-from .record import FinalState, ProvenanceRecord, complete_values, keep_annotations, record_of
+from .record import FinalState, ProvenanceRecord, complete_values, keep_annotations, last_part, record_of
 from .spark_writes import (
     APPLICATION_ENDED,
     LISTENER,
@@ -624,7 +624,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
                 parent_did=fields.get("parent_did", state.parent_run_id),
                 system_name=fields.get("system_name", state.namespace or state.system_name),
                 data_source=fields.get("data_source", source),
-                filename=fields.get("filename", _last_part((program and sink) or source)),
+                filename=fields.get("filename", last_part((program and sink) or source)),
                 transforms=split_transforms(fields.get("transforms", "")) or (ending.name,),
                 data_sink=fields.get("data_sink", sink),
                 final_state=final_state,
@@ -641,10 +641,6 @@ def _is_no_write(state: RunState, ending: Ending) -> bool:
     """Whether a run is a query or command of Spark's that wrote nothing itself."""
     has_output = bool(state.outputs) or may_hide_output(ending.name)
     return state.is_batch and (state.is_around_write or not has_output)
-
-
-def _last_part(text: str) -> str:
-    return text.rstrip("/").rpartition("/")[2]
 
 
 def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:

@@ -104,6 +104,11 @@ def passage_of(record: ProvenanceRecord) -> str:
     return " > ".join(name for name in (record.data_source, *record.transforms, record.data_sink) if name)
 
 
+def last_part(path: str) -> str:
+    """The last part of a path: the filename of a run that is no file, of its data source."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def keep_annotations(record: ProvenanceRecord, rule: AnnotationRule | None = None) -> ProvenanceRecord:
     """Return the record with the annotations that the rule keeps; None if there are none left.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import from_table
 
 from .graph import FileEnd
-from .index import OpenFile
+from .index import JobRun, OpenFile
 
 _MADE_AT_ONCE: Final = 128
 """Turning rows into records has a price for each table, and their children one for each file."""
@@ -38,6 +39,7 @@ class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
         parents: the dids of the files that it came from, sorted.
         children: the dids of the files of the journey that came from it, oldest first.
         open: what is known of it if it has begun and not ended; None: it is not known to be open.
+        run: what it is if it is a run and no file.
     """
 
     did: str
@@ -45,10 +47,23 @@ class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     open: OpenFile | None = None
+    run: JobRun | None = None
+
+    @property
+    def told(self) -> tuple[ProvenanceRecord, ...]:
+        """The records as people are shown them."""
+        return tuple(map(self.run.shown, self.records)) if self.run else self.records
+
+    @property
+    def told_open(self) -> OpenFile | None:
+        """What is known of it if it has not ended, as people are shown it."""
+        return self.run.shown(self.open) if self.run and self.open else self.open
 
     @property
     def filename(self) -> str | None:
-        """Its name; None if it is not known."""
+        """Its name, of a run that of its job; None if it is not known."""
+        if self.run:
+            return self.run.job
         known = self.records[0] if self.records else self.open
         return None if known is None else known.filename
 
@@ -62,6 +77,7 @@ class FileTable(Mapping[str, JourneyFile]):
         parents: further parents than the records name: pairs of a parent and its child, which is one of the
             files.
         open_files: those of the files that have begun and not ended.
+        runs: those of the files that are none.
     """
 
     def __init__(
@@ -70,6 +86,7 @@ class FileTable(Mapping[str, JourneyFile]):
         dids: Iterable[str],
         parents: Iterable[tuple[str, str]] = (),
         open_files: Iterable[OpenFile] = (),
+        runs: Mapping[str, JobRun] = MappingProxyType({}),
     ) -> None:
         self._records, self._file_of_row, self._places = _by_file(records.combine_chunks())
         counts = pc.value_counts(self._file_of_row).field("counts")
@@ -81,6 +98,7 @@ class FileTable(Mapping[str, JourneyFile]):
         self._further: defaultdict[int, set[str]] = defaultdict(set)
         for parent, child in parents:
             self._further[self._places[child]].add(parent)
+        self._runs = runs
         self._open = {self._places[file.did]: file for file in open_files}
         self._made: dict[int, list[JourneyFile]] = {}
 
@@ -153,6 +171,7 @@ class FileTable(Mapping[str, JourneyFile]):
                 parents=tuple(sorted(named | self._further.get(place, set()))),
                 children=tuple(self._dids[child] for child in children),
                 open=self._open.get(place),
+                run=self._runs.get(self._dids[place]),
             )
             begin = end
 

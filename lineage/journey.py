@@ -13,7 +13,7 @@ from .drawing import boxes_of_journey, write_svg
 from .file_table import FileTable
 from .files import JourneyFiles
 from .graph import Onward
-from .index import OpenFile
+from .index import JobRun, OpenFile
 
 
 class ToldFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,6 +23,7 @@ class ToldFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parents: tuple[str, ...]
     records: tuple[ProvenanceRecord, ...]
     open: OpenFile | None = None
+    run: JobRun | None = None
 
 
 class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +62,14 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
         parents = ((parent, file.did) for file in told.files for parent in file.parents)
         open_files = [file.open for file in told.files if file.open is not None]
         dids = (file.did for file in told.files)
-        return cls(did=told.did, files=FileTable(records, dids, parents, open_files), onward=told.onward)
+        runs = {file.did: file.run for file in told.files if file.run is not None}
+        files = FileTable(records, dids, parents, open_files, runs)
+        return cls(did=told.did, files=files, onward=told.onward)
 
     def told(self) -> ToldJourney:
         """The journey as programs exchange it."""
         files = (
-            ToldFile(did=one.did, parents=one.parents, records=one.records, open=one.open)
+            ToldFile(did=one.did, parents=one.parents, records=one.records, open=one.open, run=one.run)
             for one in self.files.values()
         )
         return ToldJourney(did=self.did, files=tuple(files), onward=self.onward)

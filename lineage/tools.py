@@ -106,7 +106,9 @@ def _find(answers: Answers, arguments: Arguments) -> object:
     if not (isinstance(limit, int) and 0 < limit <= RECORDS_MAX):
         raise InvalidQueryError("limit", str(limit)[:40], f"is not a number from 1 to {RECORDS_MAX}")
     query = Query(**read_conditions(given, _read_ms), limit=limit)
-    return [record for table in answers.tables(query) for record in from_table(table)]
+    found = [record for table in answers.tables(query) for record in from_table(table)]
+    runs = answers.job_runs(found, query)
+    return [msgspec.to_builtins(one) | msgspec.to_builtins(runs.get(one.did, {})) for one in found]
 
 
 def _texts(value: object) -> Sequence[str]:

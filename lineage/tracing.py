@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.exporter import Query
 from waybill.exporter.query import Conditions, connect, execute, read_as_of, run
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-    from .index import OpenFile
+    from .index import JobRun, OpenFile
 
 Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
 """Answers a query with all its records, in any order: tables with these columns of `SCHEMA`."""
@@ -90,6 +91,9 @@ class Kin(Protocol):
 
     def open_files(self) -> Sequence[OpenFile]:
         """All files that have begun and not ended."""
+
+    def job_runs(self, dids: Iterable[str]) -> Mapping[str, JobRun]:
+        """Those of some dids that are runs and no files."""
 
 
 class _Way(NamedTuple):
@@ -149,7 +153,10 @@ def trace(
     open_files = [begun[did] for did in found & begun.keys()]
     parents = [(parent, child) for child, some in kin.parents_of(found).items() for parent in some]
     parents += [(file.parent_did, file.did) for file in open_files if file.parent_did]
-    return Journey(did=start, files=FileTable(records, found, parents, open_files))
+    names = pc.replace_substring_regex(pc.utf8_rtrim(records["data_source"], "/"), "(?s)^.*/", "")
+    named_so = records.filter(pc.equal(records["filename"], names))["did"].unique().to_pylist()
+    runs = kin.job_runs([*named_so, *(file.did for file in open_files if file.filename is None)])
+    return Journey(did=start, files=FileTable(records, found, parents, open_files, runs))
 
 
 def trace_as_of(
@@ -205,6 +212,7 @@ class _KinThen:
     """The further parents of joined files that were known then: the event that gave the record named them."""
 
     def __init__(self, now: Journey, known: Iterable[ProvenanceRecord], at_ms: int) -> None:
+        self._files = now.files
         opened = (file.open for file in now.files.values() if file.open)
         self._open = [file for file in opened if file.received_ms <= at_ms]
         self._parents: dict[str, tuple[str, ...]] = {}
@@ -217,6 +225,9 @@ class _KinThen:
 
     def open_files(self) -> Sequence[OpenFile]:
         return self._open
+
+    def job_runs(self, dids: Iterable[str]) -> Mapping[str, JobRun]:
+        return {did: run for did in dids if (run := self._files[did].run)}
 
     def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:  # noqa: ARG002
         return frozenset()

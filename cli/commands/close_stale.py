@@ -77,7 +77,7 @@ def close_stale(
                 )
                 for file, run in runs
             )
-    open_files.show(silent, as_json=as_json, as_csv=as_csv)
+    open_files.show(silent, {}, as_json=as_json, as_csv=as_csv)
     done = "would end" if dry_run else "ended"
     console.note(
         f"{done} {len(silent):,} as {end.value}" if silent else "nothing has been open and silent that long"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from ..options import with_settings
 
 if TYPE_CHECKING:
     from waybill.exporter.verification import Explanation, StepSeen
+    from waybill.lineage.index import JobRun
 
 
 @with_settings("home", "root", "system_name", "provenance_annotations_allowed", "provenance_reasons")
@@ -45,10 +47,11 @@ def explain(
     with open_answers(settings, None) as (answers, _, journal):
         agreed = as_agreed(settings, journal)
         found = answers.explain(did)
+        runs = answers.job_runs(found.records)
     if as_json:
         console.json({**records.as_plain(found), "is_proven": found.is_proven})
     else:
-        _show(found, agreed.root)
+        _show(found, agreed.root, runs)
     if found.unread:
         raise IncompleteError(found.unread)
     if not (found.steps or found.rows):
@@ -80,7 +83,9 @@ def _why_nothing_is_filed(found: Explanation, agreed: Settings) -> str | None:
     return f"provenance_enabled is off; to turn it on: `{turned_on}`"
 
 
-def _show(found: Explanation, root: Path) -> None:
+def _show(found: Explanation, root: Path, runs: Mapping[str, JobRun]) -> None:
+    from waybill.lineage.index import shown_as
+
     namespaces = {(step.run_id, step.namespace) for step in found.steps}
     run = None
     for number, step in enumerate(found.steps, 1):
@@ -97,14 +102,14 @@ def _show(found: Explanation, root: Path) -> None:
         console.line(f"  {console.shown(parent)}")
     if found.records:
         console.line(("the stored events fold to", "bold"))
-        for record in found.records:
+        for record in shown_as(found.records, runs):
             console.line(f"  {records.summary(record)}")
     if found.rows:
         console.line(("the layout holds", "bold"))
     for row in found.rows:
         same = "as folded" if row.as_folded else "differs from the folded events"
         console.line(f"  {root / row.file}, row {row.row}: {same}")
-        console.line((f"    {records.summary(row.record)}", "dim"))
+        console.line((f"    {records.summary(*shown_as([row.record], runs))}", "dim"))
 
 
 def _show_step(number: int, step: StepSeen) -> None:

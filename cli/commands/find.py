@@ -113,9 +113,12 @@ def find(
     """Find files by where they came from, what was done to them, and where they ended.
 
     Shows one record for each path that a file took, newest first. Accepted records are found at once, even
-    before they are in files. A run that has ended but may still change is shown as not settled. If more
-    records follow, a line on stderr gives the cursor with which --after shows them; with --json the last
-    record has it as "next". Pages stay together while records arrive. Another line on stderr counts the
+    before they are in files. A run that has ended but may still change is shown as not settled. A run that is
+    no file, as dbt's are, is shown by its job, with all that it read and wrote; --json adds these to its
+    record as "job", "inputs" and "outputs".
+
+    If more records follow, a line on stderr gives the cursor with which --after shows them; with --json the
+    last record has it as "next". Pages stay together while records arrive. Another line on stderr counts the
     accepted entries that are poison: their records are missing from every answer. Exit code 0 even if nothing
     is found; 1 if a file could not be read, so records may be missing.
 
@@ -213,6 +216,7 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
     tables = _readable(asking.answers.tables(one_more), incomplete)
     found = [record for table in tables for record in from_table(table)]
     shown = found[:limit]
+    runs = asking.answers.job_runs(shown, query)
     cursor = cursor_of(shown[-1]) if len(shown) < len(found) else None
     page = asking.page
     urls = [page.url(record) if page and form.as_json else None for record in shown]
@@ -224,12 +228,13 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
                 more = {"settled": record_key(record) not in asking.answers.unsettled}
                 console.json(
                     records.as_plain(record)
+                    | records.as_plain(runs.get(record.did, {}))
                     | more
                     | ({"marquez_page": url} if url else {})
                     | ({"next": cursor} if cursor and record is shown[-1] else {})
                 )
         elif shown or form.as_csv:
-            records.show(shown, form.zone, asking.answers.unsettled, as_csv=form.as_csv)
+            records.show(shown, form.zone, asking.answers.unsettled, runs, as_csv=form.as_csv)
         for url in shown_urls:
             console.note(f"on Marquez's page: {url}")
         if cursor:
@@ -277,9 +282,10 @@ def _find_open(
     found = asking.answers.open_files(query)
     if is_counted:
         return partial(counts.show_total, len(found), "file", as_json=form.as_json, as_csv=form.as_csv)
+    runs = asking.answers.job_runs(found[:limit], query)
 
     def tell() -> None:
-        open_files.show(found[:limit], form.zone, as_json=form.as_json, as_csv=form.as_csv)
+        open_files.show(found[:limit], runs, zone=form.zone, as_json=form.as_json, as_csv=form.as_csv)
         if limit is not None and limit < len(found):
             says = f"showing {limit:,} of {len(found):,}, the longest silent first"
             console.note(f"{says}; --limit COUNT shows more, --all shows all")

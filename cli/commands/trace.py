@@ -210,14 +210,14 @@ def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations
     console.line(branch, (name, weight), (f"  {_did_of(file)}", "dim"))
     has_below = any(did in journey.files for did in file.children)
     under = f"{beside}{'│  ' if has_below else '   '}"
-    for record in file.records:
+    for record in file.told:
         for text in _said_of(record, zone, with_annotations=with_annotations):
             console.line((under, ""), (console.shown(text), "dim"))
-    if file.open is not None:
-        began = records.instant_of(file.open.began_ms, zone)[:19]
-        heard = records.instant_of(file.open.last_ms, zone)[:19]
-        told = f"begun {began}, not ended, last heard of {heard}  {file.open.data_source}"
-        told += last_begun_of(file.open)
+    if (begun := file.told_open) is not None:
+        began = records.instant_of(begun.began_ms, zone)[:19]
+        heard = records.instant_of(begun.last_ms, zone)[:19]
+        told = f"begun {began}, not ended, last heard of {heard}  {begun.data_source}"
+        told += last_begun_of(begun)
         console.line((under, ""), (console.shown(told), "dim"))
 
 

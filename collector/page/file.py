@@ -39,7 +39,7 @@ from .view import View
 if TYPE_CHECKING:
     from waybill.lineage.answers import HomeAnswers
     from waybill.lineage.drawing import Box, Line
-    from waybill.lineage.index import OpenFile
+    from waybill.lineage.index import JobRun, OpenFile
     from waybill.lineage.journey import ToldFile
 
     from .view import Rows
@@ -105,6 +105,16 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
         return self._files[self.journey.did].records
 
     @property
+    def run(self) -> JobRun | None:
+        """What it is if it is a run and no file."""
+        return self._files[self.journey.did].run
+
+    @property
+    def told(self) -> tuple[ProvenanceRecord, ...]:
+        """The records as people are shown them."""
+        return tuple(map(self.run.shown, self.records)) if self.run else self.records
+
+    @property
     def open(self) -> OpenFile | None:
         """What is known of the file if it has not ended."""
         return self._files[self.journey.did].open
@@ -117,6 +127,8 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
     def name_of(self, did: str) -> str:
         """What a file of the journey is called; its did, if that is not known."""
         file = self._files.get(did)
+        if file is not None and file.run is not None:
+            return file.run.job
         known = file and (file.records[0] if file.records else file.open)
         return (known and known.filename) or did
 
@@ -155,7 +167,7 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
             return (at_ms - first) / max(last - first, 1)
 
         rows = []
-        for one in self.records[-ROWS_MAX:]:
+        for one in self.told[-ROWS_MAX:]:
             text = f"{one.final_state}: {passage_of(one)}, {duration_of(one)}"
             rows.append((text, [Span(share(one.created), share(one.completed), one.final_state, text)]))
         if self.open is not None:

@@ -13,7 +13,7 @@ from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, cursor_
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import from_table
 from waybill.facets.record import passage_of
-from waybill.lineage.index import OpenFile
+from waybill.lineage.index import JobRun, OpenFile, shown_as
 from waybill.transport.counting import counted
 
 from ..endpoints.query_params import QueryParams, filter_of, next_page, query_params_of
@@ -41,6 +41,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         records: the page, in its order.
         unsettled: the dids of records in it that may still change.
+        runs: by did, those of the records that are of runs and of no files.
         unended_files: how many further files and runs have not ended, and so have no record.
         next: the cursor of the next page; None: there is none.
         counts: None: counting would read all files, and was not asked for.
@@ -48,16 +49,28 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     records: list[ProvenanceRecord]
     unsettled: list[str]
+    runs: dict[str, JobRun]
     unended_files: int
     next: str | None
     counts: Counts | None
+
+    @property
+    def told(self) -> list[ProvenanceRecord]:
+        """The records as people are shown them."""
+        return shown_as(self.records, self.runs)
 
 
 class Open(msgspec.Struct, frozen=True):
     """The files and runs that have begun and not ended, the longest silent first."""
 
     files: list[OpenFile]
+    runs: dict[str, JobRun]
     total: int
+
+    @property
+    def told(self) -> list[OpenFile]:
+        """The files and runs as people are shown them."""
+        return shown_as(self.files, self.runs)
 
 
 class Params(NamedTuple):
@@ -212,6 +225,7 @@ def find_files(answers: HomeAnswers, params: Params) -> Found:
     return Found(
         records=records,
         unsettled=[record.did for record in records if record_key(record) in answers.unsettled],
+        runs=answers.job_runs(records, query),
         unended_files=answers.count_open(query),
         next=cursor_of(records[-1]) if offset + len(records) < len(found) else None,
         counts=counts,
@@ -277,7 +291,7 @@ OPEN_MAX: Final = 500
 def find_open(answers: HomeAnswers, params: Params) -> Open:
     """The files and runs that have begun and not ended, the longest silent first."""
     found = answers.open_files(params.given.query)
-    return Open(found[:OPEN_MAX], len(found))
+    return Open(found[:OPEN_MAX], answers.job_runs(found[:OPEN_MAX]), len(found))
 
 
 def read_open(text: str) -> Params:

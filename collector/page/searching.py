@@ -10,6 +10,7 @@ from waybill.exporter import Query
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.lineage.graph import FoundNode, OfSearch, SearchResult, shown
+from waybill.lineage.index import JobRun, shown_as
 
 from ..http import read_params
 from .rendering import link, node_url
@@ -30,12 +31,19 @@ class Hits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: the text.
         records: the newest records of files with this did or this name.
+        runs: by did, those of them that are of runs and of no files.
         graph: the datasets and jobs that have its words.
     """
 
     text: str
     records: list[ProvenanceRecord]
+    runs: dict[str, JobRun]
     graph: SearchResult
+
+    @property
+    def told(self) -> list[ProvenanceRecord]:
+        """The records as people are shown them."""
+        return shown_as(self.records, self.runs)
 
 
 class Params(msgspec.Struct, frozen=True):
@@ -53,12 +61,13 @@ def search(answers: HomeAnswers, params: Params) -> Hits:
     """Search for a text."""
     text = params.q.strip()
     if not text:
-        return Hits(text="", records=[], graph=SearchResult((), 0, is_all=True))
+        return Hits(text="", records=[], runs={}, graph=SearchResult((), 0, is_all=True))
     named = Query(
         filename=text, filename_dids=frozenset({text}), literal=frozenset({"filename"}), limit=FILES_MAX
     )
     found = [record for table in answers.tables(named) for record in from_table(table)]
-    return Hits(text=text, records=found, graph=answers.answer(OfSearch(text, NODES_MAX)))
+    runs = answers.job_runs(found, named)
+    return Hits(text=text, records=found, runs=runs, graph=answers.answer(OfSearch(text, NODES_MAX)))
 
 
 def read_search(text: str) -> Params:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from waybill.facets import ProvenanceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension, Kind, Stats
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..comparing import RunDiff
     from ..graph import Question
-    from ..index import OpenFile
+    from ..index import JobRun, OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
 
@@ -64,6 +64,14 @@ class Answers(Protocol):
         Raises:
             InvalidQueryError: only a file that has ended can meet a condition.
             UnknownNameError: no record has the `missing_sink`.
+        """
+
+    def job_runs(
+        self, told: Iterable[ProvenanceRecord | OpenFile], query: Query | None = None
+    ) -> dict[str, JobRun]:
+        """By did, those of some records or open files that are of runs and of no files.
+
+        If they answer a query for a filename that datasets have which these runs read, `notes` says so.
         """
 
     def duplicates(self) -> list[list[FileContent]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.exporter import IncompleteError, Query, reading
-from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, stats_of, summed, sums_of
+from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, has_name, stats_of, summed, sums_of
 from waybill.facets import ProvenanceRecord
+from waybill.facets.record import last_part
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
@@ -21,7 +22,7 @@ from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
 from .opened import can_be_open, check_open, meets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from waybill.transport.journal import FileContent, Receipt
 
     from ..comparing import RunDiff
-    from ..index import IndexReader, OpenFile
+    from ..index import IndexReader, JobRun, OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
 
@@ -115,6 +116,23 @@ class IndexedAnswers(ABC):
         stats = stats_of(self.tables(query, summed_by=STATS_BY))
         stats.unended_files = self.count_open(query)
         return stats
+
+    def job_runs(
+        self, told: Iterable[ProvenanceRecord | OpenFile], query: Query | None = None
+    ) -> dict[str, JobRun]:
+        """By did, those of some records or open files that are of runs and of no files; see `Answers`."""
+        dids = {one.did for one in told if one.filename in {None, last_part(one.data_source)}}
+        if not dids:
+            return {}
+        with self._reading() as index:
+            runs = index.job_runs(dids)
+        if query is None or query.filename is None:
+            return runs
+        names = ((name for one in run.inputs for name in (one, last_part(one))) for run in runs.values())
+        if matched := sum(any(has_name(query, "filename", name) for name in some) for some in names):
+            told_of = counted(matched, "of these is a run", "of these are runs")
+            self.notes[f"{told_of} that read a dataset of this name, and no file of it"] = None
+        return runs
 
     def count_open(self, query: Query) -> int:
         """How many files and runs that have not ended meet a query, of which no answer has a record.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from urllib.parse import quote, urljoin
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ..comparing import RunDiff
     from ..graph import Question
+    from ..index import JobRun
     from .receipts import ReceiptStatus
 
 _PAGE_RECORDS: Final = 1_000
@@ -124,6 +125,14 @@ class CollectorClient:
         check_open(query)
         url = urljoin(self._url, OPEN_PATH[1:])
         return self._decoded(self._get(url, self._params_of(query)), list[OpenFile])
+
+    def job_runs(
+        self,
+        told: Iterable[ProvenanceRecord | OpenFile],  # noqa: ARG002
+        query: Query | None = None,  # noqa: ARG002
+    ) -> dict[str, JobRun]:
+        """None: a collector says of the files of a journey which are runs, and of no others."""
+        return {}
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files of each content that several files have."""

@@ -32,11 +32,11 @@ def words_of(of: JourneyFile | Fold) -> list[str]:
     """The lines of text of one place in a picture."""
     if isinstance(of, Fold):
         return [said_of(of)]
-    told = [f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records]
-    if of.open is not None:
-        began = datetime.fromtimestamp(of.open.began_ms / 1_000, UTC)
-        begun = f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(of.open)}"
-        told.append(f"{of.open.data_source}: {begun}")
+    told = [f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.told]
+    if (file := of.told_open) is not None:
+        began = datetime.fromtimestamp(file.began_ms / 1_000, UTC)
+        begun = f"begun {began:%Y-%m-%d %H:%M:%S} UTC, not ended{last_begun_of(file)}"
+        told.append(f"{file.data_source}: {begun}")
     return [of.filename or of.did, *(told or ["no record"])]
 
 

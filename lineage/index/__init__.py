@@ -6,7 +6,13 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .closure import Closure as Closure
-    from .facts import Fact as Fact, Kind as Kind, OpenFile as OpenFile
+    from .facts import (
+        Fact as Fact,
+        JobRun as JobRun,
+        Kind as Kind,
+        OpenFile as OpenFile,
+        shown_as as shown_as,
+    )
     from .kept import KeptIndex as KeptIndex
     from .projection import Index as Index, open_index as open_index
     from .published import FolderRelations as FolderRelations, Published as Published

@@ -6,19 +6,29 @@ Records that come as such say all that is known of their files, so they give no 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from waybill.facets import SEVERITY, UNREADABLE, fingerprints_of, parents_of, parse_instant_us
+from waybill.facets import (
+    SEVERITY,
+    UNREADABLE,
+    ProvenanceRecord,
+    fingerprints_of,
+    parents_of,
+    parse_instant_us,
+)
 from waybill.facets.overrides import read_sayings
 
 if TYPE_CHECKING:
     from waybill.facets import RunEvent
     from waybill.transport.journal import BegunTransforms, Entry
     from waybill.transport.runner import OpenRun
+
+
+_NAMED_MAX: Final = 20
 
 
 class Kind(StrEnum):
@@ -29,7 +39,9 @@ class Kind(StrEnum):
     INPUT = "input"
     """A dataset that its run read, as a record shows it."""
     OUTPUT = "output"
-    """A dataset that its run wrote, beyond the first."""
+    """A dataset that its run wrote; of a file, beyond the first."""
+    JOB = "job"
+    """The job of a run that is no file; empty: the run says itself of which file it tells."""
     PRODUCER = "producer"
     """The producer of an event of it."""
     VERSION = "version"
@@ -91,6 +103,34 @@ class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int
 
 
+_Shown = TypeVar("_Shown", ProvenanceRecord, OpenFile)
+
+
+class JobRun(msgspec.Struct, frozen=True):
+    """A run that is no file, as it is shown: by its job, with all that it read and wrote."""
+
+    job: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def shown(self, of: _Shown) -> _Shown:
+        """What tells of it, with what people are shown in the place of the first input and of one output."""
+        shown = msgspec.structs.replace(of, filename=self.job, data_source=_listed(self.inputs))
+        if isinstance(shown, ProvenanceRecord):
+            return msgspec.structs.replace(shown, data_sink=_listed(self.outputs) or None)
+        return shown
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED_MAX:,} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}"
+
+
+def shown_as(told: Iterable[_Shown], runs: Mapping[str, JobRun]) -> list[_Shown]:
+    """Records or open files as people are shown them; `runs` has those, by did, that are no files."""
+    return [runs[one.did].shown(one) if one.did in runs else one for one in told]
+
+
 class Told(NamedTuple):
     """What one entry tells: facts of a file, whether its run goes on or has ended, what it is about to do.
 
@@ -146,15 +186,17 @@ def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
     file = None if facets is None else facets.delta_file
     if file is not None:
         did, system = file.did, file.system_name or stamped
+        values: list[tuple[Kind, str]] = []
     else:
         said = {} if facets is None else {one.key: one.value for one in read_sayings(facets) if one.is_field}
         did, system = said.get("did", event.run.runId), said.get("system_name", event.job.namespace)
-    values: list[tuple[Kind, str]] = [(Kind.PRODUCER, event.producer)]
+        values = [(Kind.JOB, "" if "filename" in said else event.job.name)]
+    values.append((Kind.PRODUCER, event.producer))
     # A record has room for the first.
     values += [(Kind.PARENT, parent) for parent in parents_of(event)[1:] if parent != did]
     inputs = dict.fromkeys(one.text for one in event.inputs or ())
     values += [(Kind.INPUT, name) for name in inputs]
-    values += [(Kind.OUTPUT, one.text) for one in (event.outputs or ())[1:]]
+    values += [(Kind.OUTPUT, one.text) for one in (event.outputs or ())[0 if file is None else 1 :]]
     if event.job.version is not None:
         values.append((Kind.VERSION, event.job.version))
     for content in fingerprints_of(event):

@@ -23,7 +23,7 @@ from waybill.transport.runner import OpenRun
 
 from ..graph import GRAPH_VIEWS, GraphTables, find_onward, set_trimmers
 from .closure import Closure
-from .facts import Kind, open_file_of, told_in
+from .facts import JobRun, Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ WHERE kind = 'parent' AND did IN (SELECT value FROM json_each(?)) ORDER BY value
 _CHILDREN: Final = """
 SELECT DISTINCT value, did FROM facts
 WHERE kind = 'parent' AND value IN (SELECT value FROM json_each(?)) ORDER BY did
+"""
+_JOB_RUNS: Final = """
+SELECT did, kind, value FROM facts
+WHERE kind IN ('job', 'input', 'output') AND did IN (SELECT value FROM json_each(?))
+GROUP BY did, kind, value ORDER BY min(at_ms), value
 """
 _OF_VALUE: Final = "SELECT DISTINCT did FROM facts WHERE value = ? AND kind = ?"
 _WITH_NAME: Final = """
@@ -212,6 +217,18 @@ class IndexReader:
     def children_of(self, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The files that came from each file, beside those whose records say so."""
         return self._grouped(_CHILDREN, dids)
+
+    def job_runs(self, dids: Iterable[str]) -> dict[str, JobRun]:
+        """Those of some dids that are runs and no files."""
+        found: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        asked = (msgspec.json.encode(list(dids)).decode(),)
+        for did, kind, value in cast("list[tuple[str, str, str]]", self._ask(_JOB_RUNS, asked)):
+            found[did][kind].append(value)
+        return {
+            did: JobRun(told[Kind.JOB][-1], tuple(told[Kind.INPUT]), tuple(told[Kind.OUTPUT]))
+            for did, told in found.items()
+            if told[Kind.JOB] and all(told[Kind.JOB])
+        }
 
     def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
         """A file, and its ancestors or descendants as far as the closure knows them; empty without one."""

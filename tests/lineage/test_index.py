@@ -238,5 +238,5 @@ def test_a_kill_at_any_statement_leaves_what_the_next_run_makes_whole(settings: 
         rows = tables_of(settings.home)
         assert [row[0] for row in rows["open_run"]] == ["s"]
         assert [row[0] for row in rows["ended_run"]] == ["r"]
-        assert len(rows["fact"]) == 4
+        assert len(rows["fact"]) == 6
     assert statement > 10

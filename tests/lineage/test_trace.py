@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.facets import ProvenanceRecord
+    from waybill.lineage.index import JobRun
 
 DIDS = [f"did-{number}" for number in range(9)]
 DID = "0198f000-0000-7000-8000-000000000001"
@@ -235,6 +236,9 @@ class Begun:
         return {}
 
     children_of = parents_of
+
+    def job_runs(self, dids: Iterable[str]) -> dict[str, JobRun]:  # noqa: ARG002
+        return {}
 
 
 def begun_file(did: str, parent_did: str | None = None) -> OpenFile:

@@ -1,0 +1,32 @@
+"""A run that is no file, on the page: its job, and all that it read and wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from events import event
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+RUN = "01a1fd6a-9e75-7d78-870f-24897efac4a1"
+OPEN = "01a1fd6a-9e75-7d78-870f-24897efac4a2"
+JOB = "dbt.shop.daily_totals"
+NAMES = ("lake/orders", "lake/rates", "lake/totals", "lake/rejects")
+
+
+def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    flows: dict[str, Any] = {"job": f"etl/{JOB}", "inputs": NAMES[:2], "outputs": NAMES[2:]}
+    for body in (event(RUN, "START", **flows), event(RUN, "FAIL", **flows), event(OPEN, "START", **flows)):
+        assert collector.post("/api/v1/lineage", body).status == 201
+    html = {"Accept": "text/html"}
+    views = {f"/file?did={RUN}": 4, "/find?final_state=ERROR": 4, "/find?filename=rates": 4, "/open": 2}
+    for view, names in views.items():
+        text = collector.get(view, html).body.decode()
+        assert f"<bdi>{JOB}</bdi>" in text, view
+        assert [name for name in NAMES[:names] if name not in text] == [], view
+    found = collector.get("/find.json?filename=rates").json
+    assert (found["runs"][RUN]["job"], found["records"][0]["filename"]) == (JOB, "orders")
+    assert "read a dataset of this name" in collector.get("/find?filename=rates", html).body.decode()
+    assert f"<bdi>{JOB}</bdi>" in collector.get("/search?q=orders", html).body.decode()
