@@ -72,12 +72,17 @@ class _Use(NamedTuple):
         return f"{self.package.manifest.metadata.name} ({self.package.path})"
 
 
-def list_packages(folder: Path) -> tuple[list[Package], list[PackageFinding]]:
-    """The packages in a folder and those below it, and what is wrong with manifests that cannot be read."""
+def list_packages(
+    folder: Path, *, by_group: bool | None = None
+) -> tuple[list[Package], list[PackageFinding]]:
+    """The packages in a folder and those below it, and what is wrong with manifests that cannot be read.
+
+    `by_group` is as of `read_yaml`.
+    """
     packages, findings = [], []
     for path in sorted(_manifests_below(folder)):
         try:
-            packages.append(read_package(path))
+            packages.append(read_package(path, by_group=by_group))
         except YamlFileError as error:
             findings.append(PackageFinding(error.path, error.line, error.field, error.what))
     return packages, findings

@@ -205,18 +205,19 @@ def find_manifest(place: Path) -> Path:
     )
 
 
-def read_package(place: Path) -> Package:
+def read_package(place: Path, *, by_group: bool | None = None) -> Package:
     """Read the manifest of a package.
 
     Args:
         place: its folder, or the manifest.
+        by_group: as of `read_yaml`.
 
     Raises:
         NotFoundError: there is no manifest.
         YamlFileError: it cannot be read, or is none.
     """
     path = find_manifest(place)
-    manifest, lines = read_yaml(path, Manifest)
+    manifest, lines = read_yaml(path, Manifest, by_group=by_group)
     _check(path, manifest, lines)
     return Package(path, manifest, lines)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from waybill.transport.config import find_doubt
 from waybill.transport.config.strict_yaml import StrictLoader
 from waybill.transport.decoding import in_plain_words
 from waybill.transport.errors import WaybillError, reason_of
@@ -53,13 +54,20 @@ class YamlFileError(WaybillError):
         return f"{place}: {self.field}: {self.what}" if self.field else f"{place}: {self.what}"
 
 
-def read_yaml(path: Path, form: type[_Form]) -> tuple[_Form, dict[str, int]]:
+def read_yaml(path: Path, form: type[_Form], *, by_group: bool | None = None) -> tuple[_Form, dict[str, int]]:
     """Read a file; returns its value and, by the place of each value, such as ``inputs.0.name``, its line.
 
+    Args:
+        path: the file.
+        form: its form.
+        by_group: whether its group may write it, of a file that is believed; None: it is only looked at.
+
     Raises:
-        YamlFileError: it cannot be read, or does not have the form.
+        YamlFileError: it cannot be read, does not have the form, or others could have written it.
     """
     try:
+        if by_group is not None and (doubt := find_doubt(path, by_group=by_group)):
+            raise YamlFileError(str(path), 0, "", f"it {doubt}")
         content = path.read_bytes()
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:

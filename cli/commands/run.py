@@ -62,9 +62,10 @@ def run(
       waybill run ./my-package -- --date 2026-01-31
       waybill run ./my-package --nominal-time yesterday --dry-run
     """
-    from waybill.pipelines import RunReport, first_line, read_package, run_package
+    from waybill.pipelines import RunReport, find_manifest, first_line, read_package, run_package
 
-    read = read_package(package)
+    # The group of a checkout may write to it as its user may; nobody runs what another user wrote.
+    read = read_package(package, by_group=find_manifest(package).stat().st_uid == os.geteuid())
     environment = {**os.environ, "WAYBILL_HOME": str(settings.home), **read.manifest.runtime.env}
     report = RunReport(
         read,

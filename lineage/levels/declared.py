@@ -14,6 +14,7 @@ import msgspec
 
 from waybill.pipelines import list_packages
 from waybill.pipelines.yaml_files import duration_s
+from waybill.transport.config import find_doubt
 from waybill.transport.decoding import in_plain_words
 from waybill.transport.errors import WaybillError, reason_of
 
@@ -21,7 +22,6 @@ from .objectives import TIERS, Tier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from waybill.pipelines import Package
 
@@ -97,14 +97,14 @@ def read_declared(plan: Plan) -> Declared:
         coverage_lack = accuracy_lack = str(error)
     try:
         for path in inventory.csv:
-            datasets += _datasets_in(_rows_of(plan.folder / path, _DATASET_COLUMNS))
+            datasets += _datasets_in(_rows_of(plan, path, _DATASET_COLUMNS))
         if inventory.url is not None:
             datasets += _ask_catalogue(inventory)
     except DeclaredError as error:
         coverage_lack = coverage_lack or str(error)
     try:
         for path in expected.csv:
-            flows += map(_flow_of, _rows_of(plan.folder / path, _FLOW_COLUMNS))
+            flows += map(_flow_of, _rows_of(plan, path, _FLOW_COLUMNS))
     except DeclaredError as error:
         accuracy_lack = accuracy_lack or str(error)
     return Declared(tuple(datasets), tuple(flows), coverage_lack, accuracy_lack)
@@ -115,7 +115,7 @@ def _packages_in(plan: Plan) -> Iterator[Package]:
         place = plan.folder / folder
         if not place.is_dir():
             raise DeclaredError(f"there is no folder {place} of manifests; correct it in slis.yaml")
-        packages, findings = list_packages(place)
+        packages, findings = list_packages(place, by_group=plan.by_group)
         for one in findings:
             raise DeclaredError(f"{one.path}:{one.line}: {one.field}: {one.what}")
         yield from packages
@@ -153,8 +153,11 @@ _DATASET_COLUMNS: Final = ("namespace", "name")
 _FLOW_COLUMNS: Final = ("source_namespace", "source", "target_namespace", "target")
 
 
-def _rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def _rows_of(plan: Plan, name: str, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    path = plan.folder / name
     try:
+        if doubt := find_doubt(path, by_group=plan.by_group):
+            raise DeclaredError(f"{path} {doubt}")
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DeclaredError(f"{path} cannot be read: {reason_of(error)}") from None

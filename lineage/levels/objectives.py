@@ -206,10 +206,11 @@ class LevelsFile(YamlPart, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is promised, and the folder at which its paths begin."""
+    """What is promised, the folder at which its paths begin, and whether a group may write what they name."""
 
     file: LevelsFile
     folder: Path
+    by_group: bool = False
 
 
 def read_plan(settings: Settings) -> Plan:
@@ -217,14 +218,16 @@ def read_plan(settings: Settings) -> Plan:
 
     Raises:
         NotFoundError: the setting `slis` names a file that is not there.
-        YamlFileError: the file cannot be read, or says something that it cannot mean.
+        YamlFileError: the file cannot be read, says something that it cannot mean, or others could have
+            written it.
     """
+    by_group = settings.home_mode == "group"
     path = settings.slis or settings.home / FILE_NAME
     if not path.exists():
         if settings.slis is not None:
             raise NotFoundError(f"there is no file {path}; correct the setting slis, or write the file")
         return Plan(LevelsFile(), settings.home)
-    file, lines = read_yaml(path, LevelsFile)
+    file, lines = read_yaml(path, LevelsFile, by_group=by_group)
     for number, window in enumerate(file.maintenance):
         if window.ends <= window.begins:
             place = f"maintenance.{number}.ends"
@@ -233,4 +236,13 @@ def read_plan(settings: Settings) -> Plan:
     if on_alert is not None and bool(on_alert.command) == bool(on_alert.webhook):
         what = "it has neither a `command` nor a `webhook`, or both; give one"
         raise YamlFileError(str(path), lines["on_alert"], "on_alert", what)
-    return Plan(file, path.absolute().parent)
+    if by_group and on_alert is not None and on_alert.command:
+        what = "the home is of a group, each of whom could have written it; give a webhook instead"
+        raise YamlFileError(str(path), lines["on_alert.command"], "on_alert.command", what)
+    if by_group and file.inventory.token_variable is not None:
+        place = "inventory.token_variable"
+        what = (
+            "the home is of a group, each of whom could have written it; give a catalogue that needs no token"
+        )
+        raise YamlFileError(str(path), lines[place], place, what)
+    return Plan(file, path.absolute().parent, by_group)

@@ -298,6 +298,29 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
     assert {edge.target.name for edge in related if edge.kind is EdgeKind.START} == {"client", "in"}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_nobody_runs_what_another_user_wrote_and_a_checkout_of_a_group_is_its_users(
+    write_manifest: WriteManifest, run_package: RunPackage
+) -> None:
+    package = write_manifest("echo ran")
+    manifest = package / "dk.yaml"
+    for place, mode in ((manifest, 0o664), (package, 0o2775)):
+        os.chown(place, -1, 54_321)
+        place.chmod(mode)
+    assert run_package(package).stdout == "ran\n"
+    manifest.chmod(0o666)
+    assert "others may write to it" in run_package(package).stderr
+    manifest.chmod(0o664)
+    os.chown(manifest, 12_345, -1)
+    for more in ([], ["--dry-run"]):
+        done = run_package(package, *more)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"{manifest}: it does not count, since it belongs to another user" in done.stderr
+    os.chown(manifest, 0, -1)
+    os.chown(package, 12_345, -1)
+    assert "its folder" in run_package(package).stderr
+
+
 def test_no_other_program_of_the_machine_tells_of_the_run(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:

@@ -24,7 +24,7 @@ from .backends import (
     kafka_address as kafka_address,
     without_users as without_users,
 )
-from .found_files import settings_files as settings_files
+from .found_files import find_doubt as find_doubt, settings_files as settings_files
 from .settings import (
     API_KEY_VARIABLES as API_KEY_VARIABLES,
     HOME as HOME,

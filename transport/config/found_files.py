@@ -60,31 +60,34 @@ def _read(path: Path, *, by_group: bool) -> str:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise SettingsFileError(str(path), "is not a regular file; move it away")
-        for place, found in ((path, status), *((folder, folder.stat()) for folder in _folders(path))):
-            _check_writers(path, place, found, by_group=by_group)
+        if doubt := find_doubt(path, by_group=by_group):
+            raise SettingsFileError(str(path), doubt)
         content = file.read(_BYTES_MAX + 1)
     if len(content) > _BYTES_MAX:
         raise SettingsFileError(str(path), "is larger than 1 MB, so it holds no settings; move it away")
     return content.decode("utf-8")
 
 
-def _folders(path: Path) -> set[Path]:
-    """The folders of a file and of the file that it is a link to."""
-    return {path.parent, path.resolve().parent}
+def find_doubt(path: Path, *, by_group: bool = False) -> str:
+    """Why a file is not believed, as the end of a sentence about it; empty: it is.
 
+    Nobody but this user and root may write to it, to its folder, and to those of a file that it is a link to.
 
-def _check_writers(path: Path, place: Path, found: os.stat_result, *, by_group: bool) -> None:
-    """Refuse a file if anybody but this user and root can write to it or its folder."""
-    which = "it" if place == path else f"its folder {place}"
-    if found.st_uid not in {os.geteuid(), _ROOT_USER}:
-        what = (
-            f"does not count, since {which} belongs to another user; run the program in a folder of your own"
-        )
-        raise SettingsFileError(str(path), what)
-    is_for_group = bool(found.st_mode & stat.S_IWGRP) and not (by_group or _is_private(found.st_gid))
-    if found.st_mode & stat.S_IWOTH or is_for_group:
-        what = f"does not count, since others may write to {which}; run `chmod {_revoked(found)} {place}`"
-        raise SettingsFileError(str(path), what)
+    Args:
+        path: the file.
+        by_group: whether the group of each may write to it.
+
+    Raises:
+        OSError: it is not there, or may not be looked at.
+    """
+    for place in dict.fromkeys((path, path.parent, path.resolve().parent)):
+        found, which = place.stat(), "it" if place == path else f"its folder {place}"
+        if found.st_uid not in {os.geteuid(), _ROOT_USER}:
+            return f"does not count, since {which} belongs to another user; use a file and folder of your own"
+        is_for_group = bool(found.st_mode & stat.S_IWGRP) and not (by_group or _is_private(found.st_gid))
+        if found.st_mode & stat.S_IWOTH or is_for_group:
+            return f"does not count, since others may write to {which}; run `chmod {_revoked(found)} {place}`"
+    return ""
 
 
 def _revoked(found: os.stat_result) -> str:
