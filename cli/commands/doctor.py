@@ -38,8 +38,8 @@ from ..arguments import JsonArray
 from ..findings import Diagnosis, Level, broken, report
 from ..home import agreed_settings, any_journal, as_agreed, as_worked_by, check_home, is_home
 from ..options import EVERY, ORIGIN, with_settings
+from ..sample import way
 from ..services import SERVICES
-from ..ways import way
 from .status import status_problems
 
 SQLITE_SAFE: Final = (3, 51, 3)

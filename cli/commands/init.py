@@ -21,8 +21,7 @@ from ..arguments import JsonObject
 from ..findings import Diagnosis, Level, report
 from ..home import any_journal, as_worked_by, check_home, check_own_root, is_home, make_home
 from ..options import ORIGIN, with_settings
-from ..sample import DEFAULTS, sample
-from ..ways import way
+from ..sample import DEFAULTS, sample, way
 from .doctor import root_is_right, settings_agree, variables_are_settings
 
 QUESTIONS: Final = {

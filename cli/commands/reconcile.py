@@ -16,7 +16,7 @@ from ..arguments import FORMS, moment
 from ..flushing import flush_with_progress
 from ..home import as_agreed, backends_of, existing_journal
 from ..options import RUNNING, with_settings
-from ..ways import way
+from ..sample import way
 
 if TYPE_CHECKING:
     from waybill.marquez import MissingEvent, MissingJob

@@ -23,7 +23,7 @@ from ..arguments import JsonObject
 from ..home import any_journal, as_agreed, check_given_root, check_home, list_open_runs
 from ..options import with_settings
 from ..records import iso
-from ..ways import way
+from ..sample import way
 
 PLAIN_SPARK: Final = (
     "some final states come only from Spark's listener, which reports some failed writes as COMPLETE; "

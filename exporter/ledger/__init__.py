@@ -1,11 +1,11 @@
 """The ledger of a root: records every change of its files, in a chain of small entries."""
 
-from .changes import Changes as Changes
 from .comparing import (
     compare_again as compare_again,
     compare_files as compare_files,
     compare_hours as compare_hours,
 )
+from .entries import Changes as Changes
 from .following import Followed as Followed, Position as Position, follow_ledger as follow_ledger
 from .holding import (
     hold_against_ledger as hold_against_ledger,

@@ -1,4 +1,4 @@
-"""The ledger's entries on disk: one file per entry, and one file for all entries of a past day.
+"""The ledger's entries: what each says, and where it is. A past day has one file for all of its entries.
 
     provenance/ledger/YYYYMMDD/NNNNNNNNNN.json                 one entry
     provenance/ledger/YYYYMMDD/NNNNNNNNNN-NNNNNNNNNN.jsonl     all of a day, a line each, byte for byte
@@ -11,18 +11,100 @@ leaves beside it are ignored.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from waybill.transport.files import Files, publish, sweep
 
 from ..directory import names
-from ..names import LEDGER
+from ..names import LEDGER, RAW, Hour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from ..quarantine import Quarantined
+
+
+class Changes(dict[str, str | None]):
+    """By path relative to the root, the seal of each published file, or None for each removed one.
+
+    Attributes:
+        certain: False if something failed on the way, so that only the files show their state.
+        quarantined: for each quarantined file, its old and its new path.
+        reasons: the reason for each quarantined file, by its new path.
+        found: by path, the seal of the file that was there before, or None if there was none.
+        restored: the ids of findings whose rows were filed again.
+        accepted: the reason for each accepted finding, by its id.
+    """
+
+    certain = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quarantined: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.found: dict[str, str | None] = {}
+        self.restored: tuple[str, ...] = ()
+        self.accepted: Mapping[str, str] = {}
+
+    def add_quarantined(self, files: Iterable[Quarantined]) -> None:
+        """Note that damaged files were moved away. Files published in their place come through `update`."""
+        for one in files:
+            self.quarantined[one.path] = one.kept
+            self.reasons[one.kept] = one.reason
+            if not one.path.startswith(f"{RAW}/"):
+                self[one.path] = None
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of a root, or the findings that somebody accepted.
+
+    Attributes:
+        before: SHA-256 of the previous entry, in hex digits; empty in the first entry.
+        at_ms: when it was started, in epoch milliseconds.
+        hours: the hours that it concerns.
+        files: by path relative to the root, the seal of each changed file, or None for each removed one. None
+            as a whole: the entry is started but not completed.
+        whole: whether `files` are all files of these hours.
+        aside: for each quarantined file, its old and its new path.
+        found: by path, the seal of the file that was there before the change, or None if there was none.
+            Other paths were not checked. In the first entry, the predecessors' seals.
+        reasons: the reason for each quarantined file, by its new path.
+        keeps: the change removes no file; files missing after a crash were not removed by it.
+        refiles: the change refiles entries that the archive lacked, outside its chain.
+        accepted: the reason for each accepted finding, by its id.
+        restored: the ids of findings whose rows were filed again.
+    """
+
+    before: str
+    at_ms: int
+    hours: tuple[Hour, ...]
+    files: dict[str, str | None] | None = None
+    whole: bool = False
+    aside: dict[str, str] = {}
+    found: dict[str, str | None] = {}
+    reasons: dict[str, str] = {}
+    keeps: bool = False
+    refiles: bool = False
+    accepted: Mapping[str, str] = {}
+    restored: tuple[str, ...] = ()
+
+
+def hash_of(content: bytes) -> str:
+    """The SHA-256 of an encoded entry, in hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+encode: Final = msgspec.json.Encoder().encode
+decode: Final = msgspec.json.Decoder(LedgerEntry).decode
+"""Decode an entry; raises `msgspec.DecodeError` if it is not one."""
+
 
 _ONE: Final = re.compile(r"([0-9]{10})\.json")
 _DAY: Final = re.compile(r"([0-9]{10})-([0-9]{10})\.jsonl")

@@ -8,8 +8,7 @@ import msgspec
 
 from ..directory import names
 from ..names import LEDGER, Hour, hour_in
-from .entries import last_entry, read_entries
-from .entry import LedgerEntry, decode, hash_of
+from .entries import LedgerEntry, decode, hash_of, last_entry, read_entries
 from .state import is_archived
 
 if TYPE_CHECKING:

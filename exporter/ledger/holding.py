@@ -33,7 +33,7 @@ from .state import LedgerState, finding_id, is_archived, read_ledger
 if TYPE_CHECKING:
     from waybill.transport.files import Files
 
-    from .changes import Changes
+    from .entries import Changes
 
 
 def hold_against_ledger(

@@ -29,9 +29,17 @@ from ..directory import compacted_files, compacted_folders, names
 from ..names import EVENTS, RAW, Hour, RawName, events_folder, parse_hour, relative
 from ..parquet import before_in, seal_in
 from ..quarantine import list_quarantined
-from .changes import Changes
-from .entries import EntryFile, fold_days, last_entry, next_path
-from .entry import LedgerEntry, decode, encode, hash_of
+from .entries import (
+    Changes,
+    EntryFile,
+    LedgerEntry,
+    decode,
+    encode,
+    fold_days,
+    hash_of,
+    last_entry,
+    next_path,
+)
 from .holding import note_seals
 from .state import LedgerState, is_archived, read_ledger
 

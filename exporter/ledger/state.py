@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 
 from ..names import EVENTS, LEDGER, Hour, hour_in
-from .entries import read_entries
-from .entry import LedgerEntry, decode, hash_of
+from .entries import LedgerEntry, decode, hash_of, read_entries
 
 _ID_DIGITS: Final = 12
 _UNKNOWN: Final = (None, None)

@@ -1,6 +1,5 @@
 """The proof that a root is right, and the proof behind one file's records."""
 
-from .acceptance import NoLedgerError as NoLedgerError, accept_findings as accept_findings
 from .collisions import Collision as Collision, find_collisions as find_collisions
 from .continuity import claims as claims
 from .explanation import (
@@ -11,4 +10,10 @@ from .explanation import (
     mentioning as mentioning,
     run_event as run_event,
 )
-from .verification import CheckedFile as CheckedFile, Finding as Finding, check as check
+from .verification import (
+    CheckedFile as CheckedFile,
+    Finding as Finding,
+    NoLedgerError as NoLedgerError,
+    accept_findings as accept_findings,
+    check as check,
+)

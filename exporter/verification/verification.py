@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.transport.errors import WaybillError
+from waybill.transport.files import Files
 from waybill.transport.root import FOLDER_MARK
 
 from .. import parquet
 from ..archive import EVENTS_SCHEMA
 from ..directory import files_below
-from ..ledger import LedgerState, finding_id, read_ledger
+from ..ledger import LedgerState, compare_again, finding_id, read_ledger, recorded, seal_there
 from ..names import (
     COMPACTED,
     EVENTS,
@@ -39,7 +41,7 @@ from ..names import (
     safe_name,
 )
 from ..parquet import Covers, Rules, before_in, is_intact, seal_in
-from ..quarantine import list_quarantined
+from ..quarantine import list_quarantined, settle
 from ..raw_notes import read_raw_notes
 from ..remedies import FROM_A_COPY, accept_command, repair_command
 from .continuity import Link, claims, gaps, lost_raws, unchained
@@ -48,6 +50,38 @@ from .soundness import Rows
 
 if TYPE_CHECKING:
     from waybill.transport.root import Claim
+
+
+class NoLedgerError(WaybillError):
+    """A root has no ledger in which anything could be accepted."""
+
+
+def accept_findings(
+    root: Path, findings: Collection[Finding], why: str = "", *, files: Files | None = None
+) -> None:
+    """Write into the ledger that findings are accepted.
+
+    A file that the ledger did not have is in the ledger from then on. A new occurrence is a new finding.
+
+    Raises:
+        NoLedgerError: there is no ledger.
+        OSError: an entry or a report cannot be written.
+    """
+    files = files or Files()
+    if read_ledger(root) is None:
+        raise NoLedgerError(
+            f"{root} has no ledger that could record an accepted finding; fix the finding instead"
+        )
+    with recorded(root, files, ()) as changed:
+        changed.accepted = {one.id: why for one in findings}
+        for one in findings:
+            # By now another file may be there.
+            is_same = one.id == finding_id("unrecorded", one.path, hash_of(root / one.path))
+            if is_same and (seal := seal_there(root / one.path)) is not None:
+                changed[one.path] = seal
+        settle(root, {one.path for one in findings if one.kind == "damaged"}, files)
+    compare_again(root, files)
+
 
 _SUFFIX: Final = ".parquet"
 _STRAY: Final = ("stray", "it is not a file of the layout; move it away")

@@ -20,7 +20,7 @@ from waybill.exporter import Compactor, Wanted, age_off, check, export, open_des
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import Changes, LedgerState, hold_against_ledger, holding, read_ledger
-from waybill.exporter.ledger.entry import LedgerEntry
+from waybill.exporter.ledger.entries import LedgerEntry
 from waybill.exporter.names import Hour
 from waybill.exporter.sources import LinesSource
 from waybill.exporter.verification import Finding, accept_findings
