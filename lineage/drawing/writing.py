@@ -44,21 +44,7 @@ _TYPES: Final = {str: "string", int: "long", float: "double", bool: "boolean"}
 
 
 class TooLargeForMermaidError(WaybillError):
-    """A flowchart has more arrows or a longer text than Mermaid draws.
-
-    Args:
-        arrows: how many it has.
-        letters: how long its text is, in characters.
-    """
-
-    def __init__(self, arrows: int, letters: int) -> None:
-        super().__init__(arrows, letters)
-
-    def __str__(self) -> str:
-        return (
-            f"Mermaid draws at most {MERMAID_ARROWS_MAX:,} arrows and {MERMAID_LETTERS_MAX:,} characters, "
-            f"and this has {self.args[0]:,} and {self.args[1]:,}; draw it in SVG or DOT, or ask for less"
-        )
+    """A flowchart has more arrows or a longer text than Mermaid draws."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -143,7 +129,10 @@ def write_mermaid(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
         text.append(f"  style n{at} fill:{fill},stroke:{border}{width}")
     flowchart = "\n".join(text) + "\n"
     if len(arrows) > MERMAID_ARROWS_MAX or len(flowchart) > MERMAID_LETTERS_MAX:
-        raise TooLargeForMermaidError(len(arrows), len(flowchart))
+        raise TooLargeForMermaidError(
+            f"Mermaid draws at most {MERMAID_ARROWS_MAX:,} arrows and {MERMAID_LETTERS_MAX:,} characters, "
+            f"and this has {len(arrows):,} and {len(flowchart):,}; draw it in SVG or DOT, or ask for less"
+        )
     return flowchart
 
 
