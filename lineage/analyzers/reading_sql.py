@@ -171,7 +171,7 @@ def read_sql(
             continue
         before, reader.inputs = reader.inputs, set()
         try:
-            named = normalize_identifiers(_with_names(statement, dialect), dialect=dialect)
+            named = normalize_identifiers(_with_names(statement, dialect, reader.others), dialect=dialect)
             reader.follow(named, number, {})
             reader.look_for_others(named)
         except (AttributeError, TypeError) as error:  # the parser lets some parts be absent
@@ -273,6 +273,7 @@ class _Reader(Reading):
             case exp.Create():
                 self._create(statement, number, scope)
             case exp.Cache() if statement.expression is not None:
+                self.others |= {one.name for one in statement.find_all(exp.Table)}
                 self._write(
                     self._name(statement.this), self._query(statement.expression, scope), is_temporary=True
                 )
@@ -374,6 +375,7 @@ class _Reader(Reading):
             own = _Scope(scope.ctes, new)
             own.sources[table.alias_or_name] = self._table(name)
             columns, _ = self._columns((one for _, one in _assigned(conflict)), own, {})
+            self.others |= {one.name for one in conflict.find_all(exp.Table)}
             query = _united(
                 query, Relation(columns, self._deciding([conflict.args.get("where")], own, "FILTER"))
             )
@@ -416,9 +418,9 @@ class _Reader(Reading):
             set_in = self._assigned_in(
                 statement, changed[0], [one for one in joined if isinstance(one, exp.Table)]
             )
-            self.others |= {one.name for one in (*here, *joined)}
         self._changed |= {id(table) for table, _ in set_in}
         self._seen |= {id(one) for one in named}
+        self.others |= {name for one in (*here, *joined) for name in (one.name, one.alias)}
         for one in sources:
             self._join(one, scope)
         whens = args["whens"].expressions if "whens" in args else []
@@ -491,6 +493,7 @@ class _Reader(Reading):
                 if relation[:2] == before[:2]:
                     break
             inner.ctes[cte.alias] = relation
+            self.others.add(cte.alias)
         return inner
 
     def _query(self, query: exp.Expr, scope: _Scope) -> Relation:
@@ -628,7 +631,7 @@ class _Reader(Reading):
             relation = _of_any([self._table((FILE, file)) for file in files])
             self._seen.add(id(source))
             self.inputs |= relation.tables
-            self.others |= {source.name, source.this.name}
+            self.others |= {source.this.name, _called(source.this), *files}
         elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier | exp.Dot):
             cte = scope.ctes.get(source.name) if len(source.parts) == 1 else None
             relation = self._table(self._name(source)) if cte is None else cte
@@ -657,10 +660,10 @@ class _Reader(Reading):
     def _function(self, source: exp.Expr, names: list[str], scope: _Scope) -> Relation:
         """What a function gives that stands after FROM."""
         function = source.this if isinstance(source.this, exp.Expr) else source
-        self.others |= {function.name, function.sql_name() if isinstance(function, exp.Func) else ""}
+        self.others.add(_called(function))
         given = _NONE
         for called in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV):
-            name = called.name if isinstance(called, exp.Anonymous) else called.sql_name().lower()
+            name = _called(called)
             if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE":
                 self.unread[f"what the function {name} reads itself is not known"] = None
                 given = _UNKNOWN
@@ -794,7 +797,7 @@ def _whole(relation: Relation | None) -> Origins:
     return frozenset(o.then(TRANSFORMATION) for _, origins in relation.columns for o in origins)
 
 
-def _with_names(statement: exp.Expr, dialect: str | None) -> exp.Expr:
+def _with_names(statement: exp.Expr, dialect: str | None, others: set[str]) -> exp.Expr:
     """The statement with the tables and columns that it names by a text, as in IDENTIFIER('shop.orders')."""
     kinds = (exp.Anonymous, exp.DynamicIdentifier, exp.Schema, exp.TableFromRows)
     for node in list(statement.find_all(*kinds)):
@@ -806,6 +809,7 @@ def _with_names(statement: exp.Expr, dialect: str | None) -> exp.Expr:
             continue
         held = node.parent if isinstance(node.parent, exp.Table | exp.TableFromRows) else node
         table = exp.to_table(said.name, dialect=dialect)
+        others |= {table.name, "identifier"}
         if held is not node or isinstance(node, exp.TableFromRows):
             held.replace(exp.Table(**{**held.args, **table.args}))
         elif isinstance(node, exp.Schema):
@@ -831,6 +835,13 @@ def _files(source: exp.Expr, dialect: str) -> list[str]:
         listed = first.expressions if isinstance(first, exp.Array) else [first]
         given = listed if all(isinstance(one, exp.Literal) for one in listed) else []
     return [re.sub(r"/[^/]*[*?\[{].*", "", one.name) for one in given]
+
+
+def _called(function: exp.Expr) -> str:
+    """The name of a function."""
+    if isinstance(function, exp.Func) and not isinstance(function, exp.Anonymous):
+        return function.sql_name().lower()
+    return function.name
 
 
 def _of_any(relations: list[Relation]) -> Relation:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from waybill.facets import INFERRED_FACET
@@ -25,7 +24,7 @@ from .analyzer import (
 )
 
 if TYPE_CHECKING:
-    from .reading_sql import Name, Origin, Reading, Relation
+    from .reading_sql import Name, Origin, Relation
 
 _Dataset = tuple[str, str]
 NOT_KNOWN: Final = "not known"
@@ -72,6 +71,7 @@ class SqlAnalyzer:
         if not (text := facet.get("query")):
             return None
         from .reading_sql import read_sql
+        from .second_opinion import dispute
 
         tables = _Tables(event, catalog)
         dialect, notes = _dialect_of(facet.get("dialect"), event)
@@ -86,7 +86,7 @@ class SqlAnalyzer:
             target = tables.give(targets[0])
             outputs, sources = {target: reading.query}, {target: reading.inputs}
         notes += [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
-        disputed = _dispute(text, dialect, reading)
+        disputed = dispute(text, dialect, reading)
         sure = _DISPUTED if disputed else _ASSUMED if notes or reading.unread else _SURE
         told = {
             "inputs": [tables.named(name) for name in sorted(reading.inputs) if tables.find(name)],
@@ -282,24 +282,3 @@ def _has_engine_lineage(targets: Iterable[Found], output: Found) -> bool:
             used = [field for column in fields.values() for field in column.get("inputFields") or ()]
             return any(field.get("transformations") for field in used)
     return False
-
-
-def _dispute(text: str, dialect: str | None, reading: Reading) -> list[str]:
-    """What the package `openlineage-sql` reads otherwise, where it is installed."""
-    try:
-        openlineage_sql: Any = import_module("openlineage_sql")
-    except ImportError:
-        return []
-    other = openlineage_sql.parse([text], dialect=_OTHERS.get(dialect or "", dialect))
-    if other is None or other.errors:
-        return []
-    ours = {name[-1].casefold() for name in (*reading.inputs, *reading.outputs)}
-    theirs = {
-        table.name.casefold().replace('"', "").replace("`", "").rpartition(".")[2]
-        for table in (*other.in_tables, *other.out_tables)
-    }
-    differing = sorted(ours ^ theirs)
-    return [f"openlineage-sql reads other tables: {', '.join(differing)}"] if differing else []
-
-
-_OTHERS: Final = {"tsql": "mssql", "spark": "databricks"}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pasting import blocks
@@ -21,8 +24,12 @@ from waybill.lineage.analyzers import (
     load_analyzers,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PAGE = Path(__file__).parents[2] / "docs" / "analyzers.md"
 STORE = "postgres://db:5432"
+PACKAGE = import_module("openlineage_sql")
 
 
 def dataset(name: str, columns: dict[str, str] | None = None, **facets: object) -> dict[str, Any]:
@@ -228,6 +235,61 @@ def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
     assert found["job"]["facets"]["waybill_inferred"]["reason"].endswith("reads other tables: events")
     told.errors = ["cannot parse"]
     assert sure(SqlAnalyzer().analyze(asked, {})) == 0.9
+
+
+def _end() -> None:
+    os.abort()  # as a panic of native code does
+
+
+def _hang() -> None:
+    time.sleep(60)
+
+
+def _fail() -> None:
+    raise RuntimeError("it parses that and does not follow it")
+
+
+@pytest.mark.parametrize("happens", [_end, _hang, _fail, sys.exit])
+def test_a_second_opinion_that_fails_costs_the_first_nothing(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
+) -> None:
+    other = ModuleType("openlineage_sql")
+    other.parse = lambda *_, **__: happens()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openlineage_sql", other)
+    began = time.monotonic()
+    found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")]), {})
+    assert time.monotonic() - began < 30
+    assert (names(found, "inputs"), sure(found)) == (["shop.public.orders"], 0.9)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        (
+            "postgres",
+            "CREATE TEMP TABLE step AS SELECT id FROM orders; INSERT INTO x (id) SELECT id FROM step",
+        ),
+        ("postgres", "INSERT INTO x (id) SELECT o.id FROM orders o, json_each(o.tags) AS t"),
+        ("snowflake", "INSERT INTO x (id) SELECT f.value FROM orders o, LATERAL FLATTEN(input => o.tags) f"),
+        ("mysql", "UPDATE orders AS o JOIN rates AS r ON r.day = o.day SET o.net = o.total * r.rate"),
+        (
+            "tsql",
+            "UPDATE o SET o.net = r.rate FROM dbo.orders AS o INNER JOIN dbo.rates AS r ON r.day = o.day",
+        ),
+        ("postgres", "WITH gone AS (DELETE FROM orders RETURNING id) INSERT INTO x (id) SELECT id FROM gone"),
+        ("postgres", "WITH orders AS (SELECT id FROM orders) INSERT INTO x (id) SELECT id FROM orders"),
+        ("duckdb", "INSERT INTO x (id) SELECT id FROM read_csv('in/day.csv')"),
+        ("spark", "CACHE TABLE c AS SELECT id FROM orders; INSERT INTO x (id) SELECT id FROM c"),
+    ],
+)
+def test_the_package_itself_does_not_dispute_what_it_does_not_follow(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, sql: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "openlineage_sql", PACKAGE)
+    job = {"namespace": STORE, "name": "job", "facets": {"sql": {"query": sql, "dialect": dialect}}}
+    found = SqlAnalyzer().analyze({"job": job}, {})
+    assert found is not None
+    assert "openlineage-sql" not in found["job"]["facets"]["waybill_inferred"]["reason"]
 
 
 def test_the_order_of_tasks_is_what_airflow_says() -> None:
