@@ -29,14 +29,17 @@ _OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
 
 RUN: Final = "waybill.run"
 """The reserved name of `run`, which marks the record of a failure whose run the sender does not name."""
-_RUN_NAME: Final = "run"
+LISTENER_SAYS: Final = "waybill.listener"
+"""The reserved name of `listener`, which marks the record of a write that Spark's listener did not report."""
+MARKS: Final = {RUN: "run", LISTENER_SAYS: "listener"}
+"""The reserved names of the marks of records, which no rule removes, each with the name that is written."""
 PART: Final = "waybill.part"
-"""Marks the run of a query that failed within a command: the command's run has the record."""
+"""Marks the run of a query or a write within a command: the command's run has the record."""
 
 ALL: Final = "*"
 """Stands among allowed keys for every key."""
 
-RESERVED: Final = frozenset({EVIDENCE, RUN, PART, *_OWN.values()})
+RESERVED: Final = frozenset({EVIDENCE, PART, *MARKS, *_OWN.values()})
 """The names of annotations that only Waybill itself sets; a sender's are dropped."""
 _REASON_NAMES: Final = RESERVED | REASONS.keys()
 
@@ -79,7 +82,7 @@ class AnnotationRule(msgspec.Struct, frozen=True):
         """The annotations that are written, sorted by key; None rather than empty.
 
         A reason gets its plain name. If a sender's own annotation of that name is allowed, that one is
-        written. So does the mark of an unknown run, which no rule removes.
+        written. So do the marks of records, which no rule removes.
         """
         if not annotations:
             return None
@@ -92,8 +95,7 @@ class AnnotationRule(msgspec.Struct, frozen=True):
             for name, own in _OWN.items():
                 if own in annotations and (self.reasons or self.keeps(name)):
                     found.setdefault(name, annotations[own])
-            if RUN in annotations:
-                found[_RUN_NAME] = annotations[RUN]
+            found |= {name: annotations[mark] for mark, name in MARKS.items() if mark in annotations}
         return dict(sorted(found.items())) if found else None
 
 

@@ -26,10 +26,10 @@ from .annotations import (
     ERROR_CAUSE,
     EVIDENCE,
     FILTERED_CAUSE,
+    MARKS,
     PART,
     REASONS,
     RESERVED,
-    RUN,
     as_sent,
     with_filtered_cause,
 )
@@ -62,7 +62,7 @@ _NO_FACETS = RunFacets()
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 
-_MARKS = frozenset({RUN, PART})
+_MARKS = frozenset({PART, *MARKS})
 
 _WITH_REASON = frozenset(map(FinalState, REASONS.values()))
 FINAL_STATES: Final[tuple[FinalState, ...]] = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
@@ -609,13 +609,13 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     late = {} if state.has_properties else state.late_overrides
     fields = {name: said.value for name, said in _merge_said([state.overrides, late]).items()}
     final_state = FinalState(fields.get("final_state", FINAL_STATES[ending.severity]))
-    is_told_elsewhere = ending.inferred == APPLICATION_ENDED or PART in state.annotations
-    may_be_told = final_state is FinalState.ERROR and not is_told_elsewhere
-    if not may_be_told and _is_no_write(state, ending):
+    may_be_told = final_state is FinalState.ERROR and ending.inferred != APPLICATION_ENDED
+    if PART in state.annotations or (not may_be_told and _is_no_write(state, ending)):
         return ()
     sinks: list[str | None] = [dataset_text(*output) for output in state.outputs]
     first = state.first_input
-    program = state.parent.name if first is None and state.is_batch and state.parent is not None else ""
+    is_of_spark = state.is_batch or not MARKS.keys().isdisjoint(state.annotations)
+    program = state.parent.name if first is None and is_of_spark and state.parent is not None else ""
     source = program or ending.name if first is None else dataset_text(first.namespace, first.name)
     return tuple(
         merge_all(
@@ -649,8 +649,7 @@ def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) ->
     annotations = {key: one.value for key, one in said.items() if key not in RESERVED}
     if evidence := _evidence_of(state, ending, final_state):
         annotations[EVIDENCE] = evidence
-    if RUN in state.annotations:
-        annotations[RUN] = state.annotations[RUN].value
+    annotations |= {mark: state.annotations[mark].value for mark in MARKS if mark in state.annotations}
     if FILTERED_CAUSE in state.annotations and final_state is FinalState.FILTERED:
         annotations[FILTERED_CAUSE] = shortened(state.annotations[FILTERED_CAUSE].value)
     if final_state is FinalState.ERROR and (cause := _cause_of(state, ending)):

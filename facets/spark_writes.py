@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .event import SEVERITY, read_facet
+from .event import PRODUCER, SEVERITY, read_facet
 
 if TYPE_CHECKING:
     from .event import OutputDataset, RunEvent
@@ -44,6 +44,8 @@ If a job with the second writes, the name of what it writes follows.
 _AROUND: Final = ("table_as_select", ".execute_insert_into_data_source_dir_command")
 """Parts of the names of jobs whose files another job of Spark's writes within them, in its own run."""
 
+_LOG: Final = "/_delta_log"
+"""The end of the name of a Delta table's log. The listener says that a stream that reads it writes it."""
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
 _CHANGE: Final = b"lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
@@ -63,13 +65,15 @@ _FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
 
 
 def written(event: RunEvent) -> list[OutputDataset]:
-    """The outputs that a run writes: no cached dataset that it reads, no table that it drops or renames."""
-    is_query = event.job.name.endswith(_QUERIES)
+    """The outputs that a run writes: no cached dataset or log that it reads, no table that it drops."""
+    is_query = event.job.name.endswith(_QUERIES) and event.producer != PRODUCER
     outputs = (one for one in event.outputs or () if _counts_data(one) or not is_query)
     return [output for output in outputs if _is_written(output)]
 
 
 def _is_written(output: OutputDataset) -> bool:
+    if output.name.endswith(_LOG):
+        return False
     if _CHANGE not in bytes(output.facets):
         return True
     facets = read_facet(_FACETS, output.facets) or _DatasetFacets()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..tracking import Execution, ProgramFailure, lacks_reason, with_reason
+from ..tracking import Execution, ProgramFailure, lacks_reason, with_reason, writes
 from .files import EventLogError
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ class _Reading:
             self.chars -= len(begun.plan)
             return
         self.chars += len(error)
+        around = None if begun.root_id in {None, end.id} else self._begun.get(begun.root_id or 0)
         self.application.executions.append(
             Execution(
                 id=end.id,
@@ -233,5 +234,7 @@ class _Reading:
                 error=error,
                 plan=begun.plan,
                 job_tags=begun.job_tags,
+                around="" if around is None else around.plan,
+                wrote=not error and writes(begun.plan),
             )
         )

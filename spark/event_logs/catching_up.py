@@ -30,7 +30,9 @@ from ..tracking import (
     is_part,
     lost_writes,
     match,
+    may_be_of,
     success_event,
+    targets_of,
     unknown_run,
     why_nothing,
 )
@@ -265,14 +267,17 @@ def _corrections(
         [run for run in runs if run.run_id not in taken],
     )
     pairs += early.pairs
-    whole = [failure for failure, run in pairs if not is_part(failure, run)]
-    roots = {failure.root_id for failure in [*told, *whole]}
+    statements = {failure.statement for failure in told}
     corrections = []
-    for failure, run in pairs:
-        run.failed, run.is_part = FailedExecution(application.id, failure.id), is_part(failure, run)
+    for failure, run in sorted(pairs, key=lambda pair: -pair[0].id):
+        run.failed, run.is_part = (
+            FailedExecution(application.id, failure.id),
+            is_part(failure, run, statements),
+        )
+        statements |= set() if run.is_part else {failure.statement}
         corrections.append(_correction(application, failure, run, is_run_known=True))
     own, waiting = stored.application(), early.left
-    for failure in lost_writes(matched.left, roots):
+    for failure in lost_writes(matched.left, statements):
         if own is None or not application.has_given_up(failure):
             waiting.append(failure)
             continue
@@ -292,18 +297,44 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
     runs = [
         run
         for run in _runs_of(application, stored)
-        if run.outputs and run.ended_ms is not None and run.run_id not in stored.confirmed
+        if run.ended_ms is not None and run.run_id not in stored.confirmed
         if not run.is_reported and not run.has_failed and run.failed is None
     ]
-    for execution, run in match(succeeded, runs, failed).pairs:
-        within = (
-            one.plan
-            for one in application.executions
-            if one.root_id == execution.root_id and one.id > execution.id
-        )
-        nothing = None if has_written(execution, within) else why_nothing(execution.plan)
+    matched = match(succeeded, runs, failed)
+    told: set[int] = set()
+    for execution, run in sorted(matched.pairs, key=lambda pair: -pair[0].id):
+        nothing = None if _has_written(application, execution) else why_nothing(execution.plan)
+        run.is_part = is_part(execution, run, told)
+        told |= set() if run.is_part else {execution.statement}
         if nothing is None or execution.submitted_ms > application.after_ms:
             yield success_event(run, source="event log", nothing=nothing, job_tags=execution.job_tags)
+    yield from _of_silent(application, stored, matched.left, told)
+
+
+def _of_silent(
+    application: LoggedApplication, stored: _StoredRuns, left: Iterable[Execution], told: set[int]
+) -> Iterator[bytes]:
+    """The events of writes of which the listener said nothing, with the folders that their plans name."""
+    own, runs = stored.application(), _runs_of(application, stored)
+    for execution in sorted(left, key=lambda one: -one.id):
+        is_told = execution.statement in told or is_part(execution, None, told)
+        sinks = targets_of(execution.plan)
+        may_be_told = is_told or any(may_be_of(execution, sinks, run) for run in runs)
+        if own is None or not (execution.wrote and application.has_given_up(execution)) or may_be_told:
+            continue
+        run = unknown_run(execution, own, application.id)
+        told.add(execution.statement)
+        if run.run_id not in stored.confirmed and _has_written(application, execution):
+            yield success_event(run, source="event log", job_tags=execution.job_tags)
+
+
+def _has_written(application: LoggedApplication, execution: Execution) -> bool:
+    within = (
+        one.plan
+        for one in application.executions
+        if one.root_id == execution.root_id and one.id > execution.id
+    )
+    return has_written(execution, within)
 
 
 def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> list[Correction]:

@@ -13,11 +13,21 @@ from .executions import (
     with_reason as with_reason,
 )
 from .exit_status import ProgramFailure as ProgramFailure
-from .match_failures import is_part as is_part, lost_writes as lost_writes, match as match
+from .match_failures import (
+    is_part as is_part,
+    lost_writes as lost_writes,
+    match as match,
+    may_be_of as may_be_of,
+)
 from .observed_runs import (
     FailedExecution as FailedExecution,
     ObservedRun as ObservedRun,
     ObservedRuns as ObservedRuns,
 )
-from .plans import hides_write as hides_write, why_nothing as why_nothing
+from .plans import (
+    hides_write as hides_write,
+    targets_of as targets_of,
+    why_nothing as why_nothing,
+    writes as writes,
+)
 from .sessions import configure as configure, session as session

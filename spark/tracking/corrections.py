@@ -7,59 +7,64 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
-from waybill.facets.annotations import PART, RUN
-from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
+from waybill.facets.annotations import LISTENER_SAYS, PART, RUN
+from waybill.facets.event import Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
 from .observed_runs import FailedExecution, ObservedRun
-from .plans import command_of, target_of
+from .plans import command_of, targets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import RunFacet
+
+    from waybill.facets.event import DatasetName
 
     from .executions import Execution
     from .exit_status import ProgramFailure
 
 RUN_NOT_KNOWN: Final = "not known"
 """The annotation `run` of a failure that matches none of the listener's runs."""
+SILENT: Final = "silent"
+"""The annotation `listener` of a write that the listener did not report."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
 
 
 class UnknownRun(ObservedRun, kw_only=True):
-    """A run that stands for a failed execution whose own run is unknown.
-
-    Attributes:
-        sink: the output that it would have written, if its plan names it.
-    """
-
-    sink: DatasetName | None = None
+    """A run that stands for an execution whose own run is unknown."""
 
 
-def unknown_run(execution: Execution, application: ObservedRun, application_id: str) -> UnknownRun:
+def unknown_run(
+    execution: Execution,
+    application: ObservedRun,
+    application_id: str,
+    sinks: Sequence[DatasetName] | None = None,
+) -> UnknownRun:
     """The same run for the same execution of the same application, however often it is created.
 
-    Its job has the name that the listener gives to such an execution.
+    Its job has the name that the listener gives to such an execution. Without `sinks` it has those that the
+    plan names.
     """
     from openlineage.client.uuid import generate_static_uuid
 
-    sink = target_of(execution.plan)
+    found = targets_of(execution.plan) if sinks is None else sinks
     command = command_of(execution.plan) or "execution"
     names = [application.name, _HUMP.sub("_", command).strip("_").lower()]
-    if sink is not None:
-        names.append("_".join(sink.name.strip("/").split("/")[-2:]))
+    if len(found) == 1:
+        names.append("_".join(found[0].name.strip("/").split("/")[-2:]))
     ended = datetime.fromtimestamp(execution.completed_ms / 1000, UTC)
+    part = f"{application_id} {execution.id}{'' if execution.error or not execution.wrote else ' written'}"
     return UnknownRun(
-        str(generate_static_uuid(ended, f"{application_id} {execution.id}".encode())),
+        str(generate_static_uuid(ended, part.encode())),
         application.namespace,
         ".".join(names),
         parent=Parent(ParentRun(application.run_id), EventJob(application.namespace, application.name)),
-        outputs=set() if sink is None else {sink.name},
-        failed=FailedExecution(application_id, execution.id),
-        sink=sink,
+        ended_ms=execution.completed_ms,
+        outputs={sink.name for sink in found},
+        failed=FailedExecution(application_id, execution.id) if execution.error else None,
+        sinks=tuple(found),
     )
 
 
@@ -75,7 +80,9 @@ def success_event(
 
     evidence = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     said = {} if nothing is None else {"final_state": "FILTERED", "filteredCause": nothing}
-    facets = {EVIDENCE_FACET: evidence} | _tags_of(said, job_tags)
+    if isinstance(run, UnknownRun):
+        said[LISTENER_SAYS] = SILENT
+    facets = {EVIDENCE_FACET: evidence} | _tags_of(said | _marks_of(run), job_tags)
     return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)
 
 
@@ -86,10 +93,9 @@ def failure_event(
 
     It repeats the run's job and parent; otherwise a backend would assign it to another job. The facet
     `externalQuery` names the execution that failed, so that nobody reports it twice. The event of an unknown
-    run says so in a tag, and has its output. The language is that of the details: ``PYTHON`` or ``JAVA``. The
-    tags of Spark's jobs count as for `success_event`.
+    run says so in a tag. The language is that of the details: ``PYTHON`` or ``JAVA``. The tags of Spark's
+    jobs count as for `success_event`.
     """
-    from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import error_message_run, external_query_run
 
     facets: dict[str, RunFacet] = {
@@ -104,16 +110,13 @@ def failure_event(
         facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
             externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
         )
-    outputs, said = [], {}
+    said = {}
     if failure.cancelled:
         said["final_state"] = "CANCELLED"  # although the listener may report its jobs as failed
-    if run.is_part:
-        said[PART] = "of a command"
     if isinstance(run, UnknownRun):
         said[RUN] = RUN_NOT_KNOWN
-        outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
     kind = EventType.ABORT if failure.cancelled else EventType.FAIL
-    return _event_of(run, kind, time_ms, facets | _tags_of(said, job_tags), outputs)
+    return _event_of(run, kind, time_ms, facets | _tags_of(said | _marks_of(run), job_tags))
 
 
 def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
@@ -129,11 +132,17 @@ def _event_of(
     kind: EventType,
     time_ms: int,
     facets: Mapping[str, RunFacet],
-    outputs: list[OutputDataset] | None = None,
 ) -> bytes:
-    """An event of ours about a run, with the run's job and parent."""
+    """An event of ours about a run, with the run's job and parent, and the datasets that its plan added."""
     # Only programs that have something to correct or to confirm load the client.
-    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
+    from openlineage.client.event_v2 import (
+        InputDataset,
+        Job,
+        OutputDataset,
+        Run as EventRun,
+        RunEvent,
+        RunState,
+    )
 
     from waybill.transport.serial import event_to_json
 
@@ -144,7 +153,8 @@ def _event_of(
             eventType=RunState[kind.name],
             run=EventRun(run.run_id, {**_parent_of(run), **facets}),
             job=Job(run.namespace, run.name),
-            outputs=outputs or [],
+            inputs=[InputDataset(one.namespace, one.name) for one in run.sources],
+            outputs=[OutputDataset(one.namespace, one.name) for one in run.sinks],
             producer=PRODUCER,
         )
     )
@@ -161,6 +171,10 @@ def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
         producer=PRODUCER,
     )
     return {"parent": facet}
+
+
+def _marks_of(run: ObservedRun) -> dict[str, str]:
+    return {PART: "of a command"} if run.is_part else {}
 
 
 def _tags_of(said: Mapping[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:

@@ -21,9 +21,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.facets.causes import CAUSED_BY
+from waybill.facets.event import DatasetName
 
 from .exit_status import ProgramFailure
-from .plans import hides_write, reads_delta_log, why_nothing
+from .plans import (
+    dataset_at,
+    hides_write,
+    reads_delta_log,
+    sources_of,
+    subqueries_of,
+    table_of,
+    targets_of,
+    why_nothing,
+    writes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +46,7 @@ ABSENT_MAX: Final = 64
 _TASKS_MAX: Final = 16
 """The most failed tasks of a stage among which the one is looked for that made it fail."""
 _FILES: Final = "number of written files"
+_PLAN: Final = "== Physical Plan ==\n"
 _FRAME: Final = "\n\tat "
 _LOST_TASK: Final = re.compile(
     r"\AJob aborted due to stage failure: .*: Lost task \S+ in stage .*? executor \S+\): "
@@ -48,6 +60,9 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         root_id: the execution that this one ran within, or its own.
         error: the error's text, empty if there is none.
+        around: the plan of the execution that this one ran within; empty if there is none, or it is unknown.
+        wrote: whether it succeeded and changed rows; one that did neither had nothing to write.
+        written: what a failed one had written before.
         job_tags: the tags of its Spark jobs, even if it failed before the first; only event logs of Spark 4
             have them.
     """
@@ -60,6 +75,14 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     plan: str
     job_tags: tuple[str, ...] = ()
+    around: str = ""
+    wrote: bool = False
+    written: tuple[DatasetName, ...] = ()
+
+    @property
+    def statement(self) -> int:
+        """The number of the whole statement: of a command that this is a part of, or its own."""
+        return self.id if self.around and not writes(self.around) else self.root_id
 
 
 def lacks_reason(error: str) -> bool:
@@ -97,6 +120,7 @@ class Executions:
         java: Any = spark
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
         self._jvm = java.sparkContext._jvm  # noqa: SLF001 - as above
+        self._spark = java
         self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._watched: set[int] = set()
@@ -132,8 +156,8 @@ class Executions:
         if self._kept is None:
             self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
-    def newly_without_write(self) -> Iterator[Execution]:
-        """The executions that ended since the last call and failed, or had nothing to write.
+    def newly_ended(self) -> Iterator[Execution]:
+        """The commands that ended since the last call, and the queries that failed or ran within others.
 
         A Py4JError if the JVM is gone.
 
@@ -156,7 +180,7 @@ class Executions:
             if execution.completionTime().isEmpty():
                 self._open_ms.append(int(execution.submissionTime()))
                 continue
-            ended = self._without_write(execution)
+            ended = self._end_of(execution)
             self._watched.discard(number)
             if ended is not None:
                 yield ended
@@ -204,14 +228,70 @@ class Executions:
         self._watched.update(range(max(self._next, oldest - ABSENT_MAX), newest + 1))
         self._next = max(self._next, newest + 1)
 
-    def _without_write(self, execution: Any) -> Execution | None:  # noqa: ANN401 - a Java object
+    def _end_of(self, execution: Any) -> Execution | None:  # noqa: ANN401 - a Java object
+        """An execution that ended; None for a query that succeeded, and if it is not known what it did."""
         error = self._error(execution)
         if error is None:
             self._unclear_ms.append(_completed_ms(execution))
             return None
+        ended = _ended(execution, error)
+        if ended.root_id != ended.id and not (root := self._store.execution(ended.root_id)).isEmpty():
+            ended = msgspec.structs.replace(ended, around=str(root.get().physicalPlanDescription()))
+        if not error:
+            wrote = self._has_written(execution)
+            is_within = bool(ended.around) and not writes(ended.around)
+            if wrote is None or (wrote and not writes(ended.plan) and not is_within):
+                return None
+            return msgspec.structs.replace(ended, wrote=wrote)
         if lacks_reason(error):
             error = with_reason(error, self._reason_of(execution))
-        return _ended(execution, error) if error or not self._has_written(execution) else None
+        return msgspec.structs.replace(ended, error=error, written=self._written_before(ended))
+
+    def _written_before(self, failed: Execution) -> tuple[DatasetName, ...]:
+        """What a failed INSERT into several tables had written: each of its nodes counts its own files."""
+        if len(targets_of(failed.plan)) < 2:  # noqa: PLR2004 - several
+            return ()
+        counted, nodes = self._store.executionMetrics(failed.id), self._store.planGraph(failed.id).allNodes()
+        written = []
+        for node in (nodes.apply(place) for place in range(nodes.size())):
+            metrics = (node.metrics().apply(place) for place in range(node.metrics().size()))
+            if any(one.name() == _FILES and counted.contains(one.accumulatorId()) for one in metrics):
+                written += targets_of(f"{_PLAN}{node.desc()}")
+        return tuple(dict.fromkeys(written))
+
+    def locate(self, execution: Execution) -> list[DatasetName]:
+        """Where an execution wrote: as its plan says, else where the catalog has the table."""
+        table = table_of(execution.plan)
+        if (found := targets_of(execution.plan)) or table is None:
+            return found
+        return list(filter(None, [self._place_of(table)]))
+
+    def read_by(self, execution: Execution, known: Collection[str]) -> list[DatasetName]:
+        """What an execution read, as its plan says, beside what is known; that tells all but subqueries."""
+        told = sources_of(subqueries_of(execution.plan) if known else execution.plan)
+        places = [self._place_of(one) if isinstance(one, str) else one for one in told]
+        return [one for one in places if one is not None and one.name not in known]
+
+    def _place_of(self, table: str) -> DatasetName | None:
+        """The place of a table, as the listener names it; None if no catalog knows it."""
+        names = [part.strip("`") for part in re.findall(r"`[^`]+`|[^.`]+", table)]
+        with contextlib.suppress(Exception):  # it is gone, or Spark is
+            state = self._spark._jsparkSession.sessionState()  # noqa: SLF001 - as above
+            catalogs = state.catalogManager()
+            catalog = names.pop(0) if catalogs.isCatalogRegistered(names[0]) else "spark_catalog"
+            if catalog == "spark_catalog":
+                identifier = self._jvm.org.apache.spark.sql.catalyst.TableIdentifier(
+                    names[-1], self._jvm.scala.Option.apply(names[-2])
+                )
+                return dataset_at(str(state.catalog().getTableMetadata(identifier).location()))
+            gateway = self._spark.sparkContext._gateway  # noqa: SLF001 - as above
+            namespace = gateway.new_array(self._jvm.java.lang.String, len(names) - 1)
+            for place, name in enumerate(names[:-1]):
+                namespace[place] = name
+            identifier = self._jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, names[-1])
+            location = catalogs.catalog(catalog).loadTable(identifier).properties().get("location")
+            return None if location is None else dataset_at(str(location))
+        return None
 
     def _reason_of(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
         """Why a job of a failed execution failed, or a job of one within it; None if none did."""
@@ -267,8 +347,8 @@ class Executions:
         for place in range(tasks.size()):
             yield str(tasks.apply(place).errorMessage().get())
 
-    def _has_written(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
-        """Whether one that succeeded wrote anything; if Spark does not know, it counts, but as unclear."""
+    def _has_written(self, execution: Any) -> bool | None:  # noqa: ANN401 - a Java object
+        """Whether one that succeeded wrote anything; None if Spark does not know: it counts as unclear."""
         plan = str(execution.physicalPlanDescription())
         if why_nothing(plan) is None and not hides_write(plan):
             return True
@@ -278,7 +358,7 @@ class Executions:
             return any(counted.contains(number) for number in numbers)
         if hides_write(plan):
             self._unclear_ms.append(_completed_ms(execution))
-            return True
+            return None
         return has_written(_ended(execution, ""), self._plans_within(execution))
 
     def _plans_within(self, execution: Any) -> Iterator[str]:  # noqa: ANN401 - as above

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from waybill.facets import RunEvent, decode_event
 from waybill.facets.causes import telling
@@ -14,12 +16,14 @@ from waybill.facets.causes import telling
 from .corrections import failure_event, success_event, unknown_run
 from .executions import Execution, Executions
 from .exit_status import ProgramFailure
-from .match_failures import SLACK_MS, Matched, is_part, lost_writes, match
+from .match_failures import SLACK_MS, Matched, is_part, lost_writes, match, may_be_of
 from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
-from .plans import EXISTS, why_nothing
+from .plans import EXISTS, command_of, why_nothing, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from waybill.facets.event import DatasetName
 
 log = logging.getLogger("waybill.spark")
 
@@ -35,6 +39,9 @@ CONFIRM_TIMEOUT_S: Final = 1.0
 NOTED_WITHIN_S: Final = (0.05, 0.2, 0.5)
 """Pauses before each further check at the end: the store's own worker may note an end after `settle`."""
 
+LOOKS_EVERY_S: Final = 5.0
+"""How often it looks while the listener reports nothing, as of a write that it does not notice."""
+
 UNMATCHED_MAX: Final = 1000
 """The most failures that wait for their run; beyond, the oldest are given up."""
 
@@ -42,9 +49,9 @@ UNMATCHED_MAX: Final = 1000
 class FailureWatch:
     """Watches one application from its first event to its end, and reports once how each write ended.
 
-    A failed write without a known run is reported as a separate run. A success is confirmed once the listener
-    has reported everything about it and no remaining failure could belong to it. All calls to the JVM are
-    made by one thread, so that a JVM that hangs blocks nothing else.
+    A write without a known run is reported as a separate run, whether it failed or not. A success is
+    confirmed once the listener has reported everything about it and no remaining failure could belong to it.
+    All calls to the JVM are made by one thread, so that a JVM that hangs blocks nothing else.
 
     Args:
         emit: stores an event.
@@ -66,8 +73,12 @@ class FailureWatch:
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._unmatched: list[Execution] = []
+        self._written: list[Execution] = []
+        """The executions that wrote and are not confirmed yet."""
         self._told: set[int] = set()
-        """The roots of the failures that were reported with their run."""
+        """The statements that have a record, of those that are not parts of others."""
+        self._unnamed: set[str] = set()
+        """The commands of which a record has no sink, since nothing names what they wrote."""
         self._lost_ms: list[int] = []
         """The end times of the executions whose run is unknown."""
         self._behind: Executions | None = None
@@ -126,8 +137,13 @@ class FailureWatch:
 
     def watch(self, executions: Executions) -> None:
         """Check an application's executions whenever a run has ended, until `finish`."""
+        every_s: float | None = LOOKS_EVERY_S
         while not self._closing.is_set():
-            self._woken.wait()
+            if not self._woken.wait(every_s):
+                if not self._quietly(self._look, executions, last=False):
+                    every_s = None  # Java is gone
+                if not self._unmatched and not self._written:
+                    continue
             self._woken.clear()
             waiting = {failure.id for failure in self._unmatched}
             for number, pause_s in enumerate(self._looks_s, 1):
@@ -163,11 +179,13 @@ class FailureWatch:
         self._quietly(self._decide, executions, list(self._unmatched))
         self._quietly(self._confirm, executions, SETTLE_TIMEOUT_S)
 
-    def _quietly(self, work: Callable[..., None], *args: object, **kwargs: object) -> None:
+    def _quietly(self, work: Callable[..., None], *args: object, **kwargs: object) -> bool:
         try:
             work(*args, **kwargs)
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
+            return False
+        return True
 
     def _look(self, executions: Executions, *, last: bool) -> None:
         """Match failed executions with the listener's runs, and report those that are certain.
@@ -176,11 +194,12 @@ class FailureWatch:
         the last look, if the failure was known at the one before.
         """
         known = {failure.id for failure in self._unmatched}
-        self._unmatched += executions.newly_without_write()
+        for ended in executions.newly_ended():
+            (self._written if ended.wrote else self._unmatched).append(ended)
         matched = self._match(self._unmatched, None)
-        for failed, run in matched.pairs:
+        for failed, run in _parts_first(matched.pairs):
             if run.ended_ms == failed.completed_ms or (last and failed.id in known):
-                self._tell(failed, run, executions.application_id)
+                self._tell(failed, run, executions)
         with self._lock:
             rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
         for run in rdds:
@@ -211,12 +230,15 @@ class FailureWatch:
             log.info("Spark does not report successes, so only strong evidence counts: %s", error)
             succeeded = None
         matched = self._match(failed, succeeded)
-        for failure, run in matched.pairs:
-            self._tell(failure, run, executions.application_id)
+        for failure, run in _parts_first(matched.pairs):
+            self._tell(failure, run, executions)
         lost = lost_writes(matched.left, self._told)
         for failure in lost:
-            run = unknown_run(failure, self._application(), executions.application_id)
+            sinks = executions.locate(failure)
+            run = unknown_run(failure, self._application(), executions.application_id, sinks)
+            run.sources = tuple(executions.read_by(failure, ()))
             self._fail_once(run, failure.error, failure.completed_ms)
+            self._told.add(failure.statement)
         self._lost_ms += [failure.completed_ms for failure in matched.left]
         if lost:
             log.warning(
@@ -231,22 +253,39 @@ class FailureWatch:
         with self._lock:
             return match(failed, self._observed.runs.values(), succeeded)
 
-    def _tell(self, failure: Execution, run: ObservedRun, application_id: str) -> None:
+    def _tell(self, failure: Execution, run: ObservedRun, executions: Executions) -> None:
         self._unmatched.remove(failure)
-        if failure.error:
-            run.failed, run.is_part = FailedExecution(application_id, failure.id), is_part(failure, run)
-            self._fail_once(run, failure.error, failure.completed_ms)
-        else:
+        run.is_part = is_part(failure, run, self._told)
+        if not failure.error:
             self._succeed_once(run, nothing=why_nothing(failure.plan) or EXISTS)
+        else:
+            run.failed = FailedExecution(executions.application_id, failure.id)
+            if not run.outputs and writes(failure.plan):
+                run.sinks = tuple(one for one in executions.locate(failure) if one not in failure.written)
+            self._fail_once(run, failure.error, failure.completed_ms)
+            if failure.written:
+                before = msgspec.structs.replace(failure, error="", wrote=True)
+                self._report(before, executions, failure.written)
         if not run.is_part:
-            self._told.add(failure.root_id)
+            self._told.add(failure.statement)
+
+    def _report(self, written: Execution, executions: Executions, sinks: Collection[DatasetName]) -> None:
+        """Report a write of which the listener said nothing."""
+        command = command_of(written.plan) or "a query"
+        if not sinks and command not in self._unnamed:
+            self._unnamed.add(command)
+            log.warning("Spark does not say what %s wrote; its records have no sink", command)
+        run = unknown_run(written, self._application(), executions.application_id, list(sinks))
+        run.sources = tuple(executions.read_by(written, ()))
+        self._succeed_once(run)
+        self._told.add(written.statement)
 
     def _confirm(self, executions: Executions, timeout_s: float) -> None:
-        """Confirm each write that the listener reported as complete and that nothing contradicts."""
+        """Confirm each write that nothing contradicts, and report those that the listener did not notice."""
         with self._lock:
             ended = [run for run in self._observed.runs.values() if run.outputs and run.ended_ms is not None]
         ended = [run for run in ended if not run.is_reported and not run.has_failed and not run.error]
-        if not ended:
+        if not ended and not self._written:
             return
         try:
             executions.settle(timeout_s)
@@ -256,11 +295,45 @@ class FailureWatch:
         self._look(executions, last=True)
         if self._unmatched:
             return  # One of the writes may be theirs; the next round decides.
+        self._confirm_written(executions)
         for run in ended:
             if executions.may_have_failed(run.started_ms, run.ended_ms or 0, SLACK_MS):
                 continue
-            if not any(abs((run.ended_ms or 0) - lost_ms) <= SLACK_MS for lost_ms in self._lost_ms):
+            if not self._is_doubtful(run):
                 self._succeed_once(run)
+
+    def _confirm_written(self, executions: Executions) -> None:
+        """Confirm the runs of what wrote, and report what has none; the parts of a command come before it."""
+        written, self._written = self._written, []
+        owners = {one.id: run for one, run in self._match(written, ()).pairs}
+        taken = {run.run_id for run in owners.values()}
+        with self._lock:
+            free = [run for run in self._observed.runs.values() if run.run_id not in taken]
+        for execution in sorted(written, key=lambda one: -one.id):
+            run = owners.get(execution.id)
+            is_query = command_of(execution.plan) is None
+            if run is None and not is_query:
+                sinks = executions.locate(execution)
+                is_told = execution.statement in self._told or is_part(execution, None, self._told)
+                if not is_told and not any(may_be_of(execution, sinks, other) for other in free):
+                    self._report(execution, executions, sinks)
+            elif run is not None and run.ended_ms is not None and not self._is_doubtful(run):
+                # As of a stream's batch, which a table format writes in a query of its own.
+                is_within = is_query and any(other.encloses(run) for other in free)
+                run.is_part = is_within or is_part(execution, run, self._told)
+                run.sources = tuple(executions.read_by(execution, run.inputs))
+                run.sinks = () if run.outputs else tuple(executions.locate(execution))
+                self._succeed_once(run)
+                if not run.is_part:
+                    self._told.add(execution.statement)
+
+    def _is_doubtful(self, run: ObservedRun) -> bool:
+        """Whether it failed, or a failure without a run ended when it did."""
+        return (
+            run.has_failed
+            or bool(run.error)
+            or any(abs((run.ended_ms or 0) - lost_ms) <= SLACK_MS for lost_ms in self._lost_ms)
+        )
 
     def _fail_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
         if not run.is_reported:
@@ -271,3 +344,8 @@ class FailureWatch:
         if not run.is_reported:
             self._emit(success_event(run, nothing=nothing))
             run.is_reported = True
+
+
+def _parts_first(pairs: Iterable[tuple[Execution, ObservedRun]]) -> list[tuple[Execution, ObservedRun]]:
+    """The pairs in an order in which the parts of a command come before it."""
+    return sorted(pairs, key=lambda pair: -pair[0].id)

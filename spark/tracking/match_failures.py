@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .plans import command_of, names_path, target_of
+from .plans import command_of, is_around_files, names_path, targets_of, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from waybill.facets.event import DatasetName
 
     from .executions import Execution
     from .observed_runs import ObservedRun
@@ -73,27 +75,50 @@ def match(
     return Matched(pairs, left)
 
 
-def is_part(execution: Execution, run: ObservedRun) -> bool:
-    """Whether a failure is that of a query within a command, which fails with it and has a run, too."""
-    return execution.root_id != execution.id and command_of(execution.plan) is None and not run.outputs
+def is_part(execution: Execution, run: ObservedRun | None, told: Collection[int]) -> bool:
+    """Whether another run tells of an execution: each statement has one record, however it ended.
+
+    A query or a write within a command is told by the command's run. Only files are told by the write within:
+    then the command around it is told by that.
+
+    Args:
+        execution: an execution that ended.
+        run: its run, if the listener reported one.
+        told: the statements whose record is known.
+    """
+    if execution.root_id == execution.id:
+        return is_around_files(execution.plan) and execution.id in told
+    is_query = command_of(execution.plan) is None and (run is None or not run.outputs)
+    return is_query or (writes(execution.around) and not is_around_files(execution.around))
 
 
 def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execution]:
-    """The failed commands without a run; of nested commands, the one that names its target.
-
-    A query writes nothing. A command that names no target itself, such as the creation of a table, is
-    reported by the run of any command within it or around it.
+    """The failed commands without a run, one of each statement: if possible one that names its target.
 
     Args:
         left: the failures without a run.
-        told: the roots of the failures that have one.
+        told: the statements whose record is known.
     """
     lost: dict[int, Execution] = {}
-    for failure in sorted(left, key=lambda failure: (target_of(failure.plan) is None, failure.id)):
-        is_told = failure.root_id in told and target_of(failure.plan) is None
-        if failure.error and command_of(failure.plan) is not None and not is_told:
-            lost.setdefault(failure.root_id, failure)
+    for failure in sorted(left, key=lambda failure: (not targets_of(failure.plan), failure.id)):
+        is_command = command_of(failure.plan) is not None
+        if failure.error and is_command and failure.statement not in told:
+            lost.setdefault(failure.statement, failure)
     return _in_order(lost.values())
+
+
+def may_be_of(execution: Execution, sinks: Iterable[DatasetName], run: ObservedRun) -> bool:
+    """Whether a run may be that of an execution that wrote: nobody can say of which it is."""
+    names = {sink.name for sink in sinks}
+    apart_ms = [
+        abs(told_ms - known_ms)
+        for told_ms, known_ms in (
+            (run.started_ms, execution.submitted_ms),
+            (run.ended_ms, execution.completed_ms),
+        )
+        if told_ms is not None
+    ]
+    return (not names or not names.isdisjoint(run.outputs)) and any(ms <= SLACK_MS for ms in apart_ms)
 
 
 class _Step(NamedTuple):
@@ -112,8 +137,8 @@ def _has_times(execution: Execution, run: ObservedRun, slack_ms: int = 0) -> boo
 
 
 def _writes(execution: Execution, run: ObservedRun) -> bool:
-    if target := target_of(execution.plan):
-        return target.name in run.outputs
+    if targets := targets_of(execution.plan):
+        return any(target.name in run.outputs for target in targets)
     return any(names_path(execution.plan, output) for output in run.outputs)
 
 
@@ -121,9 +146,10 @@ def _may_write(execution: Execution, run: ObservedRun) -> bool:
     """Whether nothing shows that the run wrote elsewhere; a plan may name a table, the run its folder."""
     if not run.outputs or _writes(execution, run):
         return True
-    if target := target_of(execution.plan):
-        inside = target.name + "/"
-        return any(name.startswith(inside) or inside.startswith(name + "/") for name in run.outputs)
+    if targets := targets_of(execution.plan):
+        insides = [target.name + "/" for target in targets]
+        pairs = [(inside, name) for inside in insides for name in run.outputs]
+        return any(name.startswith(inside) or inside.startswith(name + "/") for inside, name in pairs)
     return command_of(execution.plan) is not None
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from waybill.facets import EventType, RunEvent, parse_instant_us
-from waybill.facets.event import SEVERITY, Parent, RunFacets, read_facet
+from waybill.facets.event import SEVERITY, DatasetName, Parent, RunFacets, read_facet
 
 RUNS_MAX: Final = 10_000
 """The most runs of a live application that are remembered."""
@@ -40,7 +40,9 @@ class ObservedRun(msgspec.Struct):
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported how it ended.
         failed: its failed execution, once known.
-        is_part: whether that is a query within a command, which has failed with it.
+        is_part: whether another run tells of it: that of the command that it is a part of.
+        sources: what its execution reads and the listener does not name.
+        sinks: what it writes and the listener does not name.
     """
 
     run_id: str
@@ -57,6 +59,16 @@ class ObservedRun(msgspec.Struct):
     is_reported: bool = False
     failed: FailedExecution | None = None
     is_part: bool = False
+    inputs: set[str] = msgspec.field(default_factory=set)
+    sources: tuple[DatasetName, ...] = ()
+    sinks: tuple[DatasetName, ...] = ()
+
+    def encloses(self, other: ObservedRun) -> bool:
+        """Whether another one ran within it, and wrote nothing that it did not write."""
+        times_ms = self.started_ms, other.started_ms, other.ended_ms, self.ended_ms
+        known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
+        is_within = self is not other and len(known_ms) == len(times_ms) and known_ms == sorted(known_ms)
+        return is_within and other.outputs <= self.outputs
 
 
 class ObservedRuns:
@@ -79,6 +91,7 @@ class ObservedRuns:
         run.namespace, run.name = event.job.namespace, event.job.name
         self.runs[run.run_id] = run
         self.runs.move_to_end(run.run_id)
+        run.inputs.update(one.name for one in event.inputs or ())
         run.outputs.update(output.name for output in event.outputs or ())
         if event.run.facets is not None:
             self._add_facets(event.run.facets, run)

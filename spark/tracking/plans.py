@@ -16,18 +16,44 @@ from waybill.facets.event import DatasetName
 _ROOT: Final = re.compile(
     r"== Physical Plan ==\n"
     r"(?:AdaptiveSparkPlan\b.*\n(?:\+- == (?:Current|Final) Plan ==\n)?(?:\W*ResultQueryStage\b.*\n)?)?"
+    r"(?:\W*Union\b.*\n(?=\W*Execute ))?"  # as of an INSERT into several tables
     r"\W*((?:Execute )?\w+)"
 )
 _COMMAND: Final = re.compile(
-    r"(?:Execute |Alter|Append|Atomic|Create|Delete|Drop|Insert|Merge|Optimize|Overwrite|Refresh|Rename"
-    r"|Replace|Save|Truncate|Update|Write)(?!Files\b)"
+    r"(?:Execute |Alter|Append|Atomic|Call\b|Create|Delete|Drop|Insert|Merge|Optimize|Overwrite|Refresh"
+    r"|Rename|Replace|Save|Truncate|Update|Write)(?!Files\b)"
 )
 _WRITES_NOTHING: Final = re.compile(r"Execute (?:\w*View\w*|(?:Cache|Describe|Explain|Set|Show)\w*)")
+_NO_DATA: Final = re.compile(
+    r"(?:Execute )?(?:Add|Alter|Analyze|Clear|Create(?:Database|Function|Index|Namespace|OrReplace)|Drop|List"
+    r"|Refresh|Rename|Repair|Reset|Unc|Use|Vacuum)"
+)
+"""Commands that change no rows: of catalogs, of properties and of files that no table has any more."""
 _FILES: Final = re.compile(
     r"Execute InsertIntoHadoopFsRelationCommand(?: |\n(?:Input.*\n|Output.*\n)*Arguments: )"
     r"(.+?), (?:\[[^\]]*\], )?(?:false|true), "
 )
 _OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
+_DELTA: Final = re.compile(
+    r"(?:\bDelta\[version=-?\d+, |\bDeltaTableV2\([^,]*,|\bCloneTableCommand [^,]*, (?:`[^`]*`\.?)+, )"
+    r"([a-z][a-z0-9+.-]*:/[^,\])]*)"
+)
+_NAME: Final = re.compile(
+    r"(?:`[^`]+`\.)*`[^`]+`|(?:(?<=Arguments: )|(?<=\btable=))[\w-]+(?:\.[\w-]+)+(?=,|$)", re.MULTILINE
+)
+_SCAN: Final = re.compile(
+    r"^\(\d+\) (?:Batch)?Scan (?:DeltaCDFRelation\(.*?\bpath=(?P<log>[^,]+)/_delta_log\b"
+    r"|(?:\w+ )?(?P<table>[\w-]+(?:\.[\w-]+)+)(?: |$|\n)|[^\n]*\n(?:(?!Location)\w.*\n)*"
+    r"Location: (?!DeltaLog)\w+ ?(?:\(\d+ paths\))?\[(?P<path>[^,\]]+))",
+    re.MULTILINE,
+)
+"""What a plan reads: the table that a scan names, else the first of its folders."""
+_PARTITION: Final = re.compile(r"(?:/[^/=]+=[^/]*)+\Z")
+_SUBQUERIES: Final = "===== Subqueries ====="
+_AROUND: Final = re.compile(
+    r"Execute (?:CreateDataSourceTableAsSelect|CreateHiveTableAsSelect|InsertIntoDataSourceDir)"
+)
+"""Commands whose files another execution writes within them."""
 _URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
 _IGNORES: Final = re.compile(r", Ignore(?:, \[|$)", re.MULTILINE)
 """The mode of a write among its arguments."""
@@ -47,13 +73,51 @@ def command_of(plan: str) -> str | None:
     return name if _COMMAND.match(name) and not _WRITES_NOTHING.match(name) else None
 
 
-def target_of(plan: str) -> DatasetName | None:
-    """The folder that an execution writes files to, named as the listener names it; None if it names none."""
-    if files := _FILES.search(plan):
-        return _dataset(files[1])
+def writes(plan: str) -> bool:
+    """Whether an execution is a command that changes rows."""
     name = command_of(plan)
-    option = _OPTION.search(_paragraph(plan, name)) if name else None
-    return _dataset(option[1]) if option else None
+    return name is not None and not _NO_DATA.match(name)
+
+
+def is_around_files(plan: str) -> bool:
+    """Whether a command has another execution write its files, which names the folder."""
+    return _AROUND.match(command_of(plan) or "") is not None
+
+
+def targets_of(plan: str) -> list[DatasetName]:
+    """The folders that an execution writes to, named as the listener names them; empty if it names none."""
+    name = command_of(plan)
+    paths = _FILES.findall(plan)
+    if name is not None and not paths:
+        said = _paragraph(plan, name)
+        option, table = _OPTION.search(said), _NAME.search(said)
+        delta = _DELTA.search(said) or _DELTA.search(_paragraph(plan, "ResolvedTable"))
+        if option or delta:
+            paths = [(option or delta)[1]]  # type: ignore[index]
+        elif table is not None and "`/" in table[0]:  # as `parquet`.`/a/path`
+            paths = [table[0].partition(".`")[2].strip("`")]
+    return list(dict.fromkeys(map(dataset_at, paths)))
+
+
+def table_of(plan: str) -> str | None:
+    """The table that a command names, quoted where the plan does; None if it names none."""
+    name = command_of(plan)
+    found = _NAME.search(_paragraph(plan, name)) if name is not None else None
+    return None if found is None else found[0]
+
+
+def sources_of(plan: str) -> list[DatasetName | str]:
+    """What an execution reads as far as its plan says: folders, and tables by their names."""
+    found: list[DatasetName | str] = []
+    for scan in _SCAN.finditer(plan):
+        path = scan["log"] or scan["path"]
+        found.append(scan["table"] if path is None else dataset_at(_PARTITION.sub("", path)))
+    return list(dict.fromkeys(found))
+
+
+def subqueries_of(plan: str) -> str:
+    """The part of a plan with the subqueries whose value it needs first."""
+    return plan.partition(_SUBQUERIES)[2]
 
 
 def why_nothing(plan: str) -> str | None:
@@ -92,7 +156,8 @@ def _paragraph(plan: str, name: str) -> str:
     return plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
 
 
-def _dataset(path: str) -> DatasetName:
+def dataset_at(path: str) -> DatasetName:
+    """The dataset at a path, named as the listener names it."""
     whole = _URI.fullmatch(path)
     scheme, authority, name = whole.groups(default="") if whole else ("", "", path)
     if scheme.startswith(_OBJECT_STORES):

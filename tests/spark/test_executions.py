@@ -120,7 +120,7 @@ def executions(store: Store) -> Executions:
 
 
 def newly(executions: Executions) -> list[int]:
-    return [execution.id for execution in executions.newly_without_write()]
+    return [execution.id for execution in executions.newly_ended()]
 
 
 def test_an_execution_that_is_in_the_store_after_a_later_one_has_ended_is_not_overlooked(
@@ -162,7 +162,7 @@ def test_an_error_that_spark_has_forgotten_is_that_of_a_job_that_failed_while_it
     store: Store, executions: Executions
 ) -> None:
     store.errors, store.jobs = {1: FORGOTTEN}, {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}
-    assert [ended.error for ended in executions.newly_without_write()] == ["boom in 4"]
+    assert [ended.error for ended in executions.newly_ended()] == ["boom in 4"]
     assert not executions.may_have_failed(0, AT[1], 0)
 
 
@@ -191,7 +191,7 @@ def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
 ) -> None:
     store.errors = {1: error}
     store.jobs, store.task_errors = {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}, {4: task_errors}
-    assert [ended.error for ended in executions.newly_without_write()] == [known]
+    assert [ended.error for ended in executions.newly_ended()] == [known]
 
 
 def test_an_error_without_its_causes_has_those_of_a_job_within_another_execution(
@@ -199,13 +199,13 @@ def test_an_error_without_its_causes_has_those_of_a_job_within_another_execution
 ) -> None:
     store.errors, store.roots = {1: "thrown:", 2: "", 3: "boom", 4: "another"}, {2: 1, 3: 1}
     store.jobs = {2: Jobs({7: "SUCCEEDED"}), 3: Jobs({8: "FAILED"}), 4: Jobs({9: "FAILED"})}
-    known = {one.id: one.error for one in executions.newly_without_write()}
+    known = {one.id: one.error for one in executions.newly_ended()}
     assert known[1] == "thrown:\nCaused by: boom in 8"
 
 
 def test_after_spark_has_stopped_what_was_kept_before_counts(store: Store, executions: Executions) -> None:
     store.errors = {1: "boom", 2: "", 3: None}
-    failed = list(executions.newly_without_write())
+    failed = list(executions.newly_ended())
     executions.keep(failed, 5)
     store.errors = {}
     assert newly(executions) == []
@@ -218,7 +218,7 @@ def test_where_nothing_could_be_kept_nothing_counts_as_a_success(
     store: Store, executions: Executions
 ) -> None:
     store.errors = {1: ""}
-    list(executions.newly_without_write())
+    list(executions.newly_ended())
     store.executionsList = MagicMock(side_effect=ConnectionError)  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
         executions.keep((), 5)
@@ -252,7 +252,7 @@ def forget(name, expression):
         context.setLocalProperty("spark.sql.execution.id", None)
         executions.settle(60)
     execution = store.execution(number).get()
-    found = [ended.error for ended in executions.newly_without_write()]
+    found = [ended.error for ended in executions.newly_ended()]
     ended_ms = execution.completionTime().get().getTime()
     return found, executions.may_have_failed(0, ended_ms, 0)
 

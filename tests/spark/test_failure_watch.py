@@ -54,7 +54,7 @@ class Spark(Executions):
         assert not self.is_gone
         assert failed or slack_ms
 
-    def newly_without_write(self) -> Iterator[Execution]:
+    def newly_ended(self) -> Iterator[Execution]:
         while self.executions and not self.is_gone:
             if (execution := self.executions.pop(0)).error:
                 yield execution
@@ -126,7 +126,7 @@ def test_a_record_of_its_own_names_the_sink_as_the_listener_does(
 
 
 def test_a_command_whose_plan_names_no_folder_is_a_record_without_a_sink(watched: Watched) -> None:
-    (record,) = watched.end(Spark(ended(1, at=AT, plan=MERGE.format(path="/warehouse/t"))))
+    (record,) = watched.end(Spark(ended(1, at=AT, plan=MERGE.replace("Delta[version=0, file:{path}]", "t"))))
     assert (record.data_sink, record.transforms) == (None, ("orders.execute_merge_into_command",))
 
 
@@ -279,9 +279,9 @@ def test_a_failure_that_spark_notes_after_its_listener_has_settled_is_not_missed
     def look() -> Iterator[Execution]:
         now = next(looks, Spark())
         vars(spark).update(_open_ms=now._open_ms)  # noqa: SLF001 - stands for what a look finds
-        return now.newly_without_write()
+        return now.newly_ended()
 
-    vars(spark).update(newly_without_write=look)
+    vars(spark).update(newly_ended=look)
     watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
     assert [record.final_state for record in watched.end(spark)] == [FinalState.ERROR]
 
@@ -294,7 +294,7 @@ def test_a_write_that_the_listener_calls_failed_is_not_confirmed(watched: Watche
 
 def test_a_write_that_ignored_what_exists_is_filtered(watched: Watched) -> None:
     spark = Spark(ended(1, at=AT, plan=files("/out/a"), error=""))
-    spark.newly_without_write = lambda: iter([spark.executions.pop()] if spark.executions else [])  # type: ignore[method-assign]
+    spark.newly_ended = lambda: iter([spark.executions.pop()] if spark.executions else [])  # type: ignore[method-assign]
     watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
     (record,) = watched.end(spark)
     assert (record.did, record.final_state) == (RUN, FinalState.FILTERED)

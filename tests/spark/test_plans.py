@@ -12,7 +12,7 @@ from waybill.spark.tracking.plans import (
     command_of,
     hides_write,
     reads_delta_log,
-    target_of,
+    targets_of,
     why_nothing,
 )
 
@@ -80,12 +80,12 @@ def test_a_command_is_known_by_its_name_and_a_query_is_none(plan: str, command: 
     [files("/out/a"), files("/out/a/"), ADAPTIVE, ADAPTED, SIMPLE, EXTENDED, PARTITIONED, STATIC, DELTA],
 )
 def test_a_plan_that_writes_files_names_its_folder(plan: str) -> None:
-    assert target_of(plan) == DatasetName("file", "/out/a")
+    assert targets_of(plan) == [DatasetName("file", "/out/a")]
 
 
-@pytest.mark.parametrize("plan", [MERGE, CTAS, NOOP, VIEW, COLLECT, QUERY, ""])
+@pytest.mark.parametrize("plan", [CTAS, NOOP, VIEW, COLLECT, QUERY, ""])
 def test_a_plan_that_names_no_folder_has_no_target(plan: str) -> None:
-    assert target_of(plan) is None
+    assert targets_of(plan) == []
 
 
 ATOMIC = (
