@@ -194,7 +194,7 @@ BEGAN_S = 1_767_225_600
 UNKNOWN = "whether its write was finished is not known"
 
 
-def write(run: str, kind: str, *outputs: Path | str) -> bytes:
+def write(run: str, kind: str, *outputs: Path | str, name: str = "append_data") -> bytes:
     """An event of a write of Spark's to folders, or to other stores."""
     named = [
         {"namespace": "s3://lake", "name": one}
@@ -202,44 +202,91 @@ def write(run: str, kind: str, *outputs: Path | str) -> bytes:
         else {"namespace": "file", "name": str(one)}
         for one in outputs
     ]
-    job = events.named("ns/write") | {"facets": OF_WRITE}
-    return events.event(run, kind, "2026-01-01T00:00:00Z", job=job, outputs=named)
+    job = events.named(f"ns/{name}") | {"facets": OF_WRITE}
+    facets = {"spark_applicationDetails": {"applicationId": "local-7"}}
+    made = events.event(run, kind, "2026-01-01T00:00:00Z", job=job, outputs=named)
+    whole = json.loads(made)
+    whole["run"]["facets"] = {**whole["run"].get("facets", {}), **facets}
+    return json.dumps(whole).encode()
 
 
-def mark(path: Path, after_s: float) -> None:
+def delta(operation: str, after_s: float = 5) -> str:
+    """A commit of a Delta table."""
+    return json.dumps({"commitInfo": {"timestamp": int((BEGAN_S + after_s) * 1000), "operation": operation}})
+
+
+def iceberg(application: str, after_s: float = 5) -> str:
+    """The metadata of an Iceberg table with one snapshot."""
+    summary = {"operation": "append", "spark.app.id": application}
+    snapshot = {"timestamp-ms": int((BEGAN_S + after_s) * 1000), "summary": summary}
+    return json.dumps({"format-version": 2, "snapshots": [snapshot]})
+
+
+def mark(path: Path, after_s: float, text: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.write_text(text)
     os.utime(path, (0, BEGAN_S + after_s))
 
 
 @pytest.mark.parametrize(
-    ("marker", "after_s", "says"),
+    ("marker", "after_s", "text", "shown_by"),
     [
-        ("_SUCCESS", 5, f"{REASON}, but _SUCCESS of its output is newer than its start"),
-        (
-            "_delta_log/00000000000000000007.json",
-            5,
-            f"{REASON}, but _delta_log of its output is newer than its start",
-        ),
-        ("metadata/v7.metadata.json", 5, f"{REASON}, but metadata of its output is newer than its start"),
-        ("_SUCCESS", -5, REASON),
-        ("_delta_log/00000000000000000007.crc", 5, REASON),
-        ("part-0.parquet", 5, REASON),
+        ("_SUCCESS", 5, "", "_SUCCESS"),
+        ("_delta_log/00000000000000000007.json", 5, delta("WRITE"), "_delta_log"),
+        ("metadata/v7.metadata.json", 5, iceberg("local-7"), "metadata"),
+        ("_SUCCESS", -5, "", None),
+        ("_delta_log/00000000000000000007.crc", 5, delta("WRITE"), None),
+        ("_delta_log/00000000000000000007.json", 5, delta("DELETE"), None),
+        ("_delta_log/00000000000000000007.json", 5, delta("VACUUM END"), None),
+        ("_delta_log/00000000000000000007.json", 5, delta("WRITE", -5), None),
+        ("_delta_log/00000000000000000007.json", 5, "damaged", None),
+        ("metadata/v7.metadata.json", 5, iceberg("local-8"), None),
+        ("metadata/v7.metadata.json", 5, iceberg("local-7", -5), None),  # a tag makes a file, no snapshot
+        ("part-0.parquet", 5, "", None),
     ],
 )
 def test_the_write_of_a_killed_program_is_finished_if_its_place_shows_that(
-    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, marker: str, after_s: float, says: str
+    journal: Journal,
+    emitter: Callable[..., Emitter],
+    tmp_path: Path,
+    marker: str,
+    after_s: float,
+    text: str,
+    shown_by: str | None,
 ) -> None:
     program, out = emitter(), tmp_path / "out"
     program.emit(write("w", "START", out))
-    mark(out / marker, after_s)
+    mark(out / marker, after_s, text)
     program.end()
     (ended,) = looked(journal)
+    is_finished = shown_by is not None
+    says = f"{REASON}, but {shown_by} of its output is newer than its start" if is_finished else REASON
     assert ended["run"]["facets"]["waybill_inferred"]["reason"] == says
-    is_finished = says != REASON
     assert ended["eventType"] == ("COMPLETE" if is_finished else "ABORT")
     assert ended.get("outputs") == ([{"namespace": "file", "name": str(out)}] if is_finished else None)
     assert ended["eventTime"] == f"2026-01-01T00:00:{'05' if is_finished else '00'}.000Z"
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("execute_merge_into_command", "MERGE"),
+        ("execute_delete_command", "DELETE"),
+        ("atomic_replace_table_as_select", "CREATE OR REPLACE TABLE AS SELECT"),
+        ("columnar_to_row", "STREAMING UPDATE"),
+    ],
+)
+def test_the_commit_of_a_delta_table_is_that_of_a_killed_program_if_its_operation_is(
+    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, name: str, operation: str
+) -> None:
+    program = emitter()
+    for place in ("same", "other"):
+        program.emit(write(place, "START", tmp_path / place, name=name))
+    mark(tmp_path / "same/_delta_log/00000000000000000001.json", 5, delta(operation))
+    mark(tmp_path / "other/_delta_log/00000000000000000001.json", 5, delta("OPTIMIZE"))
+    program.end()
+    kinds = {one["run"]["runId"]: one["eventType"] for one in looked(journal)}
+    assert kinds == {"same": "COMPLETE", "other": "ABORT"}
 
 
 def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(

@@ -2,14 +2,17 @@
 
 A job that is killed right after its write returned has begun a run and not ended it, although the result is
 there: Hadoop's ``_SUCCESS``, the commit of a Delta or an Iceberg table. These are files, so a folder of this
-machine can be looked at. Who wrote them they do not say.
+machine can be looked at. The proof is what a commit says of itself, since anybody may commit to a table in
+the meantime: Delta names the operation and its time, Iceberg the snapshot's Spark application. ``_SUCCESS``
+says nothing, so its own time counts.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +22,15 @@ if TYPE_CHECKING:
 LOOK_TIMEOUT_S: Final = 2.0
 """How long a look takes at most: a file system that is gone may never answer."""
 
-_MARKERS: Final = ("_SUCCESS", "_delta_log/*.json", "metadata/*.metadata.json")
+_OPERATIONS: Final = (
+    ("merge", r"MERGE"),
+    ("update", r"UPDATE"),
+    ("delete", r"DELETE"),
+    ("table_as_select", r"(CREATE |REPLACE |OR )+TABLE AS SELECT"),
+    ("create_table", r"CREATE (OR REPLACE )?TABLE"),
+    ("", r"WRITE|STREAMING UPDATE"),
+)
+"""What the name of a job has, and the operation that Delta's commit then names; the first one counts."""
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -35,8 +46,22 @@ def is_local(output: tuple[str, str]) -> bool:
     return namespace == "file" and name.startswith("/")
 
 
-def find_commit(outputs: Iterable[tuple[str, str]], since_ms: int) -> Commit | None:
-    """The latest sign that all of these local outputs were finished at or after a time; None without one.
+class Write(NamedTuple):
+    """A write whose commit is looked for.
+
+    Attributes:
+        since_ms: when it began.
+        job: the name of its job.
+        application_id: that of its Spark application; empty if it is not known.
+    """
+
+    since_ms: int
+    job: str
+    application_id: str
+
+
+def find_commit(outputs: Iterable[tuple[str, str]], write: Write) -> Commit | None:
+    """The latest sign that a write finished all of these local outputs; None without one.
 
     Raises:
         OSError: a place cannot be read.
@@ -47,7 +72,7 @@ def find_commit(outputs: Iterable[tuple[str, str]], since_ms: int) -> Commit | N
 
     def look() -> None:
         try:
-            found.extend(_latest(Path(name), since_ms) for _, name in outputs)
+            found.extend(_latest(Path(name), write) for _, name in outputs)
         except OSError as error:
             failed.append(error)
 
@@ -64,12 +89,54 @@ def find_commit(outputs: Iterable[tuple[str, str]], since_ms: int) -> Commit | N
     return max(commits, key=lambda commit: commit.at_ms)
 
 
-def _latest(folder: Path, since_ms: int) -> Commit | None:
-    commits = (commit for commit in _commits(folder) if commit.at_ms >= since_ms)
+def _latest(folder: Path, write: Write) -> Commit | None:
+    commits = (commit for commit in _commits(folder, write) if commit.at_ms >= write.since_ms)
     return max(commits, key=lambda commit: commit.at_ms, default=None)
 
 
-def _commits(folder: Path) -> Iterator[Commit]:
-    for marker in _MARKERS:
-        for path in folder.glob(marker):
-            yield Commit(path.relative_to(folder).parts[0], path.stat().st_mtime_ns // 1_000_000)
+def _commits(folder: Path, write: Write) -> Iterator[Commit]:
+    for path in folder.glob("_SUCCESS"):
+        yield Commit(path.name, path.stat().st_mtime_ns // 1_000_000)
+    operation = next(operation for part, operation in _OPERATIONS if part in write.job)
+    for path in folder.glob("_delta_log/*.json"):
+        if path.stat().st_mtime_ns // 1_000_000 >= write.since_ms:
+            with path.open("rb") as lines:
+                found = [_read(_DELTA, line).commit for line in lines if b'"commitInfo"' in line]
+            fitting = [one for one in found if re.fullmatch(operation, one.operation)]
+            yield from (Commit("_delta_log", one.at_ms) for one in fitting)
+    tables = folder.glob("metadata/*.metadata.json")
+    newest = max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
+    for snapshot in () if newest is None else _read(_ICEBERG, newest.read_bytes()).snapshots:
+        if write.application_id and snapshot.summary.get("spark.app.id") == write.application_id:
+            yield Commit("metadata", snapshot.at_ms)
+
+
+class _CommitInfo(msgspec.Struct):
+    at_ms: int = msgspec.field(default=0, name="timestamp")
+    operation: str = ""
+
+
+class _Delta(msgspec.Struct):
+    commit: _CommitInfo = msgspec.field(default_factory=_CommitInfo, name="commitInfo")
+
+
+class _Snapshot(msgspec.Struct):
+    at_ms: int = msgspec.field(default=0, name="timestamp-ms")
+    summary: dict[str, str] = {}
+
+
+class _Iceberg(msgspec.Struct):
+    snapshots: list[_Snapshot] = []
+
+
+_DELTA: Final = msgspec.json.Decoder(_Delta)
+_ICEBERG: Final = msgspec.json.Decoder(_Iceberg)
+_T = TypeVar("_T")
+
+
+def _read(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
+    """What a commit says; nothing if it cannot be read."""
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError:
+        return decoder.decode(b"{}")

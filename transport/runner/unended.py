@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import SEVERITY, UNREADABLE, EventType, inferred_reason, parse_instant_us
+from waybill.facets.event import read_facet
 from waybill.facets.json_events import instant
 from waybill.facets.spark_writes import APPLICATION_ENDED, written
 
 from ..journal import Kind
 from ..programs import Program
-from .commits import find_commit, is_local
+from .commits import Write, find_commit, is_local
 from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ _OF_SPARK: Final = b"SPARK"
 class _Followed(OpenRun, frozen=True, array_like=True):
     """An open run: when its last event came, and for a run of Spark, the key of its application's run.
 
-    A run of Spark has its outputs, and when it began; it is contested if another run had one of them since.
+    A run of Spark has its outputs, when it began, and Spark's own name of its application; it is contested if
+    another run had one of them since.
     """
 
     last_ms: int = 0
@@ -77,6 +79,7 @@ class _Followed(OpenRun, frozen=True, array_like=True):
     outputs: tuple[tuple[str, str], ...] = ()
     began_ms: int = 0
     is_contested: bool = False
+    application_id: str = ""
 
 
 class _End(NamedTuple):
@@ -254,6 +257,7 @@ class UnendedRuns:
                 is_application=is_of_application(event),
                 outputs=outputs,
                 began_ms=_instant_us(event) // 1_000,
+                application_id=_application_id_of(event),
             )
             self._set(key, followed)
 
@@ -329,6 +333,16 @@ class UnendedRuns:
                 yield one.end(now_ms, f"{since}, and close_stale_after ended it"), one.system_name
 
 
+class _Details(msgspec.Struct):
+    id: str = msgspec.field(default="", name="applicationId")
+
+
+def _application_id_of(event: RunEvent) -> str:
+    facets = event.run.facets
+    details = None if facets is None else read_facet(_DETAILS, facets.spark_application)
+    return "" if details is None else details.id
+
+
 def _outputs_of(event: RunEvent) -> tuple[tuple[str, str], ...]:
     """The outputs of a run of Spark's, as namespace and name, sorted."""
     if not is_of_spark(event) or not event.outputs:
@@ -346,7 +360,7 @@ def _end_of(one: _Followed, at_ms: int, reason: str, kind: EventType, *, is_of_h
     if not all(map(is_local, one.outputs)):
         return one.end(at_ms, f"{not_known}: its output is not on this machine", kind)
     try:
-        commit = find_commit(one.outputs, one.began_ms)
+        commit = find_commit(one.outputs, Write(one.began_ms, one.name, one.application_id))
     except OSError as error:
         return one.end(at_ms, f"{not_known}: {error.strerror or error}", kind)
     if commit is None:  # Nothing shows that it was finished, even if its application was.
@@ -373,6 +387,7 @@ def _is_over(since_ms: int, wait_ms: int, now_ms: int) -> bool:
 
 _WEIGHTS: Final = {kind: max(SEVERITY.values()) - severity for kind, severity in SEVERITY.items()}
 _BY_WEIGHT: Final = {weight: kind for kind, weight in _WEIGHTS.items()}
+_DETAILS: Final = msgspec.json.Decoder(_Details)
 _NOTED: Final = msgspec.msgpack.Decoder(bool)
 _ENDED: Final = msgspec.msgpack.Decoder(_End)
 _FOLLOWED: Final = msgspec.msgpack.Decoder(_Followed)
