@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from waybill.transport.counting import duration_text, size_text
 
 from .. import console
 from ..arguments import JsonObject
-from ..home import any_journal, as_agreed, check_given_root, check_home, list_open_runs
+from ..home import any_journal, as_agreed, check_given_root, check_home
 from ..options import with_settings
 from ..records import iso
 from ..sample import way
@@ -121,6 +121,7 @@ def status_of(settings: Settings) -> Status:
 
     with any_journal(settings, to_read=True) as journal:
         settings = as_agreed(settings, journal)
+        open_runs, lacks = _ask_index(journal) if journal else (0, ())
         return Status(
             home=str(settings.home),
             root=str(settings.root),
@@ -135,9 +136,9 @@ def status_of(settings: Settings) -> Status:
             else 0,
             poison=journal.poison.counts() if journal else {},
             damaged=_damaged(settings.root),
-            open_runs=_count_open(journal) if journal else 0,
+            open_runs=open_runs,
             problems=tuple(status_problems(journal, settings)),
-            notes=tuple(_notes(journal)) if journal else (),
+            notes=(*_notes(journal), *lacks) if journal else (),
         )
 
 
@@ -168,10 +169,17 @@ def _notes(journal: Journal) -> Iterator[str]:
         yield PLAIN_SPARK
 
 
-def _count_open(journal: Journal) -> int | None:
-    """How many files and runs are open; None if too many entries would have to be read."""
-    is_soon = journal.waiting(journal.cursor(INDEX)).entries <= _READ_ENTRIES_MAX
-    return len(list_open_runs(journal)) if is_soon else None
+def _ask_index(journal: Journal) -> tuple[int | None, Sequence[str]]:
+    """How many files and runs are open, and what the graph lacks.
+
+    The number is None if too many entries would have to be read.
+    """
+    from waybill.lineage.index import IndexReader
+
+    if journal.waiting(journal.cursor(INDEX)).entries > _READ_ENTRIES_MAX:
+        return None, ()
+    with IndexReader.open(journal.home, journal) as index:
+        return len(index.open_runs()), index.graph_lacks()
 
 
 def _damaged(root: Path) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The process of a `Worker`: has the analyzers read each event that comes through a pipe.
 
-It is given the pipe's file descriptor, and the seconds that an event may take; the system ends it after that.
+It is given the pipe's file descriptor, the seconds of the processor that an event may take, and the seconds
+that it may wait; the system ends it after that.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DEPTH_MAX: Final = 10_000
 
 def main() -> None:
     """Answer until the pipe is closed."""
-    connection, time_s_max = Connection(int(sys.argv[1])), float(sys.argv[2])
+    connection, time_s_max, wait_s_max = Connection(int(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3])
     signal.alarm(_START_S_MAX)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the text
     analyzers, _ = load_analyzers()
@@ -38,15 +39,20 @@ def main() -> None:
     with contextlib.suppress(EOFError):
         while True:
             request = msgspec.msgpack.decode(connection.recv_bytes(), type=Request)
-            signal.setitimer(signal.ITIMER_REAL, time_s_max)
+            signal.setitimer(signal.ITIMER_PROF, time_s_max)
+            signal.setitimer(signal.ITIMER_REAL, wait_s_max)
             try:
                 catalog = {(namespace, name): columns for namespace, name, columns in request.catalog}
                 event = msgspec.json.decode(request.event, type=Found)
-                result = Result(request.key, tuple(analyze_event(event, catalog, analyzers)))
+                findings = tuple(analyze_event(event, catalog, analyzers))
+                is_short = any((one.problem or "").startswith(MemoryError.__name__) for one in findings)
+                result = Result(request.key, findings, is_accident=is_short)
             except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
                 result = Result(request.key, problem=f"it is no event: {error}")
             except MemoryError:
-                result = Result(request.key, problem="reading it needs more memory than there is")
+                short = "reading it needs more memory than there is"
+                result = Result(request.key, problem=short, is_accident=True)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
             connection.send_bytes(msgspec.msgpack.encode(result))
 

@@ -15,6 +15,7 @@ import msgspec
 
 from waybill.facets import INFERRED_FACET, PRODUCER
 from waybill.facets.event import facet_schema_url
+from waybill.transport.counting import counted
 
 log = logging.getLogger("waybill.runner")
 
@@ -69,12 +70,14 @@ class Finding(msgspec.Struct, frozen=True):
         confidence: how sure it is, from 0 to 1.
         event: the job event that it found, as JSON; empty if there is a problem.
         problem: why it could not read the event; None if it could.
+        cut: what was left out of that, since it is more than is kept; None if it is whole.
     """
 
     analyzer: str
     confidence: float
     event: bytes = b""
     problem: str | None = None
+    cut: str | None = None
 
 
 def facet_of(schema: str, **content: object) -> Found:
@@ -157,11 +160,20 @@ def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer])
             found = analyzer.analyze(event, catalog)
             if found is None:
                 continue
+            found, cut = _bounded(found)
             facets = found.get("job", {}).get("facets", {})
+            told = facets.get(INFERRED_FACET, {})
+            sure = told.get(CONFIDENCE, confidence)
+            if cut is not None:
+                unread = [*told.get(UNREAD, ()), cut]
+                facets = {**facets, **inferred(told.get("reason", ""), float(sure), unread)}
             named = {key: event["job"][key] for key in ("namespace", "name")}
             body = msgspec.json.encode({**found, "job": {**named, "facets": facets}})
-            sure = facets.get(INFERRED_FACET, {}).get(CONFIDENCE, confidence)
-            findings.append(Finding(analyzer.name, float(sure), body))
+            if len(body) > _FOUND_BYTES_MAX:
+                problem = f"what it found has {len(body):,} bytes, more than {_FOUND_BYTES_MAX:,}"
+                findings.append(Finding(analyzer.name, confidence, problem=problem))
+                continue
+            findings.append(Finding(analyzer.name, float(sure), body, cut=cut))
             event = _with_columns(event, found)
         except Exception as error:  # noqa: BLE001 - another's code, and texts of any kind
             reason = f"{type(error).__name__}: {str(error)[:_PROBLEM_CHARS_MAX]}"
@@ -186,6 +198,32 @@ def columns_of(dataset: Found, catalog: Catalog) -> Mapping[str, str]:
     return told or catalog.get((dataset["namespace"], dataset["name"]), {})
 
 
+def _bounded(found: Found) -> tuple[Found, str | None]:
+    """What was found with at most `_ORIGINS_MAX` origins of columns, and what was left out of it.
+
+    A column of which not all fit has none, so that no answer shows a part as the whole.
+    """
+    left, cut, outputs = _ORIGINS_MAX, 0, []
+    for output in found.get("outputs") or ():
+        lineage = (output.get("facets") or {}).get("columnLineage") or {}
+        fields = {}
+        for column, told in (lineage.get("fields") or {}).items():
+            if (count := len(told.get("inputFields") or ())) > left:
+                cut += 1
+                continue
+            left -= count
+            fields[column] = told
+        outputs.append(
+            {**output, "facets": {**output["facets"], "columnLineage": {**lineage, "fields": fields}}}
+            if lineage
+            else output
+        )
+    if not cut:
+        return found, None
+    said = f"what {counted(cut, 'column comes', 'columns come')} from is left out"
+    return {**found, "outputs": outputs}, f"{said}, since there are more than {_ORIGINS_MAX:,} origins"
+
+
 def _with_columns(event: Found, found: Found) -> Found:
     told = {
         (one["namespace"], one["name"]): one["facets"]["columnLineage"]
@@ -204,3 +242,7 @@ def _with_columns(event: Found, found: Found) -> Found:
 _EVENT_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
 _FACET_URL: Final = facet_schema_url("WaybillInferredJobFacet")
 _PROBLEM_CHARS_MAX: Final = 500
+_ORIGINS_MAX: Final = 10_000
+"""So many origins of columns are kept of what an analyzer found in one event."""
+_FOUND_BYTES_MAX: Final = 8 * 2**20
+"""With more, nothing of it is kept."""

@@ -1,7 +1,8 @@
 """Analyzers in a process of their own, so that no text can hold up or end the process that asks.
 
 The process is started for the first event, works on one event at a time, and is started again after it has
-died: of an event that took too long or too much memory, only this is told.
+died: of an event that took too long or too much memory, only this is told. What may be no text's fault, such
+as a kill or a lack of memory, is tried again as for a projection; see `waybill.transport.runner.isolation`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+
+from waybill.transport.runner import PAUSES_S
 
 from .analyzer import Finding
 
@@ -27,12 +30,16 @@ if TYPE_CHECKING:
     from .analyzer import Catalog, Found
 
 TIME_S_MAX: Final = 5.0
-"""So long may the analyzers take for one event."""
+"""So much time of the processor may the analyzers take for one event."""
+WAIT_S_MAX: Final = 60.0
+"""So long may they take when they wait, or when others have the processor."""
 MEMORY_BYTES_MAX: Final = 2**30
 """So much memory may their process address, where the system can limit that."""
 EVENT_BYTES_MAX: Final = 2**20
 """No larger event is analyzed, the columns that are known with it."""
 
+_OF_MACHINE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM})
+"""The signals of a death for which the text may be no reason."""
 _AHEAD: Final = 100
 """So many events wait for the process at most."""
 
@@ -52,11 +59,13 @@ class Result(msgspec.Struct, frozen=True):
         key: that it was submitted with.
         findings: what each analyzer found, and its problems.
         problem: why there are none; None if the analyzers have read it.
+        is_accident: whether this, or a problem of an analyzer, may have nothing to do with the event.
     """
 
     key: str
     findings: tuple[Finding, ...] = ()
     problem: str | None = None
+    is_accident: bool = False
 
     @property
     def events(self) -> list[Found]:
@@ -75,16 +84,21 @@ class Worker:
     Use it from one thread, in a `with` block, or close it.
 
     Args:
-        time_s: so long may the analyzers take for one event, in seconds.
+        time_s: so much time of the processor may the analyzers take for one event.
+        wait_s: so long may they take, whatever they wait for.
+        pauses_s: how long it waits before each further try of an event, after an accident.
     """
 
-    def __init__(self, *, time_s: float = TIME_S_MAX) -> None:
-        self._time_s = time_s
+    def __init__(
+        self, *, time_s: float = TIME_S_MAX, wait_s: float = WAIT_S_MAX, pauses_s: Sequence[float] = PAUSES_S
+    ) -> None:
+        self._time_s, self._wait_s = time_s, wait_s
+        self._pauses_s = pauses_s
+        self._closing = threading.Event()
         self._results: deque[Future[Result]] = deque()
         self._thread = ThreadPoolExecutor(1, "waybill-analyzers")
         self._process: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._lock = threading.Lock()
-        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +133,7 @@ class Worker:
     def close(self) -> None:
         """End the process; events without a result get none."""
         with self._lock:
-            self._is_closed = True
+            self._closing.set()
             if self._process is not None:
                 self._process[0].kill()
         self._thread.shutdown(cancel_futures=True)
@@ -128,20 +142,38 @@ class Worker:
     def _ask(self, key: str, request: bytes) -> Result:
         if len(request) > EVENT_BYTES_MAX:
             return Result(key, problem=f"the event has more than {EVENT_BYTES_MAX:,} bytes")
+        for pause_s in self._pauses_s:
+            result = self._try(key, request)
+            if not result.is_accident:
+                return result
+            self._end()  # it may have what is short
+            if self._closing.wait(pause_s):
+                return result
+        return self._try(key, request)
+
+    def _try(self, key: str, request: bytes) -> Result:
         try:
             connection = self._start()
             connection.send_bytes(request)
             return msgspec.msgpack.decode(connection.recv_bytes(), type=Result)
         except (OSError, EOFError):  # it died before, or in between
-            return Result(key, problem=self._end())
+            problem, is_accident = self._end()
+            return Result(key, problem=problem, is_accident=is_accident)
 
     def _start(self) -> Connection:
         with self._lock:
-            if self._is_closed:
+            if self._closing.is_set():
                 raise EOFError
             if self._process is None:
                 ours, its = Pipe()
-                command = [sys.executable, "-m", str(__package__), str(its.fileno()), str(self._time_s)]
+                command = [
+                    sys.executable,
+                    "-m",
+                    str(__package__),
+                    str(its.fileno()),
+                    str(self._time_s),
+                    str(self._wait_s),
+                ]
                 with its:
                     process = subprocess.Popen(
                         command, stdin=subprocess.DEVNULL, stdout=2, cwd="/", start_new_session=True,
@@ -150,11 +182,11 @@ class Worker:
                 self._process = process, ours
             return self._process[1]
 
-    def _end(self) -> str:
-        """End the process, if there is one, and say how it died."""
+    def _end(self) -> tuple[str, bool]:
+        """End the process, if there is one; returns how it died, and whether that may be an accident."""
         with self._lock:
             if self._process is None:
-                return "the analyzers' process cannot be started"
+                return "the analyzers' process cannot be started", True
             (process, connection), self._process = self._process, None
         connection.close()
         try:
@@ -162,10 +194,12 @@ class Worker:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
+        if code == -signal.SIGPROF:
+            return f"reading it takes more than {self._time_s:g} s of the processor", False
         if code == -signal.SIGALRM:
-            return f"reading it takes longer than {self._time_s:g} s"
+            return f"reading it takes longer than {self._wait_s:g} s", True
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"reading it ends the analyzers' process ({how})"
+        return f"reading it ends the analyzers' process ({how})", -code in _OF_MACHINE
 
 
 def analyze_all(events: Iterable[tuple[str, Found, Catalog]]) -> Iterator[Result]:

@@ -39,8 +39,7 @@ class GraphAnswers:
         """Answer a question about the graph of datasets and jobs; see `Answers`."""
         question = reading.allow(self._asker, question)
         with self.open() as index:
-            if index.lack is not None:
-                self.notes[index.lack] = None
+            self.notes.update(dict.fromkeys(index.graph_lacks()))
             return index.answer(question)
 
     def open(self) -> AbstractContextManager[IndexReader]:

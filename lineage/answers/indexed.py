@@ -202,6 +202,8 @@ class IndexedAnswers(ABC):
         with self._reading() as index:
             journey = trace(ask, did, **follow, is_opened=is_opened, kin=index)  # type: ignore[arg-type]  # mypy: one type
             onward = index.onward(journey.files.list_ends(), as_of_ms) if down else Onward()
+            if down:
+                self.notes.update(dict.fromkeys(index.graph_lacks()))
         self._note_lacks()
         if as_of_ms is not None:
             then = (journey, as_of_ms, self._root, self._journal, self._settings)

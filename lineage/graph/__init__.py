@@ -60,7 +60,12 @@ from .storing import (
     set_trimmers as set_trimmers,
     trimmers_in as trimmers_in,
 )
-from .uses import AnalyzerList as AnalyzerList, AnalyzerProblem as AnalyzerProblem, AnalyzerUse as AnalyzerUse
+from .uses import (
+    AnalyzerList as AnalyzerList,
+    AnalyzerProblem as AnalyzerProblem,
+    AnalyzerUse as AnalyzerUse,
+    list_lacks as list_lacks,
+)
 from .walking import (
     Ask as Ask,
     Nodes as Nodes,

@@ -1,11 +1,13 @@
 """Events that wait for the analyzers, and what these found.
 
 An event of a job is analyzed once for all that have the same job facets, datasets and schemas. Its findings
-are kept, so that the edges from them are as if each of these events had told them.
+are kept, so that the edges from them are as if each of these events had told them. An event that could not be
+read by accident is kept, too, to be read again.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
@@ -23,24 +25,42 @@ if TYPE_CHECKING:
 
     from waybill.facets import Event
 
+    from ..analyzers import Result
+
 ANALYSIS_SCHEMA: Final = """
 CREATE TABLE analysis (
     key INTEGER PRIMARY KEY,
     event BLOB NOT NULL,
     findings BLOB NOT NULL,
     problem TEXT NOT NULL,
+    state INTEGER NOT NULL,
     first_us INTEGER NOT NULL,
     last_hour INTEGER NOT NULL,
     run TEXT NOT NULL
 ) STRICT;
-CREATE INDEX analysis_waiting ON analysis (key) WHERE findings = x'';
+CREATE INDEX analysis_state ON analysis (state, key) WHERE state <> 1;
 """
 
+
+class AnalysisState(IntEnum):
+    """How far an event is with the analyzers."""
+
+    WAITING = 0
+    READ = 1
+    CUT = 2
+    """What they found was more than is kept."""
+    FAILED = 3
+    """An accident kept them from reading it."""
+
+
 _LOAD: Final = "SELECT findings, first_us, last_hour, run FROM analysis WHERE key = ?"
-_PUT: Final = "INSERT INTO analysis VALUES (?, ?, x'', '', ?, ?, ?)"
+_PUT: Final = "INSERT INTO analysis VALUES (?, ?, x'', '', 0, ?, ?, ?)"
 _SAW: Final = "UPDATE analysis SET first_us = ?, last_hour = ?, run = ? WHERE key = ?"
-_DONE: Final = "UPDATE analysis SET event = x'', findings = ?, problem = ? WHERE key = ?"
-_WAITING: Final = "SELECT key, event FROM analysis WHERE findings = x'' ORDER BY key LIMIT ?"
+_DONE: Final = """
+UPDATE analysis SET event = iif(?1 = 3, event, x''), state = ?1, findings = ?2, problem = ?3 WHERE key = ?4
+"""
+_AGAIN: Final = "UPDATE analysis SET state = 0 WHERE state = 3"
+_WAITING: Final = "SELECT key, event FROM analysis WHERE state = 0 ORDER BY key LIMIT ?"
 
 
 class _Schema(msgspec.Struct):
@@ -87,16 +107,22 @@ class Analyses:
         """Some of the events that are to be analyzed, each with its key."""
         return cast("list[tuple[int, bytes]]", self._connection.execute(_WAITING, (limit,)).fetchall())
 
-    def settle(
-        self, key: int, findings: tuple[Finding, ...], problem: str | None
-    ) -> tuple[list[FoundEvent], Seen] | None:
+    def try_again(self) -> None:
+        """Have the events read once more that were not, by accident."""
+        self._connection.execute(_AGAIN)
+
+    def settle(self, result: Result) -> tuple[list[FoundEvent], Seen] | None:
         """Keep what was found in an event; returns it with when the event was seen."""
+        key, findings = int(result.key), result.findings
         row = self._connection.execute(_LOAD, (key,)).fetchone()
         if row is None:
             return None
-        said = [problem] if problem else [f"{one.analyzer}: {one.problem}" for one in findings if one.problem]
+        said = [f"{one.analyzer}: {told}" for one in findings if (told := one.problem or one.cut)]
+        state = AnalysisState.CUT if any(one.cut for one in findings) else AnalysisState.READ
+        if result.is_accident:
+            state = AnalysisState.FAILED
         body = _FINDINGS_ENCODER.encode(findings)
-        self._connection.execute(_DONE, (body, "; ".join(said), key))
+        self._connection.execute(_DONE, (state, body, result.problem or "; ".join(said), key))
         _, *times = cast("tuple[Any, ...]", row)
         return _events_of(body), Seen(*times)
 

@@ -133,9 +133,14 @@ class Batch:
         return None if is_told else seen
 
     @property
+    def size(self) -> int:
+        """How many nodes, edges and the like it has."""
+        return len(self._nodes) + len(self._edges) + self._others
+
+    @property
     def is_full(self) -> bool:
         """Whether the rest belongs into another one, so that memory is bounded."""
-        return len(self._nodes) + len(self._edges) + self._others > _SIZE_MAX
+        return self.size > _SIZE_MAX
 
     def last_files(self) -> dict[Node, LastFile]:
         """By job whose runs are files, the file that ended last; a job that it passed is complete with it."""

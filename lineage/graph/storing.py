@@ -7,6 +7,7 @@ minima and maxima, so it is the same in whichever order they come.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from .analysing import ANALYSIS_SCHEMA, Analyses, is_to_analyze
@@ -175,11 +176,19 @@ class GraphTables:
         self._analyzed = analyzed
         self._analyses = Analyses(connection)
         self._known: dict[int, Known] = {}
+        self._size = 0
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Add what entries tell; in any order, and repeatedly, it gives the same rows."""
-        batch = Batch(self._known, self._rules)
+    def add(self, entries: Iterable[Entry], *, size_max: float = inf) -> int:
+        """Add what entries tell; in any order, and repeatedly, it gives the same rows.
+
+        Returns how many it has added: the others have no room, if there are `size_max` nodes, edges and the
+        like since this was made or cleared.
+        """
+        batch, added = Batch(self._known, self._rules), 0
         for entry in entries:
+            if self._size + batch.size > size_max:
+                break
+            added += 1
             batch = self._relieve(batch)
             if (event := entry.event) is None or (seen := batch.take(event)) is None:
                 continue
@@ -188,6 +197,11 @@ class GraphTables:
             if (found := self._analyses.put(event, entry.body, seen)) is not None:
                 batch.take_found(*found)
         self._put(batch)
+        return added
+
+    def analyze_again(self) -> None:
+        """Have analyzers read the events once more that they could not read by accident."""
+        self._analyses.try_again()
 
     def list_unanalyzed(self, limit: int) -> list[tuple[int, bytes]]:
         """Some of the events that analyzers have not read, each with its key."""
@@ -197,7 +211,7 @@ class GraphTables:
         """Add what analyzers found, by the key of the event."""
         batch = Batch({}, self._rules)
         for result in results:
-            found = self._analyses.settle(int(result.key), result.findings, result.problem)
+            found = self._analyses.settle(result)
             if found is not None:
                 batch.take_found(*found)
         self._put(batch)
@@ -215,6 +229,7 @@ class GraphTables:
         """Forget everything."""
         for table in GRAPH_TABLES:
             self._connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - our own
+        self._size = 0
         self._known.clear()
 
     def _relieve(self, batch: Batch) -> Batch:
@@ -225,6 +240,7 @@ class GraphTables:
         return Batch(self._known, self._rules)
 
     def _put(self, batch: Batch) -> None:
+        self._size += batch.size
         put = self._connection.executemany
         nodes, properties = batch.node_rows(), batch.property_rows()
         told = {(node, key, digest) for node, key, digest, *_ in properties} | batch.seen_properties.keys()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from waybill.transport.counting import counted
+
 from ..analyzers import load_analyzers
+from .analysing import AnalysisState
 from .elements import COLUMN_LINEAGE, EVENT, LINEAGE
 from .observing import CONFIDENCE, INFERRED
 
@@ -14,7 +18,8 @@ if TYPE_CHECKING:
     from .walking import Ask
 
 _EDGES: Final = "SELECT analyzer, count(*) FROM all_edge WHERE confidence > 0 GROUP BY analyzer"
-_WAITING: Final = "SELECT count(*) FROM all_analysis WHERE findings = x''"
+_WAITING: Final = "SELECT count(*) FROM all_analysis WHERE state = 0"
+_LACKS: Final = "SELECT state, count(*) FROM all_analysis WHERE state IN (2, 3) GROUP BY 1"
 _PROBLEMS: Final = (
     "SELECT problem, count(*) FROM all_analysis WHERE problem <> '' GROUP BY 1 ORDER BY 2 DESC, 1"
 )
@@ -24,6 +29,13 @@ _FACETS: Final = {
     LINEAGE: "the facet `lineage` of OpenLineage",
     COLUMN_LINEAGE: "the facet `columnLineage` of OpenLineage",
     INFERRED: "what `waybill infer` read in a query log",
+}
+
+
+_SENTENCES: Final[Mapping[int, str]] = {
+    AnalysisState.CUT: "analyzers found more in {} than is kept; `waybill analyzers` says what is left out",
+    AnalysisState.FAILED: "analyzers could not read {}; they try again when a runner starts, and once a day; "
+    "`waybill analyzers` says why",
 }
 
 
@@ -69,6 +81,14 @@ class AnalyzerList(msgspec.Struct, frozen=True):
     waiting: int
     problems: tuple[AnalyzerProblem, ...]
     unloaded: dict[str, str]
+
+
+def list_lacks(ask: Ask) -> list[str]:
+    """A sentence about each reason why the graph lacks what analyzers would have told."""
+    return [
+        _SENTENCES[state].format(counted(events, "event", "events"))
+        for state, events in cast("list[tuple[int, int]]", ask(_LACKS, ()))
+    ]
 
 
 def list_analyzers(ask: Ask) -> AnalyzerList:

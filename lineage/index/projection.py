@@ -180,10 +180,11 @@ class Index:
             self._move_cursor()
         waiting = self._journal.last_seq() - self._place
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
+        if waiting <= 0:
+            self._forget(connection)
         self._graph = self._graph or self._open_graph(connection)
         analysis_s = self._analysis.step(connection, self._graph)
         if waiting <= 0:
-            self._forget(connection)
             due_s = self._publish()
             return Step(retry_s=min(due for due in (analysis_s, due_s, _LOOK_S) if due is not None))
         if waiting < _ENTRIES_MAX and linger_s > 0:
@@ -224,11 +225,15 @@ class Index:
         return self._publisher.publish(all_now=all_now)
 
     def _forget(self, connection: apsw.Connection) -> None:
-        """Forget what has become old, once a day, when every entry is in the index."""
+        """Forget what has become old, first and once a day, when every entry is in the index.
+
+        What analyzers could not read by accident is read again then.
+        """
         now_ms = self._now_ms()
         if now_ms - self._forgot_ms >= DAY_MS:
             self._forgot_ms = now_ms
             with connection:
+                self._open_graph(connection).analyze_again()
                 tables = Tables(connection)
                 tables.forget_ends(now_ms - _LATE_DAYS * DAY_MS)
                 if self._settings.lineage_retain_days is not None:

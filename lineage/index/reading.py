@@ -17,11 +17,12 @@ import apsw
 import msgspec
 
 from waybill.transport.config import TRIMMERS, agreed
+from waybill.transport.counting import counted
 from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
-from ..graph import GRAPH_VIEWS, GraphTables, find_onward, set_trimmers
+from ..graph import GRAPH_VIEWS, GraphTables, find_onward, list_lacks, set_trimmers
 from .closure import Closure
 from .facts import JobRun, Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
@@ -40,6 +41,9 @@ _Answer = TypeVar("_Answer")
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _ENTRIES_AT_ONCE: Final = 5_000
 _BYTES_AT_ONCE: Final = 32 * 2**20
+
+_GRAPH_SIZE_MAX: Final = 100_000
+"""So many nodes, edges and the like are added to the graph in memory, which takes seconds and some 50 MB."""
 
 _FACTS_OF: Final = """
 SELECT did, kind, value.text, at_ms, system.text
@@ -105,12 +109,13 @@ class IndexReader:
 
     Attributes:
         lack: a sentence about what its answers lack; None if they are whole.
+        graph_waiting: how many entries its graph lacks, since they told more than there is room for.
         tail_entries: how many entries it has in memory since the index does not have them.
     """
 
     def __init__(self, connection: apsw.Connection, path: Path, opened: OpenedToRead[int] | None) -> None:
         self.lack: str | None = None
-        self.tail_entries = 0
+        self.graph_waiting = self.tail_entries = 0
         self._connection = connection
         self._opened = opened
         self._path = path
@@ -171,13 +176,14 @@ class IndexReader:
             self._tail = Tables(self._connection, below="disk")
             self._node, self._place = journal.node, place
             self._after = place_in_journal(journal, *place)
-            self.lack, self.tail_entries = None, 0
+            self.lack, self.graph_waiting, self.tail_entries = None, 0, 0
         self.lack = self.lack or _lack_of(self._path, journal, self._after)
         while entries := journal.read(self._after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
             self._after = entries[-1].seq
             self.tail_entries += len(entries)
             self._tail.add(told_in(entries, system_name=""))
-            self._graph_tail.add(entries)
+            added = 0 if self.graph_waiting else self._graph_tail.add(entries, size_max=_GRAPH_SIZE_MAX)
+            self.graph_waiting += len(entries) - added
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
@@ -271,6 +277,15 @@ class IndexReader:
     def answer(self, question: Question[_Answer]) -> _Answer:
         """Answer a question about the graph; raises what its method `find` does."""
         return question.find(self._ask)
+
+    def graph_lacks(self) -> list[str]:
+        """A sentence about each thing that its answers about the graph lack."""
+        found = [] if self.lack is None else [self.lack]
+        if self.graph_waiting:
+            waiting = counted(self.graph_waiting, "accepted entry is", "accepted entries are")
+            later = "too many to answer now; try again later, or see `waybill status`"
+            found.append(f"{waiting} not in the graph yet, {later}")
+        return found + list_lacks(self._ask)
 
     def onward(self, ends: Iterable[FileEnd], as_of_ms: int | None) -> Onward:
         """What lies beyond the ends of files; see `waybill.lineage.graph.find_onward`."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 from events import members
 
+from waybill.cli.commands.status import status_of
 from waybill.lineage import Index
-from waybill.lineage.index import analysis
+from waybill.lineage.analyzers import Worker
+from waybill.lineage.graph import OfAnalyzers
+from waybill.lineage.index import IndexReader, analysis
 from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
@@ -40,6 +44,17 @@ class Board:
 """
 
 
+def install(plug_in: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install an analyzer for this process and those that it starts."""
+    (folder / "board.py").write_text(plug_in)
+    info = folder / "board-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: board\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[waybill.analyzers]\nboard = board:Board\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 def told_by(home: Path) -> set[str]:
     """The analyzers that told the edges of an index."""
     with closing(apsw.Connection(str(home / "index.db"))) as connection:
@@ -61,13 +76,7 @@ def test_an_index_that_is_made_again_has_what_a_new_analyzer_finds_in_earlier_ev
         journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
         index_all(journal, settings)
         earlier = told_by(settings.home)
-        (tmp_path / "board.py").write_text(PLUG_IN)
-        info = tmp_path / "board-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: board\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[waybill.analyzers]\nboard = board:Board\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        install(PLUG_IN, tmp_path, monkeypatch)
         index_all(journal, settings)
         assert told_by(settings.home) == earlier
         for path in settings.home.glob("index.db*"):
@@ -95,3 +104,72 @@ def test_the_process_is_started_for_an_event_and_ended_when_it_is_idle(
             seen = max(seen, processes())
             time.sleep(0.01 if step.applied else min(step.retry_s or 0, 0.1))
         assert (seen, processes()) == (1, 0)
+
+
+KILLED = """
+import os, signal
+
+class Board:
+    name, covers, confidence = "board", "the board of a table", 0.5
+
+    def analyze(self, event, catalog):
+        if os.path.exists({0!r}):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {{"outputs": [{{"namespace": "dashboard", "name": "week"}}]}}
+"""
+
+
+def lacks_of(settings: Settings) -> tuple[list[str], list[str]]:
+    """What an answer about the graph lacks, and the notes of `waybill status`."""
+    with closing(Journal(settings.home)) as journal, IndexReader.open(settings.home, journal) as index:
+        told = index.graph_lacks()
+    return told, [note for note in status_of(settings).notes if "analyzers" in note]
+
+
+def test_what_accidents_kept_analyzers_from_reading_is_told_and_read_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis, "Worker", partial(Worker, pauses_s=(0.0, 0.0)))
+    kills = tmp_path / "kills"
+    kills.touch()
+    install(KILLED.format(str(kills)), tmp_path, monkeypatch)
+    with closing(Journal(settings.home)) as journal:
+        event = members("s", "COMPLETE", inputs=[{"namespace": "lake", "name": "in"}])
+        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+        index_all(journal, settings)
+    sentence = (
+        "analyzers could not read 1 event; they try again when a runner starts, and once a day; "
+        "`waybill analyzers` says why"
+    )
+    assert lacks_of(settings) == ([sentence], [sentence])
+    assert "board" not in told_by(settings.home)
+    with closing(Journal(settings.home)) as journal:
+        with IndexReader.open(settings.home, journal) as index:
+            (problem,) = index.answer(OfAnalyzers()).problems
+        assert problem.problem == "reading it ends the analyzers' process (signal SIGKILL)"
+        kills.unlink()
+        index_all(journal, settings)
+    assert "board" in told_by(settings.home)
+    assert lacks_of(settings) == ([], [])
+
+
+def test_an_answer_says_that_more_was_found_than_is_kept(settings: Settings) -> None:
+    names = [f"d{at}" for at in range(150)]
+    text = (
+        f"INSERT INTO z SELECT {', '.join(f'x AS c{at}' for at in range(150))} "  # noqa: S608
+        f"FROM (SELECT {' + '.join(names)} AS x FROM b) AS s"
+    )
+    with closing(Journal(settings.home)) as journal:
+        told = members("s", "COMPLETE")
+        told["job"] = {
+            "namespace": "db://store",
+            "name": "j",
+            "facets": {"sql": {"_producer": "p", "_schemaURL": "s", "query": text}},
+        }
+        journal.append(Kind.OPENLINEAGE, json.dumps(told).encode())
+        index_all(journal, settings)
+    sentence = "analyzers found more in 1 event than is kept; `waybill analyzers` says what is left out"
+    assert lacks_of(settings) == ([sentence], [sentence])
+    with closing(apsw.Connection(str(settings.home / "index.db"))) as connection:
+        ((edges,),) = connection.execute("SELECT count(*) FROM edge WHERE kind = 'derive'")
+    assert 9_000 < edges <= 10_000

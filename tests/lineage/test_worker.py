@@ -22,7 +22,8 @@ EXPONENTIAL = " ".join(
     ]
 )
 HOSTILE_ANALYZER = """
-import os, re, sys
+import os, re, signal, sys, time
+from pathlib import Path
 
 class Hostile:
     name, covers, confidence = "hostile", "jobs with bad names", 0.1
@@ -37,6 +38,13 @@ class Hostile:
                 print("5\\nhello")
             case "exit":
                 os._exit(3)
+            case "killed once" if not Path(os.environ["HOSTILE_TEST"]).exists():
+                Path(os.environ["HOSTILE_TEST"]).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "waits" | "waits for ever":
+                time.sleep(2 if event["job"]["name"] == "waits" else 60)
             case "stop":
                 sys.exit("enough")
             case "no event":
@@ -59,6 +67,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[waybill.analyzers]\nhostile = hostile:Hostile\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("HOSTILE_TEST", str(tmp_path / "was killed"))
 
 
 def test_events_are_analyzed_in_order_and_nobody_waits_for_it() -> None:
@@ -88,7 +97,7 @@ def test_what_an_analyzer_does_ends_at_most_the_process_and_the_next_event_is_re
         results = {one.key: one for one in (worker.take() for _ in range(worker.pending))}
     told = {name: results[name].problem for name in names}
     assert told == {
-        "backtracking": "reading it takes longer than 1 s",
+        "backtracking": "reading it takes more than 1 s of the processor",
         "memory": None,
         "print": None,
         "exit": "reading it ends the analyzers' process (exit code 3)",
@@ -108,6 +117,47 @@ def test_what_an_analyzer_does_ends_at_most_the_process_and_the_next_event_is_re
     }
 
 
+@pytest.mark.usefixtures("hostile")
+def test_what_may_be_no_texts_fault_is_tried_again_and_time_is_that_of_the_processor() -> None:
+    names = ["killed once", "killed", "waits", "waits for ever", "backtracking"]
+    with Worker(time_s=1, wait_s=10, pauses_s=(0.1, 0.1)) as worker:
+        for name in names:
+            worker.submit(name, event(name=name), {})
+        results = {one.key: one for one in (worker.take() for _ in names)}
+    assert {name: (one.problem, one.is_accident) for name, one in results.items()} == {
+        "killed once": (None, False),
+        "killed": ("reading it ends the analyzers' process (signal SIGKILL)", True),
+        "waits": (None, False),
+        "waits for ever": ("reading it takes longer than 10 s", True),
+        "backtracking": ("reading it takes more than 1 s of the processor", False),
+    }
+    for name in ("killed once", "waits"):
+        assert [one.analyzer for one in results[name].findings] == ["sql"]
+
+
+def test_what_a_short_text_makes_many_edges_of_is_bounded_and_what_is_left_out_is_told() -> None:
+    names = [f"d{at}" for at in range(300)]
+    text = (
+        f"INSERT INTO z SELECT {', '.join(f'x AS c{at}' for at in range(300))}, y AS last "  # noqa: S608
+        f"FROM (SELECT {' + '.join(names)} AS x, d0 AS y FROM b) AS s"
+    )
+    with Worker() as worker:
+        worker.submit("many", event(text), {})
+        (found,) = worker.take().findings
+    (output,) = json.loads(found.event)["outputs"]
+    fields = output["facets"]["columnLineage"]["fields"]
+    origins = {name: len(one["inputFields"]) for name, one in fields.items()}
+    assert set(origins.values()) == {300, 1}, "a part is never shown as the whole"
+    assert sum(origins.values()) <= 10_000
+    assert origins["last"] == 1
+    assert found.problem is None
+    told = (
+        f"what {301 - len(origins)} columns come from is left out, since there are more than 10,000 origins"
+    )
+    assert found.cut == told
+    assert told in json.loads(found.event)["job"]["facets"]["waybill_inferred"]["unread"]
+
+
 def test_a_hostile_text_is_told_and_stalls_nothing() -> None:
     texts = {
         "exponential": EXPONENTIAL,
@@ -121,7 +171,7 @@ def test_a_hostile_text_is_told_and_stalls_nothing() -> None:
         worker.submit("no event", b'{"job":', {})
         worker.submit("good", event(), {})
         results = {one.key: one for one in (worker.take() for _ in range(worker.pending))}
-    assert results["exponential"].problem == "reading it takes longer than 2 s"
+    assert results["exponential"].problem == "reading it takes more than 2 s of the processor"
     assert results["large"].problem == "the event has more than 1,048,576 bytes"
     assert str(results["no event"].problem).startswith("it is no event")
     for key in ("deep", "quotes"):

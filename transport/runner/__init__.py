@@ -1,6 +1,7 @@
 """The runner: the one process of a home that runs its projections, and the supervisor that starts it."""
 
 from .flushing import FlushReport as FlushReport, flush as flush
+from .isolation import PAUSES_S as PAUSES_S
 from .open_runs import OpenRun as OpenRun
 from .projection import (
     PROJECTIONS_GROUP as PROJECTIONS_GROUP,

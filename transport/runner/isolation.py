@@ -52,7 +52,7 @@ TIME_S_MAX: Final = 300.0
 AHEAD_MAX: Final = 50_000
 """How many entries after the cursor are suspected of a failure, at most."""
 
-_PAUSES_S: Final = (1.0, 5.0)
+PAUSES_S: Final = (1.0, 5.0)
 """The waits for a resource that ran out, after the first and after the second try of an entry alone."""
 
 _OF_ENTRIES: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError)
@@ -123,7 +123,7 @@ def _pass_suspects(journal: Journal, name: str, apart: _Apart) -> None:
                 return
             failed_upto = tries = 0
         elif outcome.is_scarce:
-            apart.rest(_PAUSES_S[tries - 1])
+            apart.rest(PAUSES_S[tries - 1])
 
 
 def _set_aside(journal: Journal, name: str, entry: Entry, reason: str, apart: _Apart) -> bool:
