@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,12 +29,15 @@ _NAMED_MAX: Final = 5
 _NAME_SHOWN_CHARS_MAX: Final = 200
 _DOTS_MAX: Final = 8
 """The most dots that are tried as the one before a column: each takes a search for its dataset."""
+_SPLITS_MAX: Final = 32
+"""The most slashes and colons that are tried as the end of a namespace, from the first on."""
+_SPLIT: Final = re.compile("[/:]")
 _NAMED: Final = """
 SELECT DISTINCT number FROM all_node WHERE name = ? AND kind IN ('dataset', 'job', 'resource')
 """
 _ENDING: Final = """
 SELECT DISTINCT number FROM all_node
-WHERE last_part = ? AND '/' || rtrim(name, '/') LIKE '%/' || ? ESCAPE '\\'
+WHERE last_part = ?1 AND substr('/' || rtrim(name, '/'), -length(?2)) = ?2
 AND kind IN ('dataset', 'job', 'resource')
 """
 _RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
@@ -102,8 +107,7 @@ def find_nodes(ask: Ask, text: str) -> list[Node]:
     text = text.rstrip("/") or text
     if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
         return named
-    pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return _wholes(ask, [number for (number,) in ask(_ENDING, (last_part_of(text), pattern))])
+    return _wholes(ask, [number for (number,) in ask(_ENDING, (last_part_of(text), f"/{text}"))])
 
 
 def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:
@@ -229,11 +233,11 @@ def shown(node: Node) -> str:
 
 def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
     """The datasets, their parts, and the jobs whose namespace and name, put together, give a text."""
-    for at, character in enumerate(text):
-        if character in "/:":
-            for name in {text[at + 1 :], text[at:]}:
-                yield Node(NodeKind.JOB, text[:at], name)
-                yield Node(NodeKind.DATASET, text[:at], name)
-                namespace, located = locate(text[:at], name)
-                yield Node(NodeKind.DATASET, namespace, trim_name(namespace, located, rules))
-                yield Node(NodeKind.RESOURCE, namespace, located)
+    for found in islice(_SPLIT.finditer(text), _SPLITS_MAX):
+        at = found.start()
+        for name in {text[at + 1 :], text[at:]}:
+            yield Node(NodeKind.JOB, text[:at], name)
+            yield Node(NodeKind.DATASET, text[:at], name)
+            namespace, located = locate(text[:at], name)
+            yield Node(NodeKind.DATASET, namespace, trim_name(namespace, located, rules))
+            yield Node(NodeKind.RESOURCE, namespace, located)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
+from itertools import takewhile
+from operator import not_
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport.config import DATED_FILE, TRIMMERS
@@ -81,10 +83,13 @@ def trim_name(namespace: str, name: str, rules: tuple[str, ...] = TRIMMERS) -> s
         name: of the dataset.
         rules: those of the setting `dataset_trimmers`.
     """
-    if rules and name.strip("/") and _place_of(namespace)[0]:
-        while (trimmed := _trim_once(name, rules)) != name:
-            name = trimmed
-    return name
+    if not rules or not name.strip("/") or not _place_of(namespace)[0]:
+        return name
+    parts = name.rstrip("/").split("/")
+    root = sum(1 for _ in takewhile(not_, parts))  # the empty parts before the first
+    while _trim_once(parts, root, rules):
+        pass
+    return "/".join(parts)
 
 
 def settle_dataset(namespace: str, name: str, rules: tuple[str, ...]) -> Node:
@@ -155,17 +160,24 @@ def _place_of(namespace: str) -> tuple[str, str]:
     return "", ""
 
 
-def _trim_once(name: str, rules: tuple[str, ...]) -> str:
-    parts = name.rstrip("/").split("/")
+def _trim_once(parts: list[str], root: int, rules: tuple[str, ...]) -> bool:
+    """Take off the end of a path what the rules do; return whether there was any.
+
+    Its first `root` parts are empty.
+    """
+    while not parts[-1]:
+        parts.pop()
+    before = len(parts), parts[-1]
     file: list[str] = []
     if DATED_FILE in rules and not _folders_off(parts, rules):
         undated = _without_date(parts[-1])
-        if undated is not None and (undated or any(parts[:-1])):
+        if undated is not None and (undated or len(parts) - 1 > root):
             parts.pop()
             file = [undated] if undated else []
-    while (count := _folders_off(parts, rules)) and (file or any(parts[:-count])):
+    while (count := _folders_off(parts, rules)) and (file or len(parts) - count > root):
         del parts[-count:]
-    return "/".join(parts + file)
+    parts += file
+    return (len(parts), parts[-1]) != before
 
 
 def _folders_off(parts: list[str], rules: tuple[str, ...]) -> int:
