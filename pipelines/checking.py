@@ -6,7 +6,9 @@ import os
 import re
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .manifest import DatasetSpec, Package
 
 _SKIPPED: Final = frozenset({".git", ".venv", "node_modules", "__pycache__"})
+_SCRIPTS: Final = frozenset({".py", ".sh", ".jar", ".js", ".pl", ".rb", ".R"})
 _WORDS: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -94,6 +97,7 @@ def check_packages(packages: Iterable[Package]) -> list[PackageFinding]:
     reads = [use for package in packages for use in _uses(package, "inputs")]
     writes = [use for package in packages for use in _uses(package, "outputs")]
     found = [*_repeated_names(packages), *_spelled_otherwise([*writes, *reads])]
+    found += chain.from_iterable(map(_missing_program, packages))
     told = {(one.path, one.field) for one in found}
     written = {use.dataset for use in writes}
     found += [
@@ -106,6 +110,19 @@ def check_packages(packages: Iterable[Package]) -> list[PackageFinding]:
             what = f"{_shown(dataset)} is written by {uses[0].by}, too, which may be a mistake"
             found.append(use.finding(what, is_error=False))
     return sorted([*found, *_cycle(reads, writes)])
+
+
+def _missing_program(package: Package) -> Iterator[PackageFinding]:
+    """What is not there of a package's program: itself, or the script behind it, such as ``main.py``."""
+    runtime, folder = package.manifest.runtime, package.path.parent
+    program, *rest = runtime.arguments
+    at = str(folder / program) if "/" in program else program
+    missing = [] if which(at, path=runtime.env.get("PATH")) else [program]
+    missing += [one for one in rest[:1] if Path(one).suffix in _SCRIPTS and not (folder / one).exists()]
+    if missing:
+        what = f"there is no {missing[0]}, which is to be run; write or install it, or correct the command"
+        line = package.lines.get("runtime.command", 0)
+        yield PackageFinding(str(package.path), line, "runtime.command", what)
 
 
 def list_broken_uses(before: Iterable[Package], now: Iterable[Package]) -> list[BrokenUse]:

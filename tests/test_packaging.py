@@ -285,6 +285,20 @@ def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: P
     assert foreign & set(loaded) == set()
 
 
+def test_a_pipeline_that_emits_loads_what_the_architecture_says(tmp_path: Path) -> None:
+    program = """if True:
+        import os, sys
+        os.environ |= {"WAYBILL_RUNNER": "none", "WAYBILL_HOME": "home"}
+        from waybill import Tracker
+        with Tracker() as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
+            file.egress("lake")
+        print(*sys.modules)
+    """
+    loaded = python(program, tmp_path).split()
+    assert {"requests", "openlineage"} <= set(loaded), "OpenLineage's own client loads it"
+    assert {"pyarrow", "pyspark", "pandas", "numpy", "duckdb"} & set(loaded) == set()
+
+
 def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
     each = "for command in typer.main.get_command(app).commands.values():\n    command.loaded"
     program = f"import sys, typer\nfrom waybill.cli.app import app\n{each}\nprint(*sys.modules)"

@@ -76,12 +76,12 @@ def validate(
 ) -> None:
     """Check manifests, and whether the packages fit together.
 
-    Errors are what no manifest can have, a dataset that two packages spell differently, one that is read in
-    another namespace than it is written in, two packages of one name, and packages that read each other's
-    outputs. Warnings are an input that no package writes, and a dataset that several write. With --impact,
-    also each package that reads what another one wrote at that commit, and does not write any more, or with
-    other columns; and what the home knows to come from it. Exit code 1 if there is an error, or something
-    breaks.
+    Errors are what no manifest can have, a program or a script that is not there, a dataset that two packages
+    spell differently, one that is read in another namespace than it is written in, two packages of one name,
+    and packages that read each other's outputs. Warnings are an input that no package writes, and a dataset
+    that several write. With --impact, also each package that reads what another one wrote at that commit, and
+    does not write any more, or with other columns; and what the home knows to come from it. Exit code 1 if
+    there is an error, or something breaks.
 
     Examples:
 

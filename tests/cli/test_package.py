@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from waybill.transport import Journal, Kind, Settings, flush
 
@@ -15,13 +18,13 @@ if TYPE_CHECKING:
 
 READER = """\
 metadata: {name: report}
-runtime: {command: [x]}
+runtime: {command: ["true"]}
 inputs:
   - {name: orders, binding: "s3://lake/orders"}
 """
 WRITER = """\
 metadata: {name: load, owner: data-team}
-runtime: {command: [x]}
+runtime: {command: ["true"]}
 outputs:
   - name: orders
     binding: s3://lake/orders
@@ -46,8 +49,36 @@ def test_a_new_manifest_is_written_once_and_is_valid(called: Run, tmp_path: Path
     assert done.stdout == f"{folder / 'dk.yaml'}\n"
     again = called("package", "init", folder)
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    (folder / "main.py").touch()
+    text = (folder / "dk.yaml").read_text().replace("[python, main.py]", f"[{sys.executable}, main.py]")
+    (folder / "dk.yaml").write_text(text)
     checked = called("package", "validate", folder)
     assert (checked.returncode, "1 package, 0 errors" in checked.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ('["no-such-program"]', "no-such-program"),
+        ("['true']", ""),
+        ("[./run.sh]", "./run.sh"),
+        ("[sh, load.sh, other.sh]", "load.sh"),
+        ("[sh, -c, x.py]", ""),
+        ("sh there.sh", ""),
+    ],
+)
+def test_a_program_or_script_that_is_not_there_is_an_error(
+    called: Run, tmp_path: Path, command: str, missing: str
+) -> None:
+    folder = write(tmp_path / "a", WRITER.replace('["true"]', command))
+    (folder / "there.sh").touch()
+    done = called("package", "validate", tmp_path)
+    says = f"{folder / 'dk.yaml'}:2: error: runtime.command: there is no {missing}, which is to be run; "
+    assert done.stdout == (f"{says}write or install it, or correct the command\n" if missing else "")
+    assert (done.returncode, f"1 package, {1 if missing else 0} error" in done.stderr) == (
+        bool(missing),
+        True,
+    )
 
 
 def test_each_mistake_is_a_line_and_the_exit_code_says_so(called: Run, tmp_path: Path) -> None:
