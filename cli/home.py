@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,10 +26,15 @@ from .options import ORIGIN
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
     from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
+    from waybill.lineage.index import IndexReader
     from waybill.transport.runner import OpenRun
 
 _OF_FILES: Final = frozenset({ARCHIVE, INDEX, KEYS, LAYOUT})
 """The projections that are not backends."""
+
+_SILENT_MS: Final = 3_600_000
+_ENDLESS_RUNS: Final = 3
+"""So many runs of a producer, all silent for so long, are no chance."""
 
 
 def list_open_runs(journal: Journal | None) -> list[tuple[OpenFile, OpenRun]]:
@@ -44,6 +50,14 @@ def list_open_runs(journal: Journal | None) -> list[tuple[OpenFile, OpenRun]]:
         if index.lack is not None:
             console.note(index.lack)
         return index.open_runs()
+
+
+def endless_producers(index: IndexReader) -> Iterator[str]:
+    """A sentence about each producer of which no run has ever ended, such as Flink with its own defaults."""
+    silent_since_ms = time.time_ns() // 10**6 - _SILENT_MS
+    for producer, count in index.endless_producers(silent_since_ms, least=_ENDLESS_RUNS):
+        says = f"none of the {count:,} runs of {producer} has ended, and all have been silent for an hour"
+        yield f"{says}; docs/openlineage.md#flink says what its ends need"
 
 
 @contextlib.contextmanager

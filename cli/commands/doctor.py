@@ -17,6 +17,7 @@ import apsw
 
 import waybill
 from waybill.exporter.health import HOLDS_UP, Problem, ProblemKind, problems_of_projections, problems_of_root
+from waybill.lineage.index import IndexReader
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import Journal, JournalError, Settings, SettingsConflictError, locks
 from waybill.transport.config import (
@@ -36,7 +37,15 @@ from waybill.transport.permissions import open_to_others
 from .. import console
 from ..arguments import JsonArray
 from ..findings import Diagnosis, Level, broken, report
-from ..home import agreed_settings, any_journal, as_agreed, as_worked_by, check_home, is_home
+from ..home import (
+    agreed_settings,
+    any_journal,
+    as_agreed,
+    as_worked_by,
+    check_home,
+    endless_producers,
+    is_home,
+)
 from ..options import EVERY, ORIGIN, with_settings
 from ..sample import way
 from ..services import SERVICES
@@ -172,6 +181,21 @@ def root_is_right(settings: Settings) -> Diagnosis:
     return Diagnosis("root", Level.OK, f"{root} is the home's root, or may become it")
 
 
+def runs_end(settings: Settings) -> Diagnosis:
+    """Whether each producer's runs end at all."""
+    try:
+        with any_journal(settings, to_read=True) as journal:
+            if journal is None:
+                return _no_home("runs", settings)
+            with IndexReader.open(journal.home, journal) as index:
+                endless = list(endless_producers(index))
+    except JournalError:
+        return _depends_on_journal("runs")
+    for says, _, fix in (sentence.partition("; ") for sentence in endless):
+        return Diagnosis("runs", Level.NOTE, says, fix)
+    return Diagnosis("runs", Level.OK, "no producer is known whose runs never end")
+
+
 def files_are_for_verify(_: Settings) -> Diagnosis:
     """Note that no check here reads the files, and name the command that does."""
     return Diagnosis("files", Level.OK, "not read here; `waybill verify` checks them")
@@ -292,6 +316,7 @@ CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     sqlite_is_safe,
     settings_agree,
     root_is_right,
+    runs_end,
     files_are_for_verify,
     variables_are_settings,
     nothing_shadows,

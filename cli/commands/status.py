@@ -20,7 +20,7 @@ from waybill.transport.counting import duration_text, size_text
 
 from .. import console
 from ..arguments import JsonObject
-from ..home import any_journal, as_agreed, check_given_root, check_home
+from ..home import any_journal, as_agreed, check_given_root, check_home, endless_producers
 from ..options import with_settings
 from ..records import iso
 from ..sample import way
@@ -170,7 +170,7 @@ def _notes(journal: Journal) -> Iterator[str]:
 
 
 def _ask_index(journal: Journal) -> tuple[int | None, Sequence[str]]:
-    """How many files and runs are open, and what the graph lacks.
+    """How many files and runs are open, and notes about what the graph lacks and whose runs never end.
 
     The number is None if too many entries would have to be read.
     """
@@ -179,7 +179,7 @@ def _ask_index(journal: Journal) -> tuple[int | None, Sequence[str]]:
     if journal.waiting(journal.cursor(INDEX)).entries > _READ_ENTRIES_MAX:
         return None, ()
     with IndexReader.open(journal.home, journal) as index:
-        return len(index.open_runs()), index.graph_lacks()
+        return len(index.open_runs()), [*index.graph_lacks(), *endless_producers(index)]
 
 
 def _damaged(root: Path) -> tuple[str, ...]:

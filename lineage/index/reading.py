@@ -82,6 +82,16 @@ SELECT DISTINCT did FROM facts WHERE kind = 'input' AND value IN (
     UNION SELECT text FROM disk.value WHERE rtrim(text, '/') LIKE '%/' || ?1 ESCAPE '\\'
 )
 """
+_ENDLESS: Final = """
+SELECT producer.value, count(DISTINCT did)
+FROM open_files JOIN facts AS producer USING (did)
+WHERE producer.kind = 'producer' AND NOT EXISTS (
+    SELECT 1 FROM facts AS other
+    WHERE other.value = producer.value AND other.kind = 'producer'
+    AND other.did NOT IN (SELECT did FROM open_files WHERE open_files.last_ms < ?1)
+)
+GROUP BY producer.value HAVING count(DISTINCT did) >= ?2 ORDER BY producer.value
+"""
 _REPEATED: Final = """
 SELECT
     content.value, content.did, max(content.system), min(content.at_ms),
@@ -274,6 +284,18 @@ class IndexReader:
         """A file that has begun and not ended; None if this one has ended, or is not known."""
         return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
 
+    def endless_producers(self, silent_since_ms: int, *, least: int) -> list[tuple[str, int]]:
+        """The producers of which no run has ended, though some have been silent for long.
+
+        Args:
+            silent_since_ms: when the last event of each of their runs was received before.
+            least: how many runs of a producer make it worth a word.
+
+        Returns:
+            Each producer, with the number of its runs.
+        """
+        return cast("list[tuple[str, int]]", self._ask(_ENDLESS, (silent_since_ms, least)))
+
     def answer(self, question: Question[_Answer]) -> _Answer:
         """Answer a question about the graph; raises what its method `find` does."""
         return question.find(self._ask)
@@ -326,7 +348,7 @@ class IndexReader:
             found[did].append(other)
         return {did: tuple(others) for did, others in found.items()}
 
-    def _ask(self, query: str, bindings: tuple[str, ...]) -> list[tuple[object, ...]]:
+    def _ask(self, query: str, bindings: tuple[str | int, ...]) -> list[tuple[object, ...]]:
         try:
             return cast("list[tuple[object, ...]]", self._connection.execute(query, bindings).fetchall())
         except apsw.Error as error:

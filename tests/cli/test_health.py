@@ -9,7 +9,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from waybill.cli.commands.doctor import home_is_well, marquez_answers, root_is_right
+from waybill.cli.commands.doctor import home_is_well, marquez_answers, root_is_right, runs_end
+from waybill.cli.commands.status import status_of
 from waybill.cli.findings import Level
 from waybill.collector.endpoints import HealthEndpoints, Readings, health
 from waybill.collector.event_logs import STATE, STATUS, EventLogStatus
@@ -247,3 +248,39 @@ def test_a_root_that_hangs_is_waited_for_once_and_not_by_each_probe(
     finally:
         answers.set()
     journal.close()
+
+
+def run_events(producer: str, run: str, *states: str) -> Iterator[bytes]:
+    for at, state in enumerate(states):
+        yield json.dumps(
+            {
+                "eventType": state,
+                "eventTime": f"2026-01-31T12:00:0{at}Z",
+                "producer": producer,
+                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+                "run": {"runId": f"01a1fd6a-9e75-7d78-870f-{run}"},
+                "job": {"namespace": "flink", "name": "count"},
+                "inputs": [],
+                "outputs": [],
+            }
+        ).encode()
+
+
+def test_a_producer_of_which_no_run_ends_is_named(
+    home: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = {"https://endless.example": 3, "https://some-end.example": 4, "https://few.example": 2}
+    with contextlib.closing(Journal(home)) as journal:
+        for place, (producer, count) in enumerate(began.items()):
+            for number in range(count):
+                states = ["START", "COMPLETE"] if number == 3 else ["START", "RUNNING"]
+                for body in run_events(producer, f"{place:06}{number:06}", *states):
+                    journal.append(Kind.OPENLINEAGE, body)
+    assert (runs_end(settings).level, status_of(settings).notes) == (Level.OK, ())
+    later_ns = time.time_ns() + 3_601 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    says = "none of the 3 runs of https://endless.example has ended, and all have been silent for an hour"
+    fix = "docs/openlineage.md#flink says what its ends need"
+    assert status_of(settings).notes == (f"{says}; {fix}",)
+    diagnosis = runs_end(settings)
+    assert (diagnosis.level, diagnosis.says, diagnosis.fix) == (Level.NOTE, says, fix)
