@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from sqlglot import TokenType, exp
+from sqlglot import TokenType, exp, parse_one
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.helper import ensure_list
@@ -54,6 +54,15 @@ _READS_NO_TABLE: Final = re.compile(
 )
 """In the names of functions that give rows, and read their arguments only."""
 _FILE_ENDS: Final = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".xlsx")
+_BARE_JOINS: Final = ("mysql", "sqlite", "spark", "spark2", "databricks", "hive")
+"""The dialects in which a JOIN needs no condition."""
+_MERGED_IN_PLACE: Final = ("sqlite", "duckdb", "clickhouse")
+"""The dialects in which a star has the columns by which USING joins at their places, not first."""
+_OF_VALUES: Final = {
+    "postgres": "column", "redshift": "column", "sqlite": "column", "snowflake": "COLUMN", "spark": "col",
+    "spark2": "col", "databricks": "col",
+}  # fmt: skip
+"""How the columns of VALUES are called, before their number."""
 _ROUNDS_MAX: Final = 100
 
 Name = tuple[str, ...]
@@ -166,9 +175,12 @@ def read_sql(
         ValueError: there is no such dialect, or a part of a statement is absent.
     """
     reader = _Reader(dialect or "", columns_of)
-    for number, statement in enumerate(_parse(text, dialect, reader.unread), 1):
-        if statement is None:
+    for number, parsed in enumerate(_parse(text, dialect, reader.unread), 1):
+        if parsed is None:
             continue
+        statement = parsed
+        if isinstance(parsed, exp.Command) and parsed.this.upper() == "REPLACE":  # elsewhere an INSERT
+            statement = parse_one(f"INSERT {parsed.expression.name}", dialect=dialect)
         before, reader.inputs = reader.inputs, set()
         try:
             named = normalize_identifiers(_with_names(statement, dialect, reader.others), dialect=dialect)
@@ -221,7 +233,8 @@ class _Scope:
     Attributes:
         ctes: the CTEs.
         sources: what stands after FROM.
-        merged: the columns that a join makes one.
+        merged: the columns that joins make one, those of the last join first.
+        hidden: the columns that a star leaves out, as a join makes them one with others; by their source.
         aliases: the columns of the query itself, where they are in reach.
         outer: what a correlated query may use, too.
         rows: what decides which rows there are.
@@ -230,7 +243,8 @@ class _Scope:
     def __init__(self, ctes: Mapping[str, Relation], outer: _Scope | None = None) -> None:
         self.ctes = dict(ctes)
         self.sources: dict[str, Relation] = {}
-        self.merged: set[str] = set()
+        self.merged: dict[str, Origins] = {}
+        self.hidden: dict[str, set[str]] = {}
         self.aliases: dict[str, Origins] = {}
         self.outer = outer
         self.rows: set[Origin] = set()
@@ -241,17 +255,49 @@ class _Scope:
 
     def column(self, name: str, *, is_known: bool = False) -> Origins:
         """The origins of a column whose table is not said; is_known: only of one that a table surely has."""
+        if name in self.merged:
+            return self.merged[name]
         for source in self.sources.values():
             if (origins := source.find(name)) is not None:
                 return origins
         if name in self.aliases:
             return self.aliases[name]
         others = [source.other for source in self.sources.values() if source.other is not None]
-        if (len(others) == 1 and not is_known) or (others and name in self.merged):
+        if len(others) == 1 and not is_known:
             return others[0](name)
         if self.outer is not None and (is_known or not others):
             return self.outer.column(name, is_known=is_known)
         return _UNKNOWN
+
+    def merge(self, column: str, left: list[str], right: list[str], side: str) -> None:
+        """Make one of the columns of this name by which the sources of two sides are joined."""
+        values: list[Origins] = []
+        for names in (left, right):
+            named = {name: self.sources[name] for name in names}
+            having = [name for name, one in named.items() if one.find(column) is not None]
+            having = having or [name for name, one in named.items() if one.other is not None]
+            shown = [name for name in having if column not in self.hidden.get(name, ())]
+            value = named[shown[0]].of(column) if len(shown) == 1 else _UNKNOWN
+            self.rows |= {origin.deciding("JOIN") for origin in value}
+            is_merged = len(having) > len(shown) and column in self.merged
+            values.append(self.merged[column] if is_merged else value)
+        for name in shown:
+            self.hidden.setdefault(name, set()).add(column)
+        both = frozenset(origin.then(TRANSFORMATION) for origin in values[0] | values[1])
+        self.merged.pop(column, None)
+        self.merged = {column: {"FULL": both, "RIGHT": values[1]}.get(side, values[0]), **self.merged}
+
+    def all(self, *, are_merged_first: bool) -> list[Relation]:
+        """What a star without a table stands for: a column that joins make one is there once."""
+        places = {name: at for at, name in enumerate(self.merged if are_merged_first else ())}
+        told: list[Relation] = []
+        columns: list[tuple[str, Origins]] = []
+        for name, source in self.sources.items():
+            hidden = self.hidden.get(name, set())
+            columns += [(one, self.merged.get(one, of)) for one, of in source.columns if one not in hidden]
+            told.append(source._replace(columns=()))
+        columns.sort(key=lambda one: places.get(one[0], len(places)))
+        return [Relation(tuple(columns)), *told]
 
 
 class _Reader(Reading):
@@ -421,8 +467,9 @@ class _Reader(Reading):
         self._changed |= {id(table) for table, _ in set_in}
         self._seen |= {id(one) for one in named}
         self.others |= {name for one in (*here, *joined) for name in (one.name, one.alias)}
+        joined_before: list[str] = []
         for one in sources:
-            self._join(one, scope)
+            joined_before = self._join(one, scope, joined_before)
         whens = args["whens"].expressions if "whens" in args else []
         conditions = [args.get("where"), *(when.args.get("condition") for when in whens)]
         rows = scope.rows | self._deciding([args.get("on")], scope, "JOIN")
@@ -486,7 +533,8 @@ class _Reader(Reading):
                 self.others |= {one.name for one in query.find_all(exp.Table)}
                 relation = self._source(table, inner)  # what it returns is of the table that it changes
             else:
-                relation = self._query(query.left if is_recursive else query, inner).renamed(names)
+                first = self._query(query.left, self._with(query, inner)) if is_recursive else None
+                relation = (first or self._query(query, inner)).renamed(names)
             for _ in range(_ROUNDS_MAX if is_recursive else 0):
                 inner.ctes[cte.alias], before = relation, relation
                 relation = self._query(query, inner).renamed(names)
@@ -499,6 +547,12 @@ class _Reader(Reading):
     def _query(self, query: exp.Expr, scope: _Scope) -> Relation:
         """What a query gives; the scope has the CTEs in reach, and what a correlated one may use."""
         scope = self._with(query, scope)
+        if isinstance(query, exp.Select):
+            return self._select(query, scope)
+        given = self._unsorted(query, scope)
+        return given._replace(rows=given.rows | self._sorting(query, scope, given))
+
+    def _unsorted(self, query: exp.Expr, scope: _Scope) -> Relation:
         match query:
             case exp.Subquery() | exp.Paren():
                 return self._query(query.this, scope)
@@ -508,8 +562,7 @@ class _Reader(Reading):
                     used = frozenset[Origin]().union(*(origins for _, origins in right.columns))
                     without = right.rows | {origin.deciding("FILTER") for origin in used}
                     right = Relation(tuple((name, _NONE) for name, _ in left.columns), without)
-                both = _united(left, right) if query.args.get("by_name") else _by_place(left, right)
-                return both._replace(rows=both.rows | self._sorting(query, scope, both))
+                return _united(left, right) if query.args.get("by_name") else _by_place(left, right)
             case exp.Pivot():
                 self.unread["the columns of a PIVOT or UNPIVOT that its rows name are not followed"] = None
                 return Relation(rows=self._source(query.this, scope).rows, other=_nothing)
@@ -518,9 +571,10 @@ class _Reader(Reading):
                     [self._flow(one, scope) for one in row.expressions or [row]] for row in query.expressions
                 ]
                 columns = (frozenset[Origin]().union(*column) for column in zip(*rows, strict=False))
-                return Relation(tuple(("", origins) for origins in columns))
-            case exp.Select():
-                return self._select(query, scope)
+                named = _OF_VALUES.get(self._dialect, "")
+                return Relation(
+                    tuple((named and f"{named}{at}", origins) for at, origins in enumerate(columns, 1))
+                )
             case exp.Table():
                 return self._source(query, scope)
             case _:
@@ -530,8 +584,9 @@ class _Reader(Reading):
         scope = _Scope(outer.ctes, outer if outer.sources else outer.outer)
         args = select.args
         sources = [args["from_"].this] if args.get("from_") else []
+        joined: list[str] = []
         for one in (*sources, *(args.get("joins") or ()), *(args.get("laterals") or ())):
-            self._join(one, scope)
+            joined = self._join(one, scope, joined)
         aliases: dict[str, Origins] = scope.aliases if self._dialect in _NESTED_ALIASES else {}
         columns, other = self._columns(select.expressions, scope, aliases)
         tree = args.get("connect")
@@ -546,10 +601,14 @@ class _Reader(Reading):
         return Relation(columns, frozenset(rows), other)
 
     def _sorting(self, query: exp.Expr, scope: _Scope, given: Relation, columns: _Columns = ()) -> Origins:
-        """What the order of a query depends on, which may use the columns that it gives."""
-        inner = _Scope(scope.ctes, scope)
+        """What the order and number of a query's rows depend on, which may use the columns that it gives."""
+        inner, args = _Scope(scope.ctes, scope), query.args
         inner.sources[""] = given
-        return self._deciding([query.args.get("order")], inner, "SORT", columns or given.columns)
+        distinct = args.get("distinct")
+        by = distinct.args.get("on") if isinstance(distinct, exp.Distinct) else None
+        kept = self._deciding([by], inner, "GROUP_BY", columns)
+        kept |= self._deciding([args.get("limit"), args.get("offset")], scope, "FILTER")
+        return kept | self._deciding([args.get("order")], inner, "SORT", columns or given.columns)
 
     def _columns(
         self, expressions: Iterable[exp.Expr], scope: _Scope, aliases: dict[str, Origins]
@@ -559,21 +618,30 @@ class _Reader(Reading):
         for one in expressions:
             star = one.this if isinstance(one, exp.Column) else one
             if isinstance(star, exp.Star) and not star.args.get("ilike"):
-                named = [scope.find(one.table) or _ROWS] if isinstance(one, exp.Column) else None
-                sources = list(scope.sources.values()) if named is None else named
+                if isinstance(one, exp.Column):
+                    sources = [scope.find(one.table) or _ROWS]
+                else:
+                    sources = scope.all(are_merged_first=self._dialect not in _MERGED_IN_PLACE)
                 columns += self._star(star, sources, scope)
                 others += [source.other for source in sources if source.other is not None]
             elif one.is_star or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None:
                 others.append(_nothing)  # nobody can say which columns it gives
                 self._flow(one, scope)
             elif isinstance(one, exp.Aliases):
-                given = self._flow(one.this, scope)
-                columns += [(alias.name, given) for alias in one.expressions]
+                columns += self._by_place(one, scope)
             else:
                 columns.append((one.alias_or_name, self._flow(one, scope)))
                 if one.alias:
                     aliases[one.alias] = columns[-1][1]
         return tuple(columns), others[0] if len(others) == 1 else _nothing if others else None
+
+    def _by_place(self, one: exp.Aliases, scope: _Scope) -> _Columns:
+        """Several columns that one expression gives: a query by their places, a function each from all."""
+        names = [alias.name for alias in one.expressions]
+        if not isinstance(query := one.this.unnest(), exp.Query):
+            return tuple(dict.fromkeys(names, self._flow(one.this, scope)).items())
+        given = self._query(query, _Scope(scope.ctes, scope)).renamed(names)
+        return tuple((name, given.of(name) | given.rows) for name in names)
 
     def _star(self, star: exp.Star, sources: list[Relation], scope: _Scope) -> Iterator[tuple[str, Origins]]:
         dropped = {one.name for one in star.args.get("except_") or ()}
@@ -584,44 +652,48 @@ class _Reader(Reading):
                 if column not in dropped:
                     new = replaced.get(column)
                     yield renamed.get(column, column), origins if new is None else self._flow(new, scope)
-            dropped |= {column for column, _ in source.columns} & scope.merged
 
-    def _join(self, one: exp.Expr, scope: _Scope) -> None:
-        """Bring what stands after FROM or JOIN into reach."""
+    def _join(self, one: exp.Expr, scope: _Scope, left: list[str]) -> list[str]:
+        """Bring what stands after FROM or JOIN into reach; its names, and those that it is joined with."""
         source = one.this if isinstance(one, exp.Join) else one
         inner = list(source.args.get("joins") or ())
         while isinstance(source, exp.Paren | exp.Final) or _is_parenthesis(source):
             source = source.this
             inner = [*(source.args.get("joins") or ()), *inner]
-        before = list(scope.sources.values())
         relation = self._source(source, scope)
         name = source.alias_or_name
         if not name or name in scope.sources:  # tables of two schemas may have one name
-            name = f"\0{len(before)}"
+            name = f"\0{len(scope.sources)}"
         scope.sources[name] = relation
         scope.rows |= relation.rows
-        if isinstance(one, exp.Join):
-            merged = [identifier.name for identifier in one.args.get("using") or ()]
-            if one.method == "NATURAL":
-                merged = self._list_common(before, relation)
-            scope.merged |= set(merged)
-            used = {
-                origin for column in merged for joined in (*before, relation) for origin in joined.of(column)
-            }
-            scope.rows |= {origin.deciding("JOIN") for origin in used}
-            scope.rows |= self._deciding([one.args.get("on")], scope, "JOIN")
-            if one.kind in {"SEMI", "ANTI"}:
-                del scope.sources[name]
+        right = [name]
         for join in inner:
-            self._join(join, scope)
+            right = self._join(join, scope, right)
+        if not isinstance(one, exp.Join):
+            return right
+        merged = [identifier.name for identifier in one.args.get("using") or ()]
+        if one.method == "NATURAL":
+            merged = self._list_common(*([scope.sources[name] for name in side] for side in (left, right)))
+        for column in reversed(merged):
+            scope.merge(column, left, right, one.side)
+        joined = _Scope(scope.ctes, scope)
+        joined.sources = {name: scope.sources[name] for name in (*left, *right)}
+        joined.merged = scope.merged
+        scope.rows |= self._deciding([one.args.get("on")], joined, "JOIN")
+        if one.kind in {"SEMI", "ANTI"}:
+            for name in right:
+                del scope.sources[name]
+            return left
+        # A comma binds less than JOIN; where that may stand without a condition, they are parsed alike.
+        is_comma = one.args.keys() <= {"this"} and self._dialect not in _BARE_JOINS
+        return right if is_comma else [*left, *right]
 
-    def _list_common(self, before: list[Relation], relation: Relation) -> list[str]:
+    def _list_common(self, left: list[Relation], right: list[Relation]) -> list[str]:
         """The columns by which a NATURAL JOIN joins."""
-        if any(source.other for source in (*before, relation)):
+        if any(source.other for source in (*left, *right)):
             self.notes["the columns of a NATURAL JOIN are not known, as those of a table are not"] = None
-        return [
-            name for name, _ in relation.columns if any(source.find(name) is not None for source in before)
-        ]
+        common = (name for source in left for name, _ in source.columns)
+        return [name for name in dict.fromkeys(common) if any(one.find(name) is not None for one in right)]
 
     def _source(self, source: exp.Expr, scope: _Scope) -> Relation:
         """What one thing gives that stands after FROM."""
@@ -638,8 +710,9 @@ class _Reader(Reading):
             self.inputs |= relation.tables if id(source) not in self._changed else set()
         elif isinstance(source, exp.Subquery) and isinstance(source.this, exp.Table | exp.Subquery):
             inner = _Scope(scope.ctes, scope.outer)  # a join in parentheses that has a name
+            joined: list[str] = []
             for one in (source.this, *(source.args.get("joins") or ())):
-                self._join(one, inner)
+                joined = self._join(one, inner, joined)
             columns, other = self._columns([exp.Star()], inner, {})
             relation = Relation(columns, frozenset(inner.rows), other)
         elif isinstance(source, exp.Subquery | exp.Values | exp.Pivot):
@@ -892,12 +965,17 @@ def _assigned(update: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     for one in update.expressions:
         if not isinstance(one, exp.EQ):
             continue
-        columns, values = [one.this], [one.expression]
-        if isinstance(one.this, exp.Tuple):
-            columns, values = one.this.expressions, one.expression.expressions
-            if isinstance(query := one.expression.unnest(), exp.Select):
-                values = [exp.Select(**{**query.args, "expressions": [value]}) for value in query.expressions]
-        yield from ((column, _as(column.name, value)) for column, value in zip(columns, values, strict=False))
+        columns, value = one.this.expressions or [one.this.unnest()], one.expression
+        if isinstance(one.this, exp.Tuple) and value.expressions:
+            yield from (
+                (column, _as(column.name, one))
+                for column, one in zip(columns, value.expressions, strict=False)
+            )
+        else:
+            yield (
+                columns[0],
+                exp.Aliases(this=value, expressions=[exp.to_identifier(one.name) for one in columns]),
+            )
 
 
 def _as(name: str, value: exp.Expr) -> exp.Alias:

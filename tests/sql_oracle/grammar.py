@@ -123,9 +123,10 @@ class Grammar:
             left, columns = self._select(depth + 1, outer, width, is_bare=True)
             for _ in range(self._random.randint(1, 2)):
                 kind = self._one(["UNION", "UNION ALL", "INTERSECT", "EXCEPT"])
-                right = self._select(depth + 1, outer, width, is_bare=True)[0]
                 if self._pg and self._is(0.3):
                     right = f"({self._body(depth + 1, outer, width)[0]})"
+                else:
+                    right = self._select(depth + 1, outer, width, is_bare=True)[0]
                 left = f"{left} {kind} {right}"
             return left + (" ORDER BY 1" if self._is(0.2) else ""), columns
         if depth and self._is(0.05):
@@ -329,9 +330,9 @@ class Grammar:
 
     def _function(self, reach: _Reach) -> str:
         alias, column = self._name("f"), self._name("z")
-        upto = self._column(reach) if reach.sources and self._is(0.5) else "3"
-        reach.sources.append(Source(alias, (column,)))
-        return f"generate_series(1, {upto}) AS {alias}({column})"
+        upto = self._column(reach) if reach.sources and self._is(0.5) else ""
+        reach.sources.append(Source(alias, (column,), bool(upto)))
+        return f"generate_series(1, {upto or 3}) AS {alias}({column})"
 
     # Expressions
 
@@ -460,9 +461,10 @@ class Grammar:
         sources = f" FROM {self._from(1, reach)}" if self._is(0.4) else ""
         self._is_coarse |= len(reach.sources) > len(("target", "source"))
         columns = tuple(self._random.sample(TABLES[target], self._random.randint(1, 2)))
-        values = [f"{column} = {self._value(1, reach)}" for column in columns]
         if self._is(0.2):
             values = [f"({', '.join(columns)}) = ({self.query(1, reach, len(columns))[0]})"]
+        else:
+            values = [f"{column} = {self._value(1, reach)}" for column in columns]
         named = f"{target} AS {alias}" if alias != target else target
         return f"UPDATE {named} SET {', '.join(values)}{sources}{self._where(reach, 1)}", columns
 

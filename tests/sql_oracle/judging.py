@@ -74,7 +74,7 @@ class Tally:
     def add(self, case: Case) -> None:
         """Count one."""
         self.texts += 1
-        self.told += bool(case.read.told)
+        self.told += bool(case.read.told and case.truth.tables)
         self.faults.update({kind: len(names) for kind, names in case.faults.items()})
         if case.faults:
             self.wrong.append(case)
@@ -115,5 +115,6 @@ def ask(
         used = [one for of_column in lineage["fields"].values() for one in of_column["inputFields"]]
         columns |= {(one["name"], one["field"]) for one in (*used, *lineage.get("dataset", ()))}
     tables = {one["name"] for one in (*found["inputs"], *found["outputs"])} - {"made"}
-    notes = tuple(reason_of(found).split("; ")[1:])
+    # What a function reads itself is in no text.
+    notes = tuple(one for one in reason_of(found).split("; ")[1:] if not one.startswith("what the function"))
     return Usage(frozenset(tables), frozenset(columns), made.get(target), notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
 SYSTEM = ("pg_catalog", "information_schema")
 OWN = ("public",)
 ALL = 300
+SAMPLE = 40
 SEED = 7
+TOLD_MAX = 0.2
+"""The share of views of which the analyzer may say that it cannot read them."""
+UNUSED = {
+    "key_column_usage": {("pg_constraint", "oid"), ("pg_constraint", "confrelid")},
+    "table_privileges": {("pg_class", "oid")},
+    "udt_privileges": {("pg_type", "oid")},
+    "usage_privileges": {("pg_class", "oid"), ("pg_type", "oid")},
+}
+"""Columns that a subquery of a system view lists, and nothing around it uses: nothing comes from them."""
 SYSTEM_VIEWS_MIN = 140
 
 
@@ -38,8 +49,20 @@ def judge(
         # Both say nothing of the tables that each database has from the start.
         assert {view.usage, view.depends} <= {view.truth.columns} or schemas == SYSTEM
         for text in dict.fromkeys((*view.texts, texts.get(view.name, view.texts[0]))):
-            tally.add(Case(text, view.truth, ask(text, "postgres", catalogs.columns)))
+            unused = {(f"postgres.pg_catalog.{table}", column) for table, column in UNUSED.get(view.name, ())}
+            truth = replace(view.truth, columns=view.truth.columns - unused)
+            tally.add(Case(text, truth, ask(text, "postgres", catalogs.columns)))
     return tally
+
+
+def check(tally: Tally) -> None:
+    assert not tally.wrong, str(tally)
+    assert tally.told < tally.texts * TOLD_MAX
+
+
+def test_a_sample_of_views_uses_what_the_database_says(connection: Connection) -> None:
+    check(judge(connection, SYSTEM, {}, every=10))
+    check(judge(connection, OWN, make_views(connection, SAMPLE, SEED)))
 
 
 @pytest.mark.exhaustive
@@ -49,5 +72,5 @@ def test_views_use_what_the_database_says(connection: Connection, capsys: pytest
     with capsys.disabled():
         print(f"\nsystem views: {system}\nviews from the grammar: {made}")  # noqa: T201
     assert system.texts > SYSTEM_VIEWS_MIN
-    assert not system.wrong, str(system)
-    assert not made.wrong, str(made)
+    check(system)
+    check(made)

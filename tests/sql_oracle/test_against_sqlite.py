@@ -13,6 +13,7 @@ from hypothesis import strategies
 from judging import Case, Tally, ask
 
 ALL = 3_000
+TOLD_MAX = 0.1
 AUTHORIZER = Authorizer()
 
 
@@ -28,6 +29,12 @@ def judge(random: Random) -> Case:
     )
 
 
+@hypothesis.given(strategies.randoms(use_true_random=False))
+def test_a_sample_of_statements_uses_what_the_database_says(random: Random) -> None:
+    case = judge(random)
+    assert not case.faults, str(case)
+
+
 @pytest.mark.exhaustive
 def test_statements_use_what_the_database_says(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally()
@@ -41,3 +48,4 @@ def test_statements_use_what_the_database_says(capsys: pytest.CaptureFixture[str
     with capsys.disabled():
         print(f"\nstatements: {tally}")  # noqa: T201
     assert not tally.wrong, str(tally)
+    assert tally.told < tally.texts * TOLD_MAX
