@@ -43,6 +43,8 @@ _SECRETS: Final = (
         r"\1[redacted]",
     ),
     (re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"), r"\1[redacted]"),
+    (re.compile(r"(?i)\b((?:sig|signature|pwd)=)[^\s&;,\"']+"), r"\1[redacted]"),
+    (re.compile(r"(?<![\w/:@.])([\w.+-]+:)[^\s/:@]+(?=@\w)"), r"\1[redacted]"),
 )
 
 
@@ -124,7 +126,7 @@ def _first(lines: list[str]) -> str:
 def _joined(reasons: list[str]) -> str:
     """The reasons that are not said already, as one text; a heading is left out if a reason follows it."""
     said: list[str] = []
-    for reason in map(_masked, reasons):
+    for reason in (mask_secrets(one[:_MASKED_CHARS_MAX]) for one in reasons):
         if reason and not any(_is_said(reason, earlier) for earlier in said):
             said.append(reason)
     if said[1:] and said[0].endswith(":"):
@@ -143,8 +145,8 @@ def _is_said(reason: str, earlier: str) -> bool:
     return reason in earlier or _CLASS.sub("", reason) == _CLASS.sub("", earlier)
 
 
-def _masked(text: str) -> str:
-    text = text[:_MASKED_CHARS_MAX]
+def mask_secrets(text: str) -> str:
+    """A text in which likely secrets are masked: passwords of users, and values of what is named like one."""
     for secret, mask in _SECRETS:
         text = secret.sub(mask, text)
     return text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import PRODUCER
+from waybill.facets.causes import mask_secrets
 from waybill.facets.context import Around, JobRun
 from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, new_run_id, standard_facet
 from waybill.transport.config.backends import without_users
@@ -87,7 +88,7 @@ class RunReport:
         """
         facets = dict(self._run_facets)
         if failure:
-            said = {"message": failure, "programmingLanguage": "UNKNOWN"}
+            said = {"message": mask_secrets(failure), "programmingLanguage": "UNKNOWN"}
             facets["errorMessage"] = standard_facet("1-0-1", "ErrorMessageRunFacet", **said)
         datasets = {
             f"{side}s": [self._dataset(spec, side, is_end=is_end) for spec in specs]
@@ -119,7 +120,7 @@ class RunReport:
     def _job_facets(self) -> dict[str, object]:
         manifest, metadata = self.package.manifest, self.package.manifest.metadata
         job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": "PACKAGE"}
-        source = {"language": "sh", "sourceCode": without_users(shlex.join(self.command))}
+        source = {"language": "sh", "sourceCode": mask_secrets(shlex.join(self.command))}
         labels = {**metadata.labels, "tier": manifest.tier, "version": metadata.version}
         if manifest.schedule is not None:
             labels["schedule"] = manifest.schedule.cron
@@ -159,13 +160,13 @@ class RunReport:
             facets["tags"] = _tags("TagsRunFacet", tags, source="opentelemetry")
         reported = [name for name in self.package.manifest.runtime.reported_env if name in environment]
         if reported:
-            variables = [{"name": name, "value": environment[name]} for name in reported]
+            variables = [{"name": name, "value": mask_secrets(environment[name])} for name in reported]
             facets["environmentVariables"] = standard_facet(
                 "1-0-0", "EnvironmentVariablesRunFacet", environmentVariables=variables
             )
         if arguments := self.command[1:]:
             parameters = [
-                {"key": f"argument.{number}", "value": without_users(value)}
+                {"key": f"argument.{number}", "value": mask_secrets(value)}
                 for number, value in enumerate(arguments, 1)
             ]
             facets["executionParameters"] = standard_facet(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
 from waybill.facets.annotations import LISTENER_SAYS, PART, RUN
+from waybill.facets.causes import mask_secrets
 from waybill.facets.event import Job as EventJob, Parent, ParentRun
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
@@ -102,7 +103,7 @@ def failure_event(
         "errorMessage": error_message_run.ErrorMessageRunFacet(
             message=failure.message,
             programmingLanguage=language,
-            stackTrace=failure.details,
+            stackTrace=failure.details and mask_secrets(failure.details),
             producer=PRODUCER,
         )
     }

@@ -182,6 +182,9 @@ def test_the_telling_part_of_a_real_message(message: str, cause: str) -> None:
         ("AWS_SECRET_ACCESS_KEY=s3cret is wrong", "AWS_SECRET_ACCESS_KEY=[redacted] is wrong"),
         ("401 for Authorization: Bearer abc.def.ghi-jkl", "401 for Authorization: Bearer [redacted]"),
         ("s3://lake?X-Amz-Security-Token=s3cret&x=1", "s3://lake?X-Amz-Security-Token=[redacted]&x=1"),
+        ("https://a.blob/x?se=1&sig=s3cret%3D&sv=2", "https://a.blob/x?se=1&sig=[redacted]&sv=2"),
+        ("ORA-01017: etl:s3cret@orcl is wrong", "ORA-01017: etl:[redacted]@orcl is wrong"),
+        ("git@example.org:a/b at 10:30, design=1", "git@example.org:a/b at 10:30, design=1"),
     ],
 )
 def test_what_looks_like_a_secret_is_masked(message: str, cause: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -296,6 +297,39 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
     assert by_job["halves"]["facets"]["parent"]["run"]["runId"] == by_job["in"]["runId"]
     related = Lineage.open(home).dependencies("nightly").related
     assert {edge.target.name for edge in related if edge.kind is EdgeKind.START} == {"client", "in"}
+
+
+def test_the_rule_that_the_page_advises_hides_an_argument_in_every_facet(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    (rule,) = re.findall(r"`(run\.facets\.[\w.*]+=mask)`", page)
+    program = "import sys; print('refused:', sys.argv[2:], file=sys.stderr); sys.exit(3)"
+    package = write_manifest(runtime={"command": [sys.executable, "-c", program]})
+    arguments = ["--", "--token", "hunter 2 x", "--password=swordfish", "a=b"]
+    assert run_package(package, *arguments, WAYBILL_REDACT=rule).returncode == 3
+    told = events()
+    assert types_of(told) == ["START", "FAIL"]
+    text = json.dumps(told)
+    assert "hunter" not in text
+    assert "swordfish" not in text
+    facets = told[1]["run"]["facets"]
+    assert facets["errorMessage"]["message"].count("[redacted]") >= 2
+    assert "[redacted]" in told[0]["job"]["facets"]["sourceCode"]["sourceCode"]
+
+
+def test_what_looks_like_a_secret_is_told_in_no_facet(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    address = "https://etl:swordfish@db.example/x?password=swordfish&sig=swordfish&X-Amz-Signature=swordfish"
+    texts = [address, "etl:swordfish@db", "AWS_SECRET_ACCESS_KEY=swordfish"]
+    package = write_manifest(
+        shlex.join(["printf", "%s\\n", *texts]) + " >&2; exit 1", runtime={"reported_env": ["DATABASE"]}
+    )
+    assert run_package(package, "--", *texts, DATABASE=address).returncode == 1
+    text = json.dumps(events())
+    assert "swordfish" not in text
+    assert "https://etl:[redacted]@db.example/x?password=[redacted]&sig=[redacted]" in text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -95,6 +95,32 @@ def test_an_event_changed_for_marquez_is_kept_as_it_is_if_no_rule_finds_its_pare
         parse_rules(["run.facets.waybill_presented.jobName"])
 
 
+def test_a_masked_text_is_masked_in_every_facet_that_repeats_it_and_no_name_or_time_is() -> None:
+    value = "s3cret one"
+    facets = {
+        "spark_properties": {"properties": {"spark.my.password": value, "spark.short": "abc"}},
+        "errorMessage": {
+            "message": f"bad login ('{value}'), s3cret ones, abc",
+            "programmingLanguage": "JAVA",
+        },
+        "nominalTime": {"nominalStartTime": "2026-01-31T00:00:00Z"},
+    }
+    named = {"namespace": "n", "name": value, "facets": {"symlinks": {"identifiers": [{"name": value}]}}}
+    url = {"dataSource": {"name": "a", "uri": "https://h/?q=s3cret%20one"}}
+    body = EVENT | {
+        "run": EVENT["run"] | {"facets": facets},
+        "job": EVENT["job"] | {"facets": {"sql": {"query": f"SELECT '{value}'"}}},
+        "inputs": [named, {"namespace": "n", "name": "b", "facets": url}],
+    }
+    kept = redacted("run.facets.spark_properties.properties=mask", body=json.dumps(body).encode())
+    told = kept["run"]["facets"]
+    assert told["errorMessage"]["message"] == "bad login ('[redacted]'), s3cret ones, abc"
+    assert told["nominalTime"] == facets["nominalTime"]
+    assert kept["job"]["facets"]["sql"]["query"] == "SELECT '[redacted]'"
+    assert kept["inputs"][0] == named
+    assert kept["inputs"][1]["facets"]["dataSource"]["uri"] == "https://h/?q=[redacted]"
+
+
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [

@@ -5,6 +5,9 @@ A rule is a path. A plain path, such as ``run.facets.errorMessage.stackTrace``, 
 by null; ``=mask-keys`` also replaces the keys of its objects. A ``*`` matches any characters of a key.
 Matching ignores case and looks inside lists. A key that contains dots is written as it is.
 
+What a rule masks is also masked where another facet of the event repeats it, such as the arguments of a
+program in its source code and in its error. Facets whose texts are names, times or ids stay as they are.
+
 An event that was changed for Marquez's page has its parent in another facet, and the parent's job in the name
 of its own. If a rule removes anything of the parent, the event is kept as it was before that change.
 """
@@ -12,8 +15,10 @@ of its own. If a rule removes anything of the parent, the event is kept as it wa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +30,17 @@ from .bounds import DEFAULT_BOUNDS, Bounds
 from .repeated_keys import has_as_many_strings
 
 MASK: Final = "[redacted]"
+
+_REPEATED_CHARS_MIN: Final = 4
+"""A shorter text may be part of anything."""
+_OPTION: Final = re.compile(r"\A-{0,2}[\w.-]+=(.+)", re.DOTALL)
+_FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
+_NAMES_AND_TIMES: Final = frozenset(
+    {
+        *("parent", "jobDependencies", "nominalTime", "schema", "columnLineage", "lineage", "symlinks"),
+        *("version", "subset", "jobType", "waybill_deltaFile", "waybill_fingerprint", PRESENTED_FACET),
+    }
+)
 
 _MASKS: Final = "=mask"
 _MASKS_KEYS: Final = "=mask-keys"
@@ -114,9 +130,12 @@ class Redaction:
         value = msgspec.json.decode(body)
         # A facet that is there twice is decoded once: the bytes also hold the other one, which no rule sees.
         has_repeats = not has_as_many_strings(msgspec.json.encode(value), body)
-        found = [rule.apply(value) for rule in rules]
+        masked: set[str] = set()
+        found = [rule.apply(value, masked) for rule in rules]
         if _take_back(value):
-            found += [rule.apply(value) for rule in rules]
+            found += [rule.apply(value, masked) for rule in rules]
+        if repeated := _pattern_of(masked):
+            _mask_repeats(value, repeated)
         return msgspec.json.encode(value) if any(found) or has_repeats else body
 
 
@@ -140,23 +159,27 @@ class _Rule:
         """Whether a lower-case JSON text without escapes can contain the path at all."""
         return all(word in lower for word in self._words)
 
-    def apply(self, value: Any, at: int = 0) -> bool:  # noqa: ANN401 - any JSON value
-        """Redact a value at the path's first `at` parts, in place; returns whether anything matched."""
+    def apply(self, value: Any, masked: set[str], at: int = 0) -> bool:  # noqa: ANN401 - any JSON value
+        """Redact a value at the path's first `at` parts, in place; returns whether anything matched.
+
+        The texts that it masks are added to `masked`.
+        """
         found = False
         if isinstance(value, list):
             for one in value:
-                found |= self.apply(one, at)
+                found |= self.apply(one, masked, at)
         elif isinstance(value, dict):
             for key in list(value):
                 for end in range(at + 1, self._length + 1):
                     if key in value and self._keys[at, end].fullmatch(key):
-                        found |= self._apply_to(value, key, end)
+                        found |= self._apply_to(value, key, masked, end)
         return found
 
-    def _apply_to(self, value: dict[str, Any], key: str, end: int) -> bool:
+    def _apply_to(self, value: dict[str, Any], key: str, masked: set[str], end: int) -> bool:
         if end < self._length:
-            return self.apply(value[key], end)
+            return self.apply(value[key], masked, end)
         if self._masks:
+            masked.update(_texts_in(value[key]))
             value[key] = _masked(value[key], keys_too=self._masks_keys)
         else:
             del value[key]
@@ -173,6 +196,51 @@ def _take_back(event: Any) -> bool:  # noqa: ANN401 - any JSON value
                     facets["parent"], job["name"] = parent, name
                     return True
     return False
+
+
+def _texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    """The texts that a value has, and what is given to an option in them; not what every facet has."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not key.startswith("_") and key != "key":
+                yield from _texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner)
+    elif isinstance(value, str):
+        yield value
+        yield from _OPTION.findall(value)
+
+
+def _pattern_of(masked: Iterable[str]) -> re.Pattern[str] | None:
+    """Finds texts as whole words, also quoted for a shell or encoded in a URL; None: there are none."""
+    texts = {text for text in masked if len(text) >= _REPEATED_CHARS_MIN}
+    forms = sorted(
+        {form for one in texts for form in (one, shlex.quote(one).strip("'"), quote(one))}, key=len
+    )
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, reversed(forms)))})(?!\w)") if forms else None
+
+
+def _mask_repeats(event: Any, repeated: re.Pattern[str]) -> None:  # noqa: ANN401 - any JSON value
+    """Mask texts wherever the facets of an event repeat them, in place."""
+    if isinstance(event, list):
+        for one in event:
+            _mask_repeats(one, repeated)
+    elif isinstance(event, dict):
+        for key, value in event.items():
+            if key in _FACETS and isinstance(value, dict):
+                for name in value.keys() - _NAMES_AND_TIMES:
+                    value[name] = _without(value[name], repeated)
+            else:
+                _mask_repeats(value, repeated)
+
+
+def _without(value: Any, repeated: re.Pattern[str]) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return {key: one if key.startswith("_") else _without(one, repeated) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without(one, repeated) for one in value]
+    return repeated.sub(MASK, value) if isinstance(value, str) else value
 
 
 def _masked(value: Any, *, keys_too: bool) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
@@ -210,7 +278,7 @@ def _check(rule: str) -> None:
             f"{rule!r} is not a valid rule; give the path of a facet or of part of one ({roots})"
         )
     event = msgspec.json.decode(_FULL)
-    _Rule(rule).apply(event)
+    _Rule(rule).apply(event, set())
     lost = next((f"$.run.facets.{needed}" for needed in _NEEDED if _is_lost(event, needed)), None)
     try:
         admit_event(msgspec.json.encode(event))

@@ -33,7 +33,7 @@ from waybill.facets import (
     FinalState,
     parse_instant_us,
 )
-from waybill.facets.causes import CAUSED_BY, chain_of
+from waybill.facets.causes import CAUSED_BY, chain_of, mask_secrets
 from waybill.facets.json_events import instant, new_run_id
 
 from ..errors import AdmissionError
@@ -370,13 +370,13 @@ def now_ms() -> int:
 def failure_of(cause: BaseException | str) -> Failure:
     """Describe a failure, even if the exception cannot be printed."""
     if isinstance(cause, str):
-        return Failure(text_of(cause))
+        return Failure(text_of(mask_secrets(cause)))
     try:
         message = f"\n{CAUSED_BY} ".join(_words_of(one) for one in chain_of(cause))
         trace = "".join(traceback.format_exception(cause))
     except Exception:  # noqa: BLE001 - the exception's own code runs here and may raise anything
         return Failure(_name_of(cause))
-    return Failure(text_of(message), text_of(trace))
+    return Failure(text_of(mask_secrets(message)), text_of(mask_secrets(trace)))
 
 
 def _words_of(error: BaseException) -> str:
