@@ -7,6 +7,7 @@ that need pyarrow (`arrow`, `columns`) are imported by name.
 from typing import TYPE_CHECKING
 
 from .annotations import EVIDENCE as EVIDENCE, AnnotationRule as AnnotationRule
+from .attempts import Attempts as Attempts
 from .dids import (
     canonical_did as canonical_did,
     canonical_dids as canonical_dids,
@@ -42,6 +43,7 @@ from .folding import (
     merge_states as merge_states,
     observe as observe,
     observe_times as observe_times,
+    record_so_far as record_so_far,
     records_of as records_of,
 )
 from .lazy import lazily as _lazily

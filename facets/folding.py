@@ -9,9 +9,10 @@ An inferred end is the weakest: the run's own terminal event replaces it, whatev
 and however late it arrives.
 
 A run that is begun again under its id, as the cleared task of a scheduler is, ends as its last attempt did.
-The latest START parts the attempts: only the terminal events since then count. A state does not need all of
-them for that. Of each kind it has the first, which counts in a run that was begun once, and the last, which
-counts in one that was begun again. Events of one run id in two job namespaces are of two runs.
+The latest START parts the attempts: only the terminal events since then count. In a run of one START all of
+them do, also one that is timed before it; see `Attempts`. A state does not need all of them for that. Of each
+kind it has the first, which counts in a run that was begun once, and the last, which counts in one that was
+begun again. Events of one run id in two job namespaces are of two runs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .annotations import (
     as_sent,
     with_filtered_cause,
 )
+from .attempts import Attempts
 from .causes import shortened
 from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, dataset_text, parse_instant_us
 from .merge_rule import merge_all
@@ -170,6 +172,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         created_us: the earliest event, in epoch microseconds.
         namespace: that of its job.
         begun_us: the latest START, in epoch microseconds; 0: none was seen.
+        first_begun_us: the first one.
         endings: of each kind of terminal event the first and the last, sorted.
         causes: of each kind of cause the first and the last, sorted.
         outputs: every output dataset as (namespace, name), sorted.
@@ -213,6 +216,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     late_annotations: dict[str, Said] = {}
     has_properties: bool = False
     is_around_write: bool = False
+    first_begun_us: int = 0
 
     @property
     def parts(self) -> tuple[RunState, ...]:
@@ -227,11 +231,16 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def ending(self) -> Ending | None:
         """The terminal event that decides its record: of its last attempt that has ended."""
-        if since := [ending for ending in self.endings if ending.time_us >= self.begun_us]:
+        if since := [ending for ending in self.endings if ending.time_us >= self.since_us]:
             return min(since, key=lambda ending: ending.place)
         return max(
             self.endings, key=lambda ending: (not ending.inferred, ending.time_us, ending), default=None
         )
+
+    @property
+    def since_us(self) -> int:
+        """When its last attempt began, in epoch microseconds; 0: it has had only one."""
+        return Attempts(self.first_begun_us, self.begun_us).since_us
 
     @property
     def ended(self) -> bool:
@@ -261,7 +270,8 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         system_name=system_name,
         created_us=time_us,
         namespace=event.job.namespace,
-        begun_us=time_us if event.eventType is EventType.START else 0,
+        begun_us=(begun_us := time_us if event.eventType is EventType.START else 0),
+        first_begun_us=begun_us,
         endings=_endings_of(event, time_us),
         parent=_parent_of(facets, time_us, rank),
         first_input=min(inputs, default=None),
@@ -294,7 +304,8 @@ def observe_times(event: RunEvent) -> RunState:
         system_name="",
         created_us=time_us,
         namespace=event.job.namespace,
-        begun_us=time_us if event.eventType is EventType.START else 0,
+        begun_us=(begun_us := time_us if event.eventType is EventType.START else 0),
+        first_begun_us=begun_us,
         endings=_endings_of(event, time_us),
     )
 
@@ -463,6 +474,7 @@ def _merge(states: Sequence[RunState]) -> RunState:
         created_us=min([state.created_us for state in states]),
         namespace=first.namespace,
         begun_us=max([state.begun_us for state in states]),
+        first_begun_us=min(filter(None, (state.first_begun_us for state in states)), default=0),
         endings=_outermost([state.endings for state in states]),
         parent=_least([state.parent for state in states]),
         first_input=_least([state.first_input for state in states]),
@@ -576,6 +588,11 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
     return _derive(state, ending)
 
 
+def record_so_far(state: RunState, job: str) -> ProvenanceRecord:
+    """Return the record of a run of a job that has not ended, as far as its end does not decide it."""
+    return _derive(state, Ending(0, state.created_us, job), is_open=True)[0]
+
+
 def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
     """Return the records of an inferred end; of several such ends the first counts."""
     annotations = {**(record.annotations or {}), EVIDENCE: _inferred(ending)}
@@ -605,12 +622,13 @@ def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> st
     return ", ".join(doubts)
 
 
-def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
+def _derive(state: RunState, ending: Ending, *, is_open: bool = False) -> tuple[ProvenanceRecord, ...]:
     late = {} if state.has_properties else state.late_overrides
     fields = {name: said.value for name, said in _merge_said([state.overrides, late]).items()}
     final_state = FinalState(fields.get("final_state", FINAL_STATES[ending.severity]))
     may_be_told = final_state is FinalState.ERROR and ending.inferred != APPLICATION_ENDED
-    if PART in state.annotations or (not may_be_told and _is_no_write(state, ending)):
+    has_none = PART in state.annotations or (not may_be_told and _is_no_write(state, ending))
+    if has_none and not is_open:
         return ()
     sinks: list[str | None] = [dataset_text(*output) for output in state.outputs]
     first = state.first_input
@@ -662,11 +680,11 @@ def _cause_of(state: RunState, ending: Ending) -> str:
 
     The causes of earlier attempts do not count.
     """
-    if ending.time_us < state.begun_us:  # it was begun again, and has not ended since
+    since_us = state.since_us
+    if ending.time_us < since_us:  # it was begun again, and has not ended since
         cause = max(state.causes, key=lambda cause: (cause.time_us, cause), default=None)
     else:
-        is_second = any(one.time_us < state.begun_us for one in state.endings)
-        since_us = state.begun_us if is_second else 0
+        since_us = since_us if any(one.time_us < since_us for one in state.endings) else 0
         cause = min((one for one in state.causes if one.time_us >= since_us), default=None)
     return ending.inferred if cause is None else cause.message
 

@@ -108,7 +108,7 @@ _WORDS_SEARCHED_MAX: Final = 64
 _TOLD_AS: Final = {
     name: name.removesuffix("_us")
     for name in RunState.__struct_fields__
-    if name not in {"run_id", "system_name", "namespace", "others", "has_properties"}
+    if name not in {"run_id", "system_name", "namespace", "others", "has_properties", "first_begun_us"}
 } | {
     "begun_us": "begun again",
     "endings": "ending",

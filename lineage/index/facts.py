@@ -19,6 +19,7 @@ from waybill.facets import (
     fingerprints_of,
     parents_of,
     parse_instant_us,
+    record_so_far,
 )
 from waybill.facets.overrides import read_sayings
 
@@ -75,18 +76,18 @@ class Fact(NamedTuple):
 
 
 class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a file or run that has begun and not ended.
+    """What is known of a file or run that has begun and not ended: what its record would say now.
 
     Attributes:
         did: the file; for a run without the facet, the run.
         parent_did: the file that it was split from; for a run without the facet, its parent run.
         system_name: that of the file; for a run without the facet, the namespace of its job.
-        data_source: where the file came in; for a run without the facet, the name of its job.
+        data_source: where the file came in; for a run without the facet, its first input or else its job.
         filename: None for a run without the facet.
-        annotations: those that it began with, whether or not they are allowed in a record.
+        annotations: those that it has so far, whether or not they are allowed in a record.
         transform: the last transform that it began, which it may be in the middle of; None: none was noted.
-        began_ms: when it began, as its first entry says or, without that, when this was received, in epoch
-            milliseconds.
+            For a run without the facet, its job.
+        began_ms: when it began, as its events say, in epoch milliseconds.
         received_ms: when its first entry was received.
         last_ms: when its last entry was received.
     """
@@ -210,20 +211,21 @@ def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
 
 
 def open_file_of(begun: OpenRun, received_ms: int, last_ms: int) -> OpenFile:
-    """The open file of a run that has begun."""
-    file = begun.delta_file
-    began_ms = received_ms
+    """The open file of a run that has begun, whose events are folded."""
+    assert begun.told is not None  # noqa: S101 - they are
+    file, began_ms = begun.delta_file, begun.told.created_us // 1_000
     if file is not None and file.created is not None:
         with contextlib.suppress(ValueError):
             began_ms = parse_instant_us(file.created) // 1_000
+    said = file or record_so_far(begun.told, begun.name)
     return OpenFile(
-        did=begun.did,
-        parent_did=(file and file.parent_did) or begun.parent_id,
-        system_name=(file and file.system_name) or begun.namespace,
-        data_source=(file and file.data_source) or begun.name,
+        did=said.did,
+        parent_did=said.parent_did or None,
+        system_name=said.system_name or begun.system_name,
+        data_source=said.data_source or begun.name,
         filename=None if file is None else file.filename,
-        annotations=(file and file.annotations) or {},
-        transform=begun.transform,
+        annotations=said.annotations or {},
+        transform=begun.name if file is None else begun.transform,
         began_ms=began_ms,
         received_ms=received_ms,
         last_ms=last_ms,

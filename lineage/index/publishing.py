@@ -110,11 +110,16 @@ class Publisher:
 
     def _with_kept_annotations(self, run: OpenRun) -> OpenRun:
         """The run with those of the annotations that its record will have."""
+        replace, rule = msgspec.structs.replace, self._rule
+        if (told := run.told) is not None:
+            said = {name: getattr(told, name) for name in ("annotations", "late_annotations")}
+            kept = {name: {key: some[key] for key in some if rule.keeps(key)} for name, some in said.items()}
+            run = replace(run, told=replace(told, **kept))
         file = run.delta_file
         if file is None or not file.annotations:
             return run
-        kept = msgspec.json.decode(run.file) | {"annotations": self._rule.kept(file.annotations) or {}}
-        return msgspec.structs.replace(run, file=msgspec.json.encode(kept))
+        allowed = msgspec.json.decode(run.file) | {"annotations": rule.kept(file.annotations) or {}}
+        return replace(run, file=msgspec.json.encode(allowed))
 
 
 _BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

@@ -58,9 +58,8 @@ _VIEWS: Final = f"""
 CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
 SELECT did, began_ms, last_ms, begun FROM main.open_run
 UNION ALL
-SELECT did, began_ms, last_ms, begun FROM disk.open_run AS stored
-WHERE run NOT IN (SELECT run FROM main.open_run)
-AND NOT EXISTS (SELECT 1 FROM main.ended_run WHERE run = stored.run AND at_us >= stored.at_us);
+SELECT did, began_ms, last_ms, begun FROM disk.open_run
+WHERE run NOT IN (SELECT run FROM main.open_run UNION ALL SELECT run FROM main.ended_run);
 """  # noqa: S608 - texts of our own
 _PARENTS: Final = """
 SELECT DISTINCT did, value FROM facts

@@ -7,16 +7,16 @@ share, such as a producer, are stored once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
-from waybill.facets import EventType
+from waybill.facets import Attempts, EventType, RunEvent, merge_states, observe
 from waybill.transport.journal import BegunTransforms
 from waybill.transport.runner import OpenRun
 
 from ..graph import GRAPH_SCHEMA, SEARCH_SCHEMA
-from .facts import Fact
+from .facts import Fact, open_file_of
 
 if TYPE_CHECKING:
     import apsw
@@ -33,7 +33,7 @@ INDEX_NAME: Final = "index.db"
 
 DAY_MS: Final = 86_400_000
 
-FORMAT: Final = 9
+FORMAT: Final = 10
 """The number of the format of the tables; an index of another format is made again."""
 
 SCHEMA: Final = f"""
@@ -52,6 +52,7 @@ CREATE INDEX fact_of_day ON fact (system, at_ms);
 CREATE TABLE open_run (
     run TEXT NOT NULL PRIMARY KEY,
     did TEXT NOT NULL,
+    first_us INTEGER NOT NULL,
     at_us INTEGER NOT NULL,
     began_ms INTEGER NOT NULL,
     last_ms INTEGER NOT NULL,
@@ -60,7 +61,9 @@ CREATE TABLE open_run (
 CREATE INDEX open_run_of_file ON open_run (did);
 CREATE TABLE ended_run (
     run TEXT NOT NULL PRIMARY KEY,
+    first_us INTEGER NOT NULL,
     at_us INTEGER NOT NULL,
+    ended_us INTEGER NOT NULL,
     received_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE unpublished (
@@ -75,11 +78,11 @@ INSERT INTO fact VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET at_ms = min(at_ms, excluded.at_ms), system = max(system, excluded.system)
 WHERE excluded.at_ms < at_ms OR excluded.system > system
 """
-_OPEN: Final = "SELECT at_us, began_ms, last_ms, begun FROM {}open_run WHERE run = ?"
-_ENDED: Final = "SELECT at_us FROM {}ended_run WHERE run = ?"
-_PUT_OPEN: Final = "INSERT OR REPLACE INTO open_run VALUES (?, ?, ?, ?, ?, ?)"
+_OPEN: Final = "SELECT first_us, at_us, began_ms, last_ms, begun FROM {}open_run WHERE run = ?"
+_ENDED: Final = "SELECT first_us, at_us, ended_us FROM {}ended_run WHERE run = ?"
+_PUT_OPEN: Final = "INSERT OR REPLACE INTO open_run VALUES (?, ?, ?, ?, ?, ?, ?)"
 _CUT_OPEN: Final = "DELETE FROM open_run WHERE run = ?"
-_PUT_ENDED: Final = "INSERT OR REPLACE INTO ended_run VALUES (?, ?, ?)"
+_PUT_ENDED: Final = "INSERT OR REPLACE INTO ended_run VALUES (?, ?, ?, ?, ?)"
 _PUT_UNPUBLISHED: Final = "INSERT INTO unpublished VALUES (?, ?) ON CONFLICT DO NOTHING"
 _FORGET_FACTS: Final = "DELETE FROM fact WHERE at_ms < ?"
 _FORGET_OPEN: Final = "DELETE FROM open_run WHERE last_ms < ?"
@@ -155,7 +158,7 @@ class Tables:
     def put_open(self, begun: OpenRun, began_ms: int, last_ms: int) -> None:
         """Put a run that is open, of which the database knows nothing else."""
         run = _Run()
-        run.open = _Open(0, began_ms, last_ms, begun)
+        run.open = _Open(began_ms, last_ms, begun)
         self._put(begun.run_id, run)
 
     def forget(self, before_ms: int) -> None:
@@ -172,32 +175,34 @@ class Tables:
     def _load(self, name: str) -> _Run:
         run = _Run()
         for schema in self._schemas:
-            ended = self._connection.execute(_ENDED.format(schema), (name,)).get
-            run.ended_us = max(run.ended_us, cast("int", ended or 0))
+            ended = self._connection.execute(_ENDED.format(schema), (name,)).fetchone()
+            run.attempts = run.attempts.merge(Attempts(*cast("tuple[int, int, int]", ended or ())))
         for schema in self._schemas:
             row = self._connection.execute(_OPEN.format(schema), (name,)).fetchone()
             if row is not None and run.open is None:
-                at_us, began_ms, last_ms, begun = cast("tuple[int, int, int, bytes]", row)
-                run.open = _Open(at_us, began_ms, last_ms, _OPEN_RUN.decode(begun))
-        if run.open is not None and run.open.at_us <= run.ended_us:
-            run.open = None  # it has ended since, in the other database
-        run.stored = (run.open, run.ended_us)
+                *starts_us, began_ms, last_ms, begun = cast("tuple[Any, ...]", row)
+                run.attempts = run.attempts.merge(Attempts(*starts_us))
+                run.open = _Open(began_ms, last_ms, _OPEN_RUN.decode(begun))
+        if run.attempts.has_ended:
+            run.open = None  # in the other database
+        run.stored = (run.open, run.attempts)
         return run
 
     def _put(self, name: str, run: _Run) -> None:
-        before, ended_us = run.stored
-        for changed in {before, run.open} if before != run.open else ():
+        before, attempts = run.stored
+        run.fold()
+        for changed in (before, run.open) if before != run.open else ():
             if changed is not None:
                 self._changed.add((changed.began_ms // DAY_MS, changed.begun.of_system))
         if run.open is None and before is not None:
             self._connection.execute(_CUT_OPEN, (name,))
-        elif run.open is not None and run.open != before:
-            at_us, began_ms, last_ms, begun = run.open
-            did = begun.did
+        elif run.open is not None and run.stored != (run.open, run.attempts):
+            began_ms, last_ms, begun = run.open
+            did = open_file_of(begun, began_ms, last_ms).did
             body = msgspec.msgpack.encode(begun)
-            self._connection.execute(_PUT_OPEN, (name, did, at_us, began_ms, last_ms, body))
-        if run.ended_us != ended_us:
-            self._connection.execute(_PUT_ENDED, (name, run.ended_us, run.received_ms))
+            self._connection.execute(_PUT_OPEN, (name, did, *run.attempts[:2], began_ms, last_ms, body))
+        if run.attempts.ended_us and run.attempts != attempts:
+            self._connection.execute(_PUT_ENDED, (name, *run.attempts, run.received_ms))
 
     def _number_of(self, text: str) -> int:
         number = self._numbers.get(text)
@@ -214,13 +219,11 @@ class _Open(NamedTuple):
     """A run that is open.
 
     Attributes:
-        at_us: when it began by its latest START, in epoch microseconds; 0: no START of it came.
         began_ms: when its first entry was received.
         last_ms: when its last entry was received.
-        begun: the values that its end has to repeat.
+        begun: the values that its end has to repeat, and what its events have told.
     """
 
-    at_us: int
     began_ms: int
     last_ms: int
     begun: OpenRun
@@ -231,34 +234,51 @@ class _Run:
 
     def __init__(self) -> None:
         self.open: _Open | None = None
-        self.ended_us = 0
+        self.attempts = Attempts()
         self.received_ms = 0
-        self.stored: tuple[_Open | None, int] = (None, 0)
+        self.stored: tuple[_Open | None, Attempts] = (None, Attempts())
+        self._unfolded: list[tuple[RunEvent, str]] = []
 
     def take(self, told: Told) -> None:
-        """Take what an entry tells of the run: it is open if it began after its last end."""
-        if told.has_ended:
-            self.ended_us = max(self.ended_us, told.at_us)
-            self.received_ms = told.entry.received_ms
-            if self.open is not None and self.open.at_us <= self.ended_us:
-                self.open = None
-            return
-        received_ms, said = told.entry.received_ms, told.said
+        """Take what an entry tells of the run."""
+        entry, said = told.entry, told.said
         if isinstance(said, BegunTransforms):
             if self.open is not None:
                 begun = msgspec.structs.replace(self.open.begun, begun=said)
-                self.open = self.open._replace(last_ms=max(self.open.last_ms, received_ms), begun=begun)
+                self.open = self.open._replace(last_ms=max(self.open.last_ms, entry.received_ms), begun=begun)
             return
-        start_us = told.at_us if said.eventType is EventType.START else 0
+        may_begin = said.eventType is EventType.START or not self.attempts.ended_us
+        self.attempts = self.attempts.take(said.eventType, told.at_us)
+        if self.attempts.has_ended:
+            self.open, self._unfolded = None, []
+        self.received_ms = received_ms = entry.received_ms
+        if told.has_ended:
+            return
         if self.open is not None:
-            at_us, began_ms, last_ms, begun = self.open
+            began_ms, last_ms, begun = self.open
             if received_ms < began_ms:
-                begun = OpenRun.begun_by(said, told.entry)
-            self.open = _Open(
-                max(at_us, start_us), min(began_ms, received_ms), max(last_ms, received_ms), begun
+                begun = msgspec.structs.replace(OpenRun.begun_by(said, entry), told=begun.told)
+            self.open = _Open(min(began_ms, received_ms), max(last_ms, received_ms), begun)
+        elif may_begin and not self.attempts.has_ended:
+            self.open = _Open(received_ms, received_ms, OpenRun.begun_by(said, entry))
+        if self.open is not None:
+            self._unfolded.append((said, entry.system_name))
+
+    def fold(self) -> None:
+        """Fold what the events of an open run have told, as far as its record needs it before its end."""
+        states = [observe(said, system_name=name) for said, name in self._unfolded]
+        if self.open is not None and states:
+            begun = self.open.begun
+            told = merge_states(*states, *([] if begun.told is None else [begun.told]))
+            told = msgspec.structs.replace(
+                told,
+                created_us=min(told.created_us, self.attempts.first_us or told.created_us),
+                endings=(),
+                causes=(),
+                outputs=told.outputs[:1],
+                others=(),
             )
-        elif start_us > self.ended_us or not self.ended_us:
-            self.open = _Open(start_us, received_ms, received_ms, OpenRun.begun_by(said, told.entry))
+            self.open = self.open._replace(begun=msgspec.structs.replace(begun, told=told))
 
 
 _OPEN_RUN: Final = msgspec.msgpack.Decoder(OpenRun)

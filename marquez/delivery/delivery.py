@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY, EventType, JobEvent, RunEvent, parse_instant_us
+from waybill.facets import SEVERITY, Attempts, EventType, JobEvent, RunEvent, parse_instant_us
 from waybill.facets.flows import paths_in_records
 from waybill.facets.standard import JobNotes, job_notes_of
 from waybill.transport.config import MARQUEZ
@@ -435,7 +435,7 @@ class Delivery:
         if not subject.is_run:
             return
         seq, event = entry.seq, entry.run_event
-        before, start = self._run_states.of(subject.key)
+        before, start, first_us = self._run_states.of(subject.key)
         end = before
         time_us = 0 if event is None else parse_instant_us(event.eventTime)
         delivered = End.of(subject, seq, time_us)
@@ -443,11 +443,12 @@ class Delivery:
             start = start and start._replace(is_shown=True)
             end = delivered if end is None or end < delivered else end
         elif event is not None:
-            if end is not None and event.eventType is EventType.START and time_us > end.time_us:
-                end = None  # it was begun again
+            attempts = Attempts(first_us, first_us, 0 if end is None else end.time_us)
+            attempts = attempts.take(event.eventType, time_us)
+            end, first_us = end if attempts.has_ended else None, attempts.first_us
             told = Start(time_us, seq)
             start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
-        note_run(self._batch, subject.key, RunState(end, start), seq)
+        note_run(self._batch, subject.key, RunState(end, start, first_us), seq)
         if before is not None and before != end and before.seq in self._repeated:
             self._no_longer_owed(before.seq)
             self._outdated.add(before.seq)

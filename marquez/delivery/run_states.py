@@ -5,8 +5,8 @@ COMPLETE leaves a finished run RUNNING, and so does a COMPLETE that is never sen
 projection's state per run notes its delivered terminal event, or that some other event was delivered, for as
 long as the journal holds the event. Of several ends the one that decides the record is sent last, because
 Spark's listener may send COMPLETE after FAIL. An inferred terminal event is noted as such: the run's own
-replaces it, whichever of them came first. A START that happened after the end begins the run again, so no
-end is sent after it until another comes.
+replaces it, whichever of them came first. A second START that happened after the end begins the run again, so
+no end is sent after it until another comes.
 
 Marquez also takes the start of a run from the last event to arrive that is no end: from each RUNNING, of
 which Spark's listener sends up to six. So the row notes the earliest such event, which is sent once more
@@ -73,10 +73,17 @@ class Start(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """The known delivered events of a run that decide what the backend shows of it."""
+    """The known delivered events of a run that decide what the backend shows of it.
+
+    Attributes:
+        end: its end.
+        start: the event that says when it began.
+        first_us: its first START, in epoch microseconds; 0: none was delivered.
+    """
 
     end: End | None = None
     start: Start | None = None
+    first_us: int = 0
 
 
 class RunStates:
@@ -92,14 +99,15 @@ class RunStates:
         if row is None:
             return RunState()
         ended, _, started = row.partition(_STARTED)
-        start = None
+        start, first_us = None, 0
         if started:
-            seq, _, time_us = started.removesuffix(_MOVED).partition(b":")
-            start = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED))
+            seq, time_us, first = started.removesuffix(_MOVED).split(b":")
+            start, first_us = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED)), int(first)
         if ended.startswith(_OPEN):
-            return RunState(None, start)
+            return RunState(None, start, first_us)
         seq, weight, time_us = ended.removeprefix(_INFERRED).split(b":")
-        return RunState(End(not ended.startswith(_INFERRED), int(weight), int(seq), int(time_us)), start)
+        end = End(not ended.startswith(_INFERRED), int(weight), int(seq), int(time_us))
+        return RunState(end, start, first_us)
 
     def open_of(self, runs: Iterable[str]) -> frozenset[str]:
         """The given runs that the backend knows, but without an end of their own."""
@@ -110,13 +118,17 @@ class RunStates:
 
 def note_run(batch: StateBatch, run: str, state: RunState, seq: int) -> None:
     """Note what was delivered of a run, lastly an entry; the row goes with the end, or with that entry."""
-    end, start = state
+    end, start, first_us = state
     row = _OPEN + b"%d" % seq
     if end is not None:
         text = b"%d:%d:%d" % (end.seq, end.weight, end.time_us)
         row = text if end.is_own else _INFERRED + text
     if start is not None:
-        row += _STARTED + b"%d:%d" % (start.seq, start.time_us) + (b"" if start.is_shown else _MOVED)
+        row += (
+            _STARTED
+            + b"%d:%d:%d" % (start.seq, start.time_us, first_us)
+            + (b"" if start.is_shown else _MOVED)
+        )
     batch.put(_row_key(run), row, seq=end.seq if end is not None else seq)
 
 

@@ -13,7 +13,7 @@ import re
 import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.facets import SEVERITY, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.facets import SEVERITY, Attempts, EventType, RunEvent, decode_event, parse_instant_us
 from waybill.facets.flows import FlowNode
 
 from ..graph import full_name, start_of
@@ -35,17 +35,18 @@ _IS_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullm
 _TABLE: Final = """
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, namespace TEXT, job TEXT,
-    first INTEGER, started INTEGER, is_own INTEGER, rank INTEGER, last INTEGER, ended INTEGER
+    first INTEGER, started INTEGER, is_own INTEGER, rank INTEGER, last INTEGER, ended INTEGER,
+    begun INTEGER
 ) WITHOUT ROWID
 """
 _ADD: Final = """
-INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE
 SET is_own = excluded.is_own, rank = excluded.rank, last = excluded.last, ended = excluded.ended
 WHERE (excluded.is_own, excluded.rank, excluded.last) > (is_own, rank, last)
 """
-_BEGIN_AGAIN: Final = """
-UPDATE runs SET is_own = FALSE, rank = -1, last = ?, ended = ? WHERE run = ? AND rank > -1 AND ended < ?
-"""
+_ATTEMPTS: Final = "SELECT begun, begun, iif(rank > -1, ended, 0) FROM runs WHERE run = ?"
+_BEGUN: Final = "UPDATE runs SET begun = ? WHERE run = ?"
+_BEGIN_AGAIN: Final = "UPDATE runs SET is_own = FALSE, rank = -1, last = ?, ended = ? WHERE run = ?"
 _BEGIN: Final = "UPDATE runs SET first = ?, started = ? WHERE run = ? AND (started IS NULL OR started > ?)"
 
 
@@ -96,7 +97,11 @@ class KnownRuns:
         row = (event.run.runId, *_job_of(event), seq, None, is_own, rank, seq, time_us)
         self._rows.execute(_ADD, row)
         if event.eventType is EventType.START:
-            self._rows.execute(_BEGIN_AGAIN, (seq, time_us, event.run.runId, time_us))
+            before = Attempts(*self._rows.execute(_ATTEMPTS, (event.run.runId,)).fetchone())
+            attempts = before.take(event.eventType, time_us)
+            self._rows.execute(_BEGUN, (attempts.first_us, event.run.runId))
+            if before.ended_us and not attempts.has_ended:
+                self._rows.execute(_BEGIN_AGAIN, (seq, time_us, event.run.runId))
         start = start_of(body)
         began = decode_event(start) if start is not None else event if subject.severity is None else None
         if isinstance(began, RunEvent):

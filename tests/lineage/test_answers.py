@@ -268,9 +268,10 @@ class Model:
 
     @staticmethod
     def _is_open(own: Sequence[RunEvent]) -> bool:
-        """Whether a run began after its last end."""
+        """Whether a run did not end, or a START that is not its first one came after its last end."""
         ends = [event.eventTime for event in own if event.eventType != "START"]
-        return not ends or max((e.eventTime for e in own if e.eventType == "START"), default="") > max(ends)
+        starts = {event.eventTime for event in own if event.eventType == "START"}
+        return not ends or (len(starts) > 1 and max(starts) > max(ends))
 
     def answers(self, query: Query) -> list[ProvenanceRecord]:
         return [record for record in self.records if self._meets(record, query)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,32 @@ def test_a_run_that_is_begun_again_is_in_the_state_of_its_last_attempt(
         states.append(marquez.runs[run])
     assert states == ["RUNNING", "FAILED", "RUNNING", "COMPLETED", "COMPLETED"]
     assert numbers_of(marquez.stored, run) == [0, 1, 2, 0, 3, 4]
+    assert list(reconcile(journal, EventReader(url)).missing) == []
+
+
+@pytest.mark.parametrize("steps", [*itertools.permutations((("START", 2), ("COMPLETE", 1)))])
+def test_one_start_and_one_end_are_a_finished_run_whatever_their_clocks_say(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    new_worker: type[Worker],
+    keep: Keep,
+    steps: list[tuple[str, int]],
+) -> None:
+    run = str(uuid.uuid4())
+    for number, (kind, moment) in enumerate(steps):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
+        new_worker(journal, marquez.url, draws=True).run()
+    assert marquez.runs[run] == "COMPLETED"
+    keep(run, 2, eventType="RUNNING", eventTime=MOMENTS[3])
+    new_worker(journal, marquez.url, draws=True).run()
+    assert marquez.runs[run] == "COMPLETED"
+    assert list(reconcile(journal, EventReader(url)).missing) == []
+    marquez.runs[run] = "RUNNING"
+    assert list(reconcile(journal, EventReader(url)).missing) != []
+    keep(run, 3, eventType="START", eventTime=MOMENTS[4])
+    new_worker(journal, marquez.url, draws=True).run()
+    assert marquez.runs[run] == "RUNNING"
     assert list(reconcile(journal, EventReader(url)).missing) == []
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, canonical_did
+from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, RunState
 from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
 from waybill.facets.json_events import instant
 
@@ -67,6 +67,7 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         begun: the transforms that its program has noted as begun; None: none was.
+        told: what its events have told so far, for those who ask; None: nobody has folded them.
     """
 
     program: str
@@ -77,6 +78,7 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
     parent: bytes = b""
     file: bytes = b""
     begun: BegunTransforms | None = None
+    told: RunState | None = None
 
     @classmethod
     def begun_by(cls, event: RunEvent, entry: Entry) -> Self:
@@ -96,12 +98,6 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
             bytes(parent),
             bytes(facets.file),
         )
-
-    @property
-    def did(self) -> str:
-        """The file; of a run without the facet, its id."""
-        file = self.delta_file
-        return canonical_did(self.run_id) if file is None else file.did
 
     @property
     def of_system(self) -> str:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import SEVERITY, UNREADABLE, EventType, inferred_reason, parse_instant_us
+from waybill.facets import SEVERITY, UNREADABLE, Attempts, EventType, inferred_reason, parse_instant_us
 from waybill.facets.event import read_facet
 from waybill.facets.json_events import instant
 from waybill.facets.spark_writes import APPLICATION_ENDED, written
@@ -80,6 +80,7 @@ class _Followed(OpenRun, frozen=True, array_like=True):
     began_ms: int = 0
     is_contested: bool = False
     application_id: str = ""
+    attempts: Attempts = Attempts()
 
 
 class _End(NamedTuple):
@@ -136,8 +137,8 @@ class UnendedRuns:
         """The keys of the followed runs that have an output, by the output."""
         self._ended: dict[str, _End] = {}
         """How applications ended, by key, until their runs are ended."""
-        self._known_ends: dict[str, int] = {}
-        """When the latest runs to end ended, in epoch microseconds: only a later START opens one again."""
+        self._known_ends: dict[str, Attempts] = {}
+        """When the latest runs to end began and ended: only if one is begun again, it is open again."""
         self._cursor: int | None = None
         self._looked_ms = 0
         self._round: _Round | None = None
@@ -233,9 +234,11 @@ class UnendedRuns:
         for other in {other for output in outputs for other in self._writing.get(output, ())} - {key}:
             self._set(other, msgspec.structs.replace(self._runs[other], is_contested=True))
         known = self._runs.get(key)
+        before = known.attempts if known is not None else self._known_ends.get(key, Attempts())
+        attempts = before.take(event.eventType, _instant_us(event))
         if event.eventType in SEVERITY:
             self._set(key, None)
-            self._known_ends[key] = max(_instant_us(event), self._known_ends.get(key, 0))
+            self._known_ends[key] = attempts
             is_application = is_of_application(event) or (known is not None and known.is_application)
             if is_application and len(self._ended) < _OPEN_MAX:
                 weight, at_ms = _WEIGHTS[event.eventType], parse_instant_us(event.eventTime) // 1_000
@@ -244,10 +247,11 @@ class UnendedRuns:
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
             outputs = tuple(sorted({*known.outputs, *outputs}))
-            self._set(
-                key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms, outputs=outputs)
-            )
-        elif self._begins(event, key) and len(self._runs) < _OPEN_MAX:
+            changed = {"last_ms": last_ms, "outputs": outputs, "attempts": attempts}
+            self._set(key, msgspec.structs.replace(known, program=program or "", **changed))
+        elif before.ended_us and (event.eventType is not EventType.START or attempts.has_ended):
+            self._known_ends[key] = attempts
+        elif len(self._runs) < _OPEN_MAX:
             run = _Followed.begun_by(event, entry)
             followed = msgspec.structs.replace(
                 run,
@@ -258,14 +262,9 @@ class UnendedRuns:
                 outputs=outputs,
                 began_ms=_instant_us(event) // 1_000,
                 application_id=_application_id_of(event),
+                attempts=attempts,
             )
             self._set(key, followed)
-
-    def _begins(self, event: RunEvent, key: str) -> bool:
-        ended_us = self._known_ends.get(key)
-        if ended_us is None:
-            return True
-        return event.eventType is EventType.START and _instant_us(event) > ended_us
 
     def _take_begun(self, begun: BegunTransforms, at_ms: int) -> None:
         """Take the note of a run; it is no news of one that has ended, or is not followed."""
