@@ -40,12 +40,34 @@ _MASKING: Final = (
 )  # fmt: skip
 _MASKING_NAMES: Final = frozenset({"hash", "xxhash64", "mask", "murmur_hash", "hashbytes"})
 _MOVE_NOTHING: Final = (
-    exp.Alter, exp.Analyze, exp.Attach, exp.Cache, exp.Comment, exp.Commit, exp.Describe, exp.Detach,
+    exp.Alter, exp.Analyze, exp.Attach, exp.Cache, exp.Comment, exp.Commit, exp.Declare, exp.Describe,
+    exp.Detach,
     exp.Drop, exp.Grant, exp.Kill, exp.Pragma, exp.Refresh, exp.Revoke, exp.Rollback, exp.Semicolon, exp.Set,
     exp.Show, exp.Summarize, exp.Transaction, exp.TruncateTable, exp.Uncache, exp.Use,
 )  # fmt: skip
 """The statements that move no data, beside those that are followed."""
+_MOVING_NOTHING: Final = (
+    "CHECKPOINT",
+    "CLUSTER",
+    "DISCARD",
+    "LISTEN",
+    "LOCK",
+    "NOTIFY",
+    "REINDEX",
+    "RESET",
+    "VACUUM",
+)
+"""The first words of such statements that the parser does not know."""
 _MADE: Final = ("TABLE", "VIEW")
+_NAMED: Final = (exp.Identifier, exp.Dot, exp.Parameter)
+"""What a table is that has a name."""
+_TEMPORARY: Final = ("#", "@")
+"""With what the names of T-SQL's temporary tables and table variables begin."""
+_FILTERS: Final = ("where", "prewhere", "connect", "sample")
+_OF_NO_TABLE: Final = frozenset(
+    {("oracle", "rownum"), ("oracle", "level"), ("oracle", "user"), ("oracle", "uid"), ("postgres", "user")}
+)
+"""What stands in a dialect as columns do, and is none."""
 _WHOLE_ROWS: Final = ("postgres", "redshift", "materialize", "risingwave", "duckdb", "bigquery")
 """The dialects in which the name of a table stands for its whole row."""
 _READS_FILES: Final = re.compile(r"read_\w+|(?:parquet|delta|iceberg)_scan", re.IGNORECASE)
@@ -172,22 +194,19 @@ def read_sql(
     Raises:
         sqlglot.errors.ParseError: no statement can be parsed.
         RecursionError: the text is nested too deeply.
-        ValueError: there is no such dialect, or a part of a statement is absent.
+        ValueError: there is no such dialect.
     """
     reader = _Reader(dialect or "", columns_of)
-    for number, parsed in enumerate(_parse(text, dialect, reader.unread), 1):
-        if parsed is None:
+    for number, statement in enumerate(_parse(text, dialect, reader.unread), 1):
+        if statement is None:
             continue
-        statement = parsed
-        if isinstance(parsed, exp.Command) and parsed.this.upper() == "REPLACE":  # elsewhere an INSERT
-            statement = parse_one(f"INSERT {parsed.expression.name}", dialect=dialect)
         before, reader.inputs = reader.inputs, set()
         try:
             named = normalize_identifiers(_with_names(statement, dialect, reader.others), dialect=dialect)
             reader.follow(named, number, {})
             reader.look_for_others(named)
-        except (AttributeError, TypeError) as error:  # the parser lets some parts be absent
-            raise ValueError(f"statement {number} has a form that cannot be read") from error
+        except (AttributeError, TypeError, ParseError):  # the parser lets some parts be absent
+            reader.unread[f"statement {number} has a form that cannot be read"] = None
         reader.inputs |= before
     return reader
 
@@ -233,6 +252,7 @@ class _Scope:
     Attributes:
         ctes: the CTEs.
         sources: what stands after FROM.
+        named: the same by the names of tables that have none of their own.
         merged: the columns that joins make one, those of the last join first.
         hidden: the columns that a star leaves out, as a join makes them one with others; by their source.
         aliases: the columns of the query itself, where they are in reach.
@@ -243,6 +263,7 @@ class _Scope:
     def __init__(self, ctes: Mapping[str, Relation], outer: _Scope | None = None) -> None:
         self.ctes = dict(ctes)
         self.sources: dict[str, Relation] = {}
+        self.named: dict[Name, Relation] = {}
         self.merged: dict[str, Origins] = {}
         self.hidden: dict[str, set[str]] = {}
         self.aliases: dict[str, Origins] = {}
@@ -338,19 +359,25 @@ class _Reader(Reading):
                     self.query = relation
             case exp.Alter():
                 self._alter(statement, number, scope)
-            case _ if not isinstance(statement, _MOVE_NOTHING):
+            case _ if (
+                not isinstance(statement, _MOVE_NOTHING) and statement.name.upper() not in _MOVING_NOTHING
+            ):
                 self._leave_out(statement, number)
 
     def look_for_others(self, statement: exp.Expr) -> None:
         """Take the tables of a followed statement that stand where nothing has been followed as read."""
         is_made = isinstance(statement, exp.Create) and statement.expression and statement.kind in _MADE
-        if not (is_made or isinstance(statement, exp.DML | exp.Query | exp.Pivot)):
+        if not (is_made or isinstance(statement, exp.DML | exp.Query | exp.Pivot)) or isinstance(
+            statement, exp.Copy
+        ):
             return
+        if any(returned.args.get("into") for returned in statement.find_all(exp.Returning)):
+            self.unread["what OUTPUT … INTO writes is not read"] = None
         ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
         for table in statement.find_all(exp.Table):
             name = _name(table)
             is_cte = len(name) == 1 and name[0] in ctes
-            is_named = isinstance(table.this, exp.Identifier | exp.Dot) and not is_cte
+            is_named = isinstance(table.this, _NAMED) and not is_cte
             if is_named and id(table) not in self._seen:
                 self.unread[f"the table {'.'.join(name)} stands where it is not followed"] = None
                 self.inputs |= self._table(name).tables
@@ -392,13 +419,13 @@ class _Reader(Reading):
             self._name(source)  # its columns, without its rows
         elif isinstance(source, exp.Query | exp.Table | exp.Pivot):
             self._make(table, self._query(source, scope).renamed(named), create)
-        elif _says_temporary(table, create):
+        elif _says_temporary(create):
             self._make(table, Relation(tuple((name, _NONE) for name in named)), create)
         elif named:
             self._made[self._name(table)] = _table(self._name(table), named)
 
     def _make(self, table: exp.Table, relation: Relation, statement: exp.Expr) -> None:
-        self._write(self._name(table), relation, is_temporary=_says_temporary(table, statement))
+        self._write(self._name(table), relation, is_temporary=_says_temporary(statement))
 
     def _insert(self, insert: exp.Insert, scope: _Scope) -> None:
         given = insert.expression or insert.args.get("source")
@@ -426,15 +453,15 @@ class _Reader(Reading):
                 query, Relation(columns, self._deciding([conflict.args.get("where")], own, "FILTER"))
             )
         self._write(name, query, is_new=False)
-        if (returned := insert.args.get("returning")) and returned.args.get("into"):
-            self.unread["what OUTPUT … INTO writes is not read"] = None
 
     def _merge(self, merge: exp.Merge, scope: _Scope) -> None:
         columns: list[exp.Expr] = []
         for then in (when.args.get("then") for when in merge.args["whens"].expressions):
             if not isinstance(then, exp.Update | exp.Insert):
                 continue  # delete, or nothing
-            if isinstance(then.this, exp.Star) or any(isinstance(one, exp.Star) for one in then.expressions):
+            if isinstance(then.this, exp.Star | exp.Var) or any(
+                isinstance(one, exp.Star) for one in then.expressions
+            ):
                 source = exp.to_identifier(merge.args["using"].alias_or_name)
                 columns.append(exp.Column(this=exp.Star(), table=source))
             elif isinstance(then, exp.Update):
@@ -501,8 +528,9 @@ class _Reader(Reading):
     ) -> None:
         self.inputs |= {o.table for _, origins in relation.columns for o in origins if o.is_direct}
         self._written.add(name)
+        is_temporary = is_temporary or name[-1].startswith(_TEMPORARY)
         if is_temporary or (not is_new and self._is_temporary(name)):
-            before = Relation() if is_new else self._made[name]
+            before = Relation() if is_new else self._made.get(name, Relation())
             made = relation if is_new else _united(before, relation)
             self._made[name] = made._replace(tables=before.tables | self.inputs)
             self.others.add(name[-1])
@@ -587,13 +615,12 @@ class _Reader(Reading):
         joined: list[str] = []
         for one in (*sources, *(args.get("joins") or ()), *(args.get("laterals") or ())):
             joined = self._join(one, scope, joined)
+        if args.get("match"):
+            self.unread["the columns of a MATCH_RECOGNIZE are not followed"] = None
+            scope.sources = dict.fromkeys(scope.sources, _ROWS)
         aliases: dict[str, Origins] = scope.aliases if self._dialect in _NESTED_ALIASES else {}
         columns, other = self._columns(select.expressions, scope, aliases)
-        tree = args.get("connect")
-        filters = [args.get("where"), args.get("prewhere"), *(tree.args.values() if tree else ())]
-        rows = scope.rows | self._deciding(
-            (one for one in filters if isinstance(one, exp.Expr)), scope, "FILTER"
-        )
+        rows = scope.rows | self._deciding(map(args.get, _FILTERS), scope, "FILTER")
         scope.aliases = aliases
         rows |= self._deciding([args.get("group")], scope, "GROUP_BY", columns)
         rows |= self._deciding([args.get("having"), args.get("qualify")], scope, "FILTER")
@@ -665,6 +692,8 @@ class _Reader(Reading):
         if not name or name in scope.sources:  # tables of two schemas may have one name
             name = f"\0{len(scope.sources)}"
         scope.sources[name] = relation
+        if isinstance(source, exp.Table) and not source.alias:
+            scope.named[_name(source)] = relation
         scope.rows |= relation.rows
         right = [name]
         for join in inner:
@@ -704,7 +733,9 @@ class _Reader(Reading):
             self._seen.add(id(source))
             self.inputs |= relation.tables
             self.others |= {source.this.name, _called(source.this), *files}
-        elif isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier | exp.Dot):
+        elif isinstance(source, exp.Table) and isinstance(
+            source.this, exp.Identifier | exp.Dot | exp.Parameter
+        ):
             cte = scope.ctes.get(source.name) if len(source.parts) == 1 else None
             relation = self._table(self._name(source)) if cte is None else cte
             self.inputs |= relation.tables if id(source) not in self._changed else set()
@@ -733,17 +764,27 @@ class _Reader(Reading):
     def _function(self, source: exp.Expr, names: list[str], scope: _Scope) -> Relation:
         """What a function gives that stands after FROM."""
         function = source.this if isinstance(source.this, exp.Expr) else source
+        query = source.find_ancestor(exp.Query)
+        if isinstance(source, exp.Alias | exp.Column):  # ClickHouse's ARRAY JOIN
+            return Relation(((source.alias_or_name, self._flow(source, scope)),))
         self.others.add(_called(function))
-        given = _NONE
-        for called in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV):
-            name = _called(called)
-            if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE":
-                self.unread[f"what the function {name} reads itself is not known"] = None
-                given = _UNKNOWN
-        if isinstance(function, exp.Predict):  # adds columns to those of what it reads
-            self._seen.add(id(function.this))
+        unsure = [_called(one) for one in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)]
+        unsure = [name for name in unsure if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE"]
+        if isinstance(function, exp.Var | exp.Placeholder | exp.DynamicIdentifier):
+            unsure.append(function.sql())
+        self.unread |= dict.fromkeys(f"what {name} reads itself is not known" for name in unsure)
+        given = _UNKNOWN if unsure else _NONE
+        for table in function.find_all(exp.Table):
+            if not isinstance(table.this, _NAMED) or table.find_ancestor(exp.Query) is not query:
+                continue  # it is a function, or read by a query
+            if table is function.this and not isinstance(function, exp.VectorSearch | exp.FeaturesAtTime):
+                self._seen.add(id(table))  # a model
+            else:
+                given |= _whole(self._source(table, scope))
+        if isinstance(function, exp.Predict):  # it adds columns to those of what it reads
             return self._source(function.expression, scope)._replace(other=_nothing)
-        used = {o for one in source.expressions or [source.this] for o in self._flow(one, scope)}
+        parts = source.args.get("rows_from") or source.expressions or [source.this]
+        used = {origin for one in parts for origin in self._flow(one, scope)}
         given |= {origin.then(TRANSFORMATION) for origin in used}
         return Relation(tuple((name, given) for name in names), other=None if names else lambda _: given)
 
@@ -753,7 +794,9 @@ class _Reader(Reading):
         return _name(table)
 
     def _table(self, name: Name) -> Relation:
-        return self._made.get(name) or _table(name, self._columns_of(name))
+        if found := self._made.get(name):
+            return found
+        return _ROWS if name[-1].startswith(_TEMPORARY) else _table(name, self._columns_of(name))
 
     def _list_columns(self, table: exp.Table) -> list[str]:
         """The columns of a table; none, if they are not known."""
@@ -807,8 +850,15 @@ class _Reader(Reading):
             case exp.Case() | exp.If():
                 return self._conditional(expression, scope)
             case exp.Window():
-                by = [*(expression.args.get("partition_by") or ()), expression.args.get("order")]
+                select = expression.find_ancestor(exp.Select)
+                named = (select.args.get("windows") or ()) if select else ()
+                by = list[exp.Expr | None]()
+                for one in (expression, *(one for one in named if one.name == expression.alias)):
+                    by += [*(one.args.get("partition_by") or ()), one.args.get("order")]
                 return self._flow(expression.this, scope) | self._deciding(by, scope, "WINDOW")
+            case exp.Filter():  # of the rows that an aggregation takes
+                decides = self._deciding([expression.expression], scope, "CONDITIONAL")
+                return self._flow(expression.this, scope) | decides
         subtype = AGGREGATION if isinstance(expression, exp.AggFunc) else TRANSFORMATION
         if isinstance(expression, exp.Distinct | exp.Tuple):
             subtype = IDENTITY
@@ -832,11 +882,13 @@ class _Reader(Reading):
             is_counted = isinstance(column.parent, exp.Count)
             return _NONE if is_counted else _whole(scope.find(column.table))
         parts = [part.name for part in column.parts]
+        if len(parts) == 1 and (self._dialect, parts[0].lower()) in _OF_NO_TABLE and not column.this.quoted:
+            return _NONE
         if len(parts) == 1:
             row = scope.find(parts[0]) if self._dialect in _WHOLE_ROWS else None
             found = scope.column(parts[0], is_known=row is not None)
             return _whole(row) if row is not None and found == _UNKNOWN else self._told(column, found)
-        if (source := scope.find(parts[-2])) is not None:
+        if (source := scope.named.get(tuple(parts[:-1])) or scope.find(parts[-2])) is not None:
             return self._told(column, source.of(parts[-1]))
         if parts[-1].lower() in {"nextval", "currval"}:
             return _NONE
@@ -872,10 +924,14 @@ def _whole(relation: Relation | None) -> Origins:
 
 def _with_names(statement: exp.Expr, dialect: str | None, others: set[str]) -> exp.Expr:
     """The statement with the tables and columns that it names by a text, as in IDENTIFIER('shop.orders')."""
+    if isinstance(statement, exp.Command) and statement.this.upper() == "REPLACE":  # elsewhere an INSERT
+        statement = parse_one(f"INSERT {statement.expression.name}", dialect=dialect)
     kinds = (exp.Anonymous, exp.DynamicIdentifier, exp.Schema, exp.TableFromRows)
     for node in list(statement.find_all(*kinds)):
         said = node.expressions[0] if node.expressions else node.this
-        called = node.this.name if isinstance(node, exp.Schema) else node.name
+        called = node.this.name if isinstance(node, exp.Schema) and node.this else node.name
+        if called.upper() == "TABLE" and isinstance(said, exp.Column):
+            node.replace(exp.Table(this=said.this, db=said.args.get("table"), catalog=said.args.get("db")))
         is_said = isinstance(node, exp.DynamicIdentifier | exp.TableFromRows)
         is_said = is_said or called.upper() == "IDENTIFIER"
         if not (is_said and isinstance(said, exp.Literal)):
@@ -937,7 +993,8 @@ def _is_meant(named: exp.Table, table: exp.Table) -> bool:
 
 
 def _name(table: exp.Table) -> Name:
-    return tuple(part.name for part in table.parts if part.name)
+    parts = ((part.name, isinstance(part, exp.Parameter)) for part in table.parts if part.name)
+    return tuple(f"@{name}" if is_variable else name for name, is_variable in parts)
 
 
 def _table(name: Name, columns: Iterable[str] | None) -> Relation:
@@ -948,9 +1005,8 @@ def _table(name: Name, columns: Iterable[str] | None) -> Relation:
     return Relation(told, tables=frozenset({name}))
 
 
-def _says_temporary(table: exp.Table, statement: exp.Expr) -> bool:
-    is_said = statement.find(exp.TemporaryProperty) is not None or bool(statement.args.get("temporary"))
-    return is_said or table.name.startswith("#")
+def _says_temporary(statement: exp.Expr) -> bool:
+    return statement.find(exp.TemporaryProperty) is not None or bool(statement.args.get("temporary"))
 
 
 def _listed(target: exp.Table | exp.Schema) -> tuple[exp.Table, list[str]]:
