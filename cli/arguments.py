@@ -26,6 +26,7 @@ _AGO: Final = re.compile(
 _DAY: Final = re.compile(r"(today|yesterday)(?:[ t](\d{2}:\d{2}(?::\d{2})?))?")
 _EPOCH: Final = re.compile(r"\d{10}|\d{13}", re.ASCII)
 _SECONDS_DIGITS: Final = 10
+_SECONDS_MAX: Final = 1e9
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -57,6 +58,13 @@ Dialect = Annotated[
         callback=_known_dialect,
     ),
 ]
+
+
+def seconds(flag: str, says: str, least_s: float = 0.0, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+    """An option that is a number of seconds, which clocks can count."""
+    return typer.Option(flag, metavar="SECONDS", min=least_s, max=_SECONDS_MAX, help=says, **more)
+
+
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark's master.", show_default="Spark's own settings, else local"),
@@ -71,12 +79,7 @@ Zone = Annotated[
         metavar="UTC|local|NAME", help="The time zone of the output, and of given times without one."
     ),
 ]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout", metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"
-    ),
-]
+Timeout = Annotated[float | None, seconds("--timeout", "Wait no longer than this.", show_default="no limit")]
 Workers = Annotated[
     int | None,
     typer.Option(

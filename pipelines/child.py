@@ -100,6 +100,8 @@ class Child:
     def run(self, *, timeout_s: float, beat: Callable[[], None], beat_every_s: float) -> Ended:
         """Run the program until it has ended; a program that was stopped is not run again.
 
+        Whatever `beat` raises, the program is stopped first.
+
         Args:
             timeout_s: after which it is stopped; 0: never.
             beat: called while it runs.
@@ -122,14 +124,16 @@ class Child:
         except ValueError as error:  # a NUL in an argument
             return Ended(_NOT_EXECUTABLE, f"{self._command[0]!r} cannot be run: {error}")
         self._leader = process.pid
-        if self.stopped:  # while it was being started
-            self._stop(signal.SIGTERM, self.stopped)
         echo = threading.Thread(target=self._echo, args=(process,), daemon=True)
-        echo.start()
-        threading.Thread(target=self._wait, args=(process,), daemon=True).start()
-        self._watch(process, timeout_s, beat, beat_every_s)
-        self._leader = None
-        _stop_left(process.pid, others, self._grace_s)
+        try:
+            if self.stopped:  # while it was being started
+                self._stop(signal.SIGTERM, self.stopped)
+            echo.start()
+            threading.Thread(target=self._wait, args=(process,), daemon=True).start()
+            self._watch(process, timeout_s, beat, beat_every_s)
+        finally:
+            self._leader = None
+            _stop_left(process.pid, others, self._grace_s)
         echo.join(_LAST_WORDS_S)
         code = process.returncode
         return Ended(code if code >= 0 else _BY_SIGNAL - code, self._last_lines())

@@ -24,8 +24,10 @@ _PLACE: Final = re.compile(r"\[(\d+)\]|\.([^.\[\]`]+)")
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
 
 _Form = TypeVar("_Form", bound=msgspec.Struct)
-Duration = Annotated[str, msgspec.Meta(pattern=r"^(\d+(ms|[smhd]) ?)+$")]
-"""A duration such as ``1h 30m`` or ``500ms``."""
+Duration = Annotated[
+    str, msgspec.Meta(pattern=r"^((\d{1,12}ms|\d{1,9}s|\d{1,7}m|\d{1,5}h|\d{1,4}d) ?){1,5}$")
+]
+"""A duration such as ``1h 30m`` or ``500ms``, which clocks can count."""
 
 
 class YamlPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -133,7 +135,7 @@ def _said(
                  if ".".join(parts[:end]) in lines), 1)  # fmt: skip
     plain = in_plain_words(msgspec.ValidationError(what or text))
     if "matching regex" in plain:
-        plain = "give a duration such as 90s, 30m or 1h 30m"
+        plain = "give a duration such as 90s, 30m or 1h 30m, of at most 9999d"
     return YamlFileError(str(path), line, place, plain)
 
 

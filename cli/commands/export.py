@@ -11,7 +11,7 @@ from waybill.transport import NotFoundError, Settings
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, seconds
 from ..home import agreed_settings, checked_root
 from ..options import with_settings
 
@@ -44,10 +44,7 @@ def export(
         typer.Option("--dry-run", help="Only list what would be copied, without contacting the destination."),
     ] = False,
     timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--timeout", metavar="SECONDS", min=1.0, help="Time limit for each request to an object store."
-        ),
+        float, seconds("--timeout", "Time limit for each request to an object store.", 1.0)
     ] = 120.0,
     as_json: JsonObject = False,
 ) -> None:

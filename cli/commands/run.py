@@ -14,7 +14,7 @@ from waybill.transport import Settings
 from waybill.transport.config.found_files import read_settings_file
 
 from .. import console
-from ..arguments import FORMS, moment
+from ..arguments import FORMS, moment, seconds
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(
     ] = None,
     heartbeat_s: Annotated[
         float,
-        typer.Option("--heartbeat", metavar="SECONDS", min=0, help="How often to say it runs; 0: never."),
+        seconds("--heartbeat", "How often to say it runs; 0: never."),
     ] = 60,
     nominal_time: Annotated[
         str | None, typer.Option(metavar="WHEN", help=f"The time that the run is for: {FORMS}.")

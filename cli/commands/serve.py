@@ -8,13 +8,14 @@ import sys
 from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from waybill.transport import MissingExtraError, Settings
 
 from .. import console
+from ..arguments import seconds
 from ..arrow import arrow_alone
 from ..home import check_own_root
 from ..options import EVERY, with_settings
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED: Final = 130
 
 
-def _seconds(flag: str, says: str, least_s: float = 0.0) -> Any:  # noqa: ANN401 - as `typer.Option` has it
-    return typer.Option(flag, metavar="SECONDS", min=least_s, help=says)
-
-
 @with_settings(*EVERY)
 @arrow_alone()
 def serve(
@@ -36,16 +33,16 @@ def serve(
     *,
     drain_timeout_s: Annotated[
         float,
-        _seconds("--drain-timeout", "How long the projections may take to finish when the collector stops."),
+        seconds("--drain-timeout", "How long the projections may take to finish when the collector stops."),
     ] = 30.0,
     idle_timeout_s: Annotated[
         float,
-        _seconds(
+        seconds(
             "--idle-timeout", "How long a connection may be idle, or a request header take to arrive.", 1.0
         ),
     ] = 60.0,
     body_timeout_s: Annotated[
-        float, _seconds("--body-timeout", "How long a body may take to arrive.", 1.0)
+        float, seconds("--body-timeout", "How long a body may take to arrive.", 1.0)
     ] = 30.0,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="Let other machines connect even if there are no keys.")

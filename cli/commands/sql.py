@@ -23,7 +23,7 @@ from waybill.transport.config import apply_command
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import Csv, JsonLines
+from ..arguments import Csv, JsonLines, seconds
 from ..home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
 from ..options import with_settings
 from ..records import iso
@@ -53,9 +53,7 @@ def sql(
     unrestricted: Annotated[
         bool, typer.Option("--unrestricted", help="Let the query read and write any file that you may.")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long the query may take.")
-    ] = _TIMEOUT_S,
+    timeout: Annotated[float, seconds("--timeout", "How long the query may take.", 1.0)] = _TIMEOUT_S,
 ) -> None:
     """Query the compacted files with SQL.
 

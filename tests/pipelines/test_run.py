@@ -17,6 +17,7 @@ import pytest
 
 from waybill.lineage import Lineage
 from waybill.lineage.graph import EdgeKind
+from waybill.pipelines.child import Child
 from waybill.transport import BackendSetting, Journal, fingerprint_of
 from waybill.transport.config import obey
 
@@ -297,6 +298,41 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
     assert by_job["halves"]["facets"]["parent"]["run"]["runId"] == by_job["in"]["runId"]
     related = Lineage.open(home).dependencies("nightly").related
     assert {edge.target.name for edge in related if edge.kind is EdgeKind.START} == {"client", "in"}
+
+
+def test_no_duration_is_longer_than_clocks_count(
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
+) -> None:
+    for heartbeat in ("1e19", "inf", "nan", "-1"):
+        refused = run_package(write_manifest("echo ran"), "--heartbeat", heartbeat)
+        assert (refused.returncode, refused.stdout) == (2, ""), heartbeat
+        assert "Error: Invalid value for '--heartbeat': give " in refused.stderr
+    for field in ("timeout", "grace"):
+        for given in ("9" * 30 + "d", "9" * 5_000 + "s", "9999d " * 6):
+            refused = run_package(write_manifest("echo ran", runtime={field: given}))
+            assert (refused.returncode, refused.stdout) == (1, ""), given
+            assert (
+                f"runtime.{field}: give a duration such as 90s, 30m or 1h 30m, of at most 9999d"
+                in refused.stderr
+            )
+    longest = "9999d 99999h 9999999m 999999999s 999999999999ms"
+    done = run_package(
+        write_manifest("echo ran", runtime={"timeout": longest, "grace": longest}), "--heartbeat", "1e9"
+    )
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    assert types_of(events()) == ["START", "COMPLETE"]
+
+
+def test_a_program_ends_whatever_is_raised_while_it_runs(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    script = "sleep 600 & echo $! > inner; echo $$ > outer; wait"
+    child = Child(["sh", "-c", script], folder=tmp_path, environment=os.environ, grace_s=1)
+    with child, pytest.raises(RuntimeError, match="a bug"):
+        child.run(timeout_s=0, beat=fail, beat_every_s=1)
+    for name in ("outer", "inner"):
+        assert not Path("/proc", (tmp_path / name).read_text().strip()).exists()
 
 
 def test_the_rule_that_the_page_advises_hides_an_argument_in_every_facet(
