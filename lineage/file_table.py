@@ -120,8 +120,9 @@ class FileTable(Mapping[str, JourneyFile]):
         return did in self._places
 
     def list_ends(self) -> list[FileEnd]:
-        """Where files left: for each system, data source and data sink, one of them."""
-        told = self._records.select(["system_name", "data_source", "data_sink", "did"])
+        """Where files got to: for each system, data source and data sink, one of them."""
+        told = self._records.filter(pc.equal(self._records["final_state"], FinalState.COMPLETE))
+        told = told.select(["system_name", "data_source", "data_sink", "did"])
         told = told.filter(pc.is_valid(told["data_sink"]))
         groups = told.group_by(told.column_names[:3], use_threads=False).aggregate([("did", "first")])
         columns = (groups[name].to_pylist() for name in ("did_first", *told.column_names[:3]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from waybill.exporter.verification import Explanation, StepSeen
-from waybill.facets import ProvenanceRecord, parse_instant_us
+from waybill.facets import FinalState, ProvenanceRecord, parse_instant_us
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.lineage import Journey, JourneyFile, ToldJourney
@@ -113,6 +113,11 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
     def told(self) -> tuple[ProvenanceRecord, ...]:
         """The records as people are shown them."""
         return tuple(map(self.run.shown, self.records)) if self.run else self.records
+
+    @property
+    def unreached(self) -> tuple[ProvenanceRecord, ...]:
+        """The paths that ended before the sink that they name."""
+        return tuple(one for one in self.told if one.data_sink and one.final_state != FinalState.COMPLETE)
 
     @property
     def open(self) -> OpenFile | None:

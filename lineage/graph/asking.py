@@ -40,7 +40,6 @@ SELECT DISTINCT number FROM all_node
 WHERE last_part = ?1 AND substr('/' || rtrim(name, '/'), -length(?2)) = ?2
 AND kind IN ('dataset', 'job', 'resource')
 """
-_RULES: Final = "SELECT rule FROM disk.trimmer ORDER BY rowid"
 
 
 _SIDES: Final = (
@@ -102,7 +101,7 @@ def find_nodes(ask: Ask, text: str) -> list[Node]:
 
     The name of a part of a dataset, such as a partition, is one of the dataset.
     """
-    if exact := _wholes(ask, {node.number for node in _spellings(text)}):
+    if exact := _wholes(ask, {node.number for node in spellings(text)}):
         return exact
     text = text.rstrip("/") or text
     if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
@@ -121,9 +120,8 @@ def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:
 
 def _untold_part(ask: Ask, text: str) -> list[Node]:
     """The dataset that a path belongs to by the rules, although no event named that path."""
-    rules = tuple(rule for (rule,) in ask(_RULES, ()))
     path = f"file:{text}" if text.startswith("/") else text
-    return _wholes(ask, {node.number for node in _spellings(path, rules)})
+    return _wholes(ask, {node.number for node in spellings(path, rules_of(ask))})
 
 
 def find_node(ask: Ask, name: str) -> Node:
@@ -231,7 +229,12 @@ def shown(node: Node) -> str:
     return f"{dataset}.{node.column}" if node.column else dataset
 
 
-def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
+def rules_of(ask: Ask) -> tuple[str, ...]:
+    """The rules by which an index names datasets."""
+    return tuple(rule for (rule,) in ask("SELECT rule FROM disk.trimmer ORDER BY rowid", ()))
+
+
+def spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
     """The datasets, their parts, and the jobs whose namespace and name, put together, give a text."""
     for found in islice(_SPLIT.finditer(text), _SPLITS_MAX):
         at = found.start()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from .asking import rules_of, spellings
 from .elements import EdgeKind, Node, NodeKind, as_json
 from .walking import ALWAYS_US, FLOW, NOWHERE, Nodes, Reach, Walk, list_ends, nodes_with
 
@@ -18,7 +20,7 @@ _JOBS: Final = "SELECT DISTINCT run, job FROM all_job_run WHERE run IN (SELECT v
 
 
 class FileEnd(NamedTuple):
-    """An end of a file: what its record says.
+    """An end of a file that got to its sink: what its record says.
 
     Attributes:
         did: the file, or the run.
@@ -59,19 +61,25 @@ def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) 
     for run, job in ask(_JOBS, (as_json({end.did for end in ends}),)):
         runs.setdefault(run, set()).add(job)
     jobs = nodes_with(ask, {job for some in runs.values() for job in some})
-    sinks: dict[Node, set[Node]] = {}
+    sinks: defaultdict[Node, set[Node]] = defaultdict(set)
+    texts: defaultdict[Node, set[str]] = defaultdict(set)
     for end in ends:
         if end.did not in runs:
             flow = Node(NodeKind.JOB, end.system_name, end.data_source)
-            sinks.setdefault(flow, set()).add(Node(NodeKind.DATASET, end.system_name, end.data_sink))
-    writers = {*jobs.values(), *sinks}
-    written = Walk(Nodes(ask), writers, down=True, kinds=FLOW, depth=1, as_of_us=as_of_us).reach().edges
+            sinks[flow].add(Node(NodeKind.DATASET, end.system_name, end.data_sink))
+        for job in runs.get(end.did, ()):
+            texts[jobs[job]].add(end.data_sink)
+    nodes, rules = Nodes(ask), rules_of(ask)
     held = _list_held(ask, {sink for some in sinks.values() for sink in some})
-    reached = {
-        edge.target
-        for edge in written
-        if edge.source not in sinks or any(edge.target in held[sink] for sink in sinks[edge.source])
-    }
+    reached: set[Node] = set()
+    written = Walk(nodes, {*texts, *sinks}, down=True, kinds=FLOW, depth=1, as_of_us=as_of_us).reach().edges
+    for job in {edge.source for edge in written}:
+        targets = {edge.target for edge in written if edge.source == job}
+        named = {node.number for sink in texts[job] for node in spellings(sink, rules)}
+        own = {one for one in targets if not named.isdisjoint(nodes.of([one.number]))}
+        # A sink that no dataset is called was set by hand: it does not tell which of them it is.
+        reached |= own or (targets if named else set())
+        reached |= {one for one in targets if any(one in held[sink] for sink in sinks[job])}
     beyond = Walk(Nodes(ask), reached, down=True, kinds=FLOW, as_of_us=as_of_us)
     return Onward(tuple(sorted(reached)), beyond.reach())
 

@@ -13,7 +13,7 @@ import msgspec
 
 from waybill.transport.counting import duration_text
 
-from ..graph import HOUR_US, EdgeKind, Node, Nodes, Question, as_json, list_ends, settle_dataset
+from ..graph import HOUR_US, EdgeKind, Node, Nodes, Question, as_json, list_ends, rules_of, settle_dataset
 from .objectives import TIERS, Field, LevelsFile, Sli
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class _Counting:
         self._ask = ask
         self._file, self._declared = asked.file, asked.declared
         self._now_us = asked.now_ms * 1_000
-        self._rules = tuple(rule for (rule,) in ask("SELECT rule FROM disk.trimmer ORDER BY rowid", ()))
+        self._rules = rules_of(ask)
 
     def count(self) -> DatasetCounts:
         ask = self._ask

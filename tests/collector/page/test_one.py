@@ -393,3 +393,9 @@ def test_a_file_has_its_events_rows_and_its_way_to_files(browser: Browser, sampl
     assert body["run"]["facets"]["waybill_deltaFile"]["did"] == JOINED
     assert "layout: done" in text
     opened.close()
+
+
+def test_a_run_that_failed_says_that_its_data_did_not_reach_its_output(sample: Collector) -> None:
+    page = sample.get(at("/file", did="sum at 30"), HTML).body.decode()
+    assert "Its data did not reach <bdi>lake/report</bdi>" in page
+    assert "Its data reached" not in page
