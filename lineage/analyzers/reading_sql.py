@@ -732,7 +732,7 @@ class _Reader(Reading):
             relation = _of_any([self._table((FILE, file)) for file in files])
             self._seen.add(id(source))
             self.inputs |= relation.tables
-            self.others |= {source.this.name, _called(source.this), *files}
+            self.others |= {source.this.name, _called(source.this, self._dialect), *files}
         elif isinstance(source, exp.Table) and isinstance(
             source.this, exp.Identifier | exp.Dot | exp.Parameter
         ):
@@ -767,12 +767,16 @@ class _Reader(Reading):
         query = source.find_ancestor(exp.Query)
         if isinstance(source, exp.Alias | exp.Column):  # ClickHouse's ARRAY JOIN
             return Relation(((source.alias_or_name, self._flow(source, scope)),))
-        self.others.add(_called(function))
-        unsure = [_called(one) for one in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)]
+        self.others.add(_called(function, self._dialect))
+        unsure = [
+            _called(one, self._dialect)
+            for one in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)
+        ]
         unsure = [name for name in unsure if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE"]
+        unsure = [f"what the function {name} reads itself is not known" for name in unsure]
         if isinstance(function, exp.Var | exp.Placeholder | exp.DynamicIdentifier):
-            unsure.append(function.sql())
-        self.unread |= dict.fromkeys(f"what {name} reads itself is not known" for name in unsure)
+            unsure.append(f"what {function.sql()} has is not known")
+        self.unread |= dict.fromkeys(unsure)
         given = _UNKNOWN if unsure else _NONE
         for table in function.find_all(exp.Table):
             if not isinstance(table.this, _NAMED) or table.find_ancestor(exp.Query) is not query:
@@ -966,11 +970,9 @@ def _files(source: exp.Expr, dialect: str) -> list[str]:
     return [re.sub(r"/[^/]*[*?\[{].*", "", one.name) for one in given]
 
 
-def _called(function: exp.Expr) -> str:
-    """The name of a function."""
-    if isinstance(function, exp.Func) and not isinstance(function, exp.Anonymous):
-        return function.sql_name().lower()
-    return function.name
+def _called(function: exp.Expr, dialect: str) -> str:
+    """The name of a function, as a text of the dialect has it."""
+    return function.sql(dialect=dialect).partition("(")[0].rpartition(".")[2].lower()
 
 
 def _of_any(relations: list[Relation]) -> Relation:

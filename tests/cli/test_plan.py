@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_told(called: Run, project: Path, tmp_path: Path)
     [
         ("CALL refresh()", "statement 2 (CALL refresh() …) is not read"),
         ("SELECT id FROM", "statement 2 cannot be parsed at line 2, column 14: Expected table name"),
-        ("INSERT INTO x (id) SELECT id FROM other(1)", "what other reads itself is not known"),
+        ("INSERT INTO x (id) SELECT id FROM other(1)", "what the function other reads itself is not known"),
         ("INSERT INTO x (id) SELECT e.id FROM raw.orders o", "e.id is of no table in reach"),
         ("CREATE MODEL m AS SELECT id FROM t", "statement 2 (CREATE MODEL …) is not read"),
         ("ALTER TABLE a SWAP WITH b", "statement 2 (ALTER TABLE …) is not read"),
