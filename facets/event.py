@@ -97,7 +97,9 @@ def read_facet(decoder: msgspec.json.Decoder[_T], facet: msgspec.Raw | bytes | s
 
 
 def dataset_text(namespace: str, name: str) -> str:
-    """A dataset as one text: ``file:/data/lake``, ``s3://lake/a.csv``, ``warehouse/orders``."""
+    """A dataset as one text: ``file:/data/lake``, ``s3://lake/a.csv``, ``warehouse/orders``, or its name."""
+    if not namespace:
+        return name
     if not name.startswith("/"):
         return f"{namespace}/{name}"
     if "://" in namespace:

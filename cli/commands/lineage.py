@@ -109,9 +109,11 @@ def lineage(
     if refresh:
         _refresh(settings)
     from waybill.lineage import drawing
-    from waybill.lineage.graph import Graph, OfDependencies
+    from waybill.lineage.graph import NO_NAMESPACE, Graph, OfDependencies
 
     found = ask_graph(settings, OfDependencies(name, *edges, as_of_ms, columns))
+    if not found.node.namespace:
+        console.note(NO_NAMESPACE)
     if as_json:
         console.json(as_plain(found))
         return

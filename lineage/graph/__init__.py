@@ -1,7 +1,13 @@
 """The graph of datasets, jobs and columns: what depends on what."""
 
 from .around import Graph as Graph, WholeGraph as WholeGraph
-from .asking import Dependencies as Dependencies, NameList as NameList, rules_of as rules_of, shown as shown
+from .asking import (
+    NO_NAMESPACE as NO_NAMESPACE,
+    Dependencies as Dependencies,
+    NameList as NameList,
+    rules_of as rules_of,
+    shown as shown,
+)
 from .details import NodeChange as NodeChange, NodeDetails as NodeDetails, NodeRun as NodeRun
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import (

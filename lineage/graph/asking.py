@@ -11,7 +11,6 @@ import msgspec
 from waybill.facets.event import dataset_text
 from waybill.transport.errors import NotFoundError
 
-from .batch import last_part_of
 from .columns import DatasetColumns, find_columns
 from .elements import Edge, EdgeKind, Node, NodeKind
 from .naming import locate, trim_name
@@ -39,6 +38,10 @@ _ENDING: Final = """
 SELECT DISTINCT number FROM all_node
 WHERE last_part = ?1 AND substr('/' || rtrim(name, '/'), -length(?2)) = ?2
 AND kind IN ('dataset', 'job', 'resource')
+"""
+_TABLE: Final = """
+SELECT DISTINCT number FROM all_node
+WHERE last_part = ?1 AND substr(name, -length(?2)) = ?2 AND instr(name, '/') = 0 AND kind = 'dataset'
 """
 
 
@@ -84,6 +87,9 @@ class Dependencies(msgspec.Struct, frozen=True):
         return found
 
 
+NO_NAMESPACE: Final = "its namespace is empty, so equal names of two places are one dataset here"
+
+
 class NameList(msgspec.Struct, frozen=True):
     """The names of a dataset.
 
@@ -97,16 +103,21 @@ class NameList(msgspec.Struct, frozen=True):
 
 
 def find_nodes(ask: Ask, text: str) -> list[Node]:
-    """The datasets and jobs with a name: with its namespace, without it, or only its last part.
+    """The datasets and jobs with a name: with its namespace, without it, or only its last parts.
 
-    The name of a part of a dataset, such as a partition, is one of the dataset.
+    Of ``db.schema.table`` these are ``table`` and ``schema.table``, unless a path ends so. The name of a part
+    of a dataset, such as a partition, is one of the dataset.
     """
     if exact := _wholes(ask, {node.number for node in spellings(text)}):
         return exact
     text = text.rstrip("/") or text
     if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
         return named
-    return _wholes(ask, [number for (number,) in ask(_ENDING, (last_part_of(text), f"/{text}"))])
+    for statement, separator in ((_ENDING, "/"), (_TABLE, ".")):
+        bindings = (text.rpartition(separator)[2], f"{separator}{text}")
+        if ending := _wholes(ask, [number for (number,) in ask(statement, bindings)]):
+            return ending
+    return []
 
 
 def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:

@@ -38,8 +38,9 @@ _BYTES_EACH: Final = 512
 
 
 def last_part_of(name: str) -> str:
-    """The last part of a name that is a path."""
-    return name.rstrip("/").rpartition("/")[2]
+    """The last part of a name: of a path behind a slash, else, as in ``db.schema.table``, behind a dot."""
+    path = name.rstrip("/")
+    return path.rpartition("/" if "/" in path else ".")[2]
 
 
 class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):

@@ -294,3 +294,13 @@ def test_an_index_that_is_held_up_is_no_answer(
     held_up = called("lineage", "mail", "--home", told, "--refresh")
     assert (held_up.returncode, held_up.stdout) == (1, "")
     assert held_up.stderr == "waybill: index.db cannot be written\n"
+
+
+def test_a_dataset_without_a_namespace_has_a_word_about_it(home: Path, waybill: Run) -> None:
+    told = members("r", job="flink/count", inputs=[{"namespace": "", "name": "c.d.t"}], outputs=["lake/out"])
+    with closing(Journal(home)) as journal:
+        journal.append(Kind.OPENLINEAGE, json.dumps(told).encode())
+    done = waybill("lineage", "t", "--home", str(home))
+    assert done.stdout.startswith("Lineage for: t\n")
+    assert "its namespace is empty, so equal names of two places are one dataset here" in done.stderr
+    assert "namespace" not in waybill("lineage", "lake/out", "--home", str(home)).stderr

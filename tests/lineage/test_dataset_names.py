@@ -226,3 +226,31 @@ def test_what_is_forgotten_has_no_real_names_either(settings: Settings) -> None:
     for name in ("dt=2026-01-30", "file:/lake/orders", "etl/load"):
         with pytest.raises(NotFoundError, match=NAMELESS):
             asked(settings, name)
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+def test_a_table_is_found_by_its_own_name_and_a_path_first(settings: Settings, *, is_filed: bool) -> None:
+    space = "postgres://db:5432"
+    named = ("shop.public.orders", "shop.old.orders", "shop.public.rates")
+    tables = [dataset(space, name) for name in named]
+    paths = [file("/lake/rates"), file("/lake/a.orders.csv")]
+    keep(settings, [event("etl/orders", tables, paths)])
+    if is_filed:
+        flush(settings)
+    assert shown(asked(settings, "public.rates").node) == f"{space}/shop.public.rates"
+    assert shown(asked(settings, "public.orders").node) == f"{space}/shop.public.orders"
+    assert shown(asked(settings, "shop.old.orders").node) == f"{space}/shop.old.orders"
+    assert shown(asked(settings, "rates").node) == "file:/lake/rates"
+    assert shown(asked(settings, "orders").node) == "etl/orders"
+    for no_part in ("rders", "orders.csv", "blic.orders", "csv"):
+        with pytest.raises(NotFoundError, match=NAMELESS):
+            asked(settings, no_part)
+
+
+def test_a_dataset_without_a_namespace_is_shown_as_what_it_is(settings: Settings) -> None:
+    table = "default_catalog.default_database.t"
+    keep(settings, [event("flink/count", [dataset("", table)], [dataset("", "/data/out")])])
+    for name in (table, "t", "default_database.t"):
+        assert shown(asked(settings, name).node) == table
+    assert names(asked(settings, table).downstream) == ["flink/count", "/data/out"]
+    assert shown(asked(settings, "/data/out").node) == "/data/out"
