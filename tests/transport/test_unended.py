@@ -69,6 +69,7 @@ def test_a_run_of_an_event_changed_for_marquez_is_ended_under_its_own_name_and_p
     (end,) = home.inferred()
     assert end["job"]["name"] == "job of child"
     assert end["run"]["facets"]["parent"] == parent
+    assert (end["inputs"], end["outputs"]) == ([], [])
 
 
 def test_the_runs_of_an_ended_application_are_ended_and_no_others(home: Home) -> None:

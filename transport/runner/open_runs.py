@@ -164,11 +164,9 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
                 "schemaURL": _SCHEMA_URL,
                 "run": {"runId": self.run_id, "facets": facets},
                 "job": {"namespace": self.namespace, "name": self.name},
-                **(
-                    {"outputs": [{"namespace": space, "name": name} for space, name in outputs]}
-                    if outputs
-                    else {}
-                ),
+                # Both lists, even empty: OpenMetadata drops an event of a run that lacks either.
+                "inputs": [],
+                "outputs": [{"namespace": space, "name": name} for space, name in outputs],
             }
         )
 
