@@ -91,7 +91,8 @@ app: Final = Group(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done; 1 failed, or found something broken; 2 invalid command line or setting; "
-    "130 interrupted. Pages such as docs/marquez.md are in Waybill's source repository.",
+    "130 interrupted; 141 nobody reads the output any more. Pages such as docs/marquez.md are in Waybill's "
+    "source repository.",
 )
 
 
@@ -116,7 +117,7 @@ def _waybill(
 
 
 def main() -> None:
-    """Run the command line of this process and end it with an exit code that scripts can trust."""
+    """Run the command line of this process, and say what it raises."""
     # An error is one sentence; the rooms' log with its tracebacks is shown only on request.
     logging.getLogger("waybill").addHandler(logging.NullHandler())
     prepare()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
+import signal
 import textwrap
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
@@ -12,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from .starting import end_at_once
 
 SETTINGS_PANEL: Final = "Settings"
 """The section of a command's help that lists its settings."""
@@ -52,6 +55,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
         """Run the command; Ctrl-C at a question ends it as Ctrl-C does anywhere else."""
+        if signal.getsignal(signal.SIGINT) is end_at_once:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return super().invoke(ctx)
         except typer.Abort as error:

@@ -181,6 +181,9 @@ def _console(*, stderr: bool) -> Console:
     class Guarded(Console):
         """Escapes all text that would control a terminal, in whatever it is drawn."""
 
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 - Rich calls it where it caught the error, and would end the process with 1
+
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterator[Segment]:

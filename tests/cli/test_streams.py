@@ -1,0 +1,89 @@
+"""The command among others: in a pipe, interrupted, and with an encoding that lacks letters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill import Tracker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = [sys.executable, "-m", "waybill"]
+NAME = "bücher-日本-🚢.csv"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("filled") / "home"
+    with Tracker(home=home, provenance_enabled=True, runner="none", system_name="hafen-ü") as tracker:
+        for number in range(2_000):
+            with tracker.file(f"{number}-{NAME}", data_source="sftp-in") as file:
+                file.egress("lake")
+    subprocess.run([*RUN, "flush", "--home", home], check=True, capture_output=True)
+    return home
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["lines", "json", "csv"])
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_has_enough_ends_a_command_as_a_pipe_does(
+    filled: Path, form: list[str], lines: int
+) -> None:
+    command = [*RUN, "find", "--home", str(filled), "--all", *form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait() == 128 + signal.SIGPIPE
+    assert "Error" not in said
+    assert "Traceback" not in said
+
+
+def test_help_and_short_answers_end_so_too(filled: Path) -> None:
+    for words in (["--help"], ["status", "--home", str(filled)]):
+        with subprocess.Popen([*RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b"", words
+            assert process.wait() == 128 + signal.SIGPIPE, words
+
+
+@pytest.mark.parametrize("after_s", [0, 0.05, 0.1, 0.2, 0.4])
+def test_an_interrupt_while_a_command_loads_says_nothing(filled: Path, after_s: float) -> None:
+    begins = "from waybill.cli import main; print(flush=True); main()"
+    command = [sys.executable, "-c", begins, "find", "--home", str(filled), "--all", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.002 + after_s)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert (process.returncode, b"Traceback" in said) == (130, False), said
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["lines", "json", "csv"])
+def test_letters_that_the_output_lacks_are_escapes(
+    filled: Path, form: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    command = [*RUN, "find", "--home", str(filled), "--filename", f"7-{NAME}", *form]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+    text = done.stdout.decode(encoding)
+    assert r"\u65e5\u672c-\ud83d\udea2.csv" in text
+    if form == ["--json"]:
+        assert json.loads(text)["filename"] == f"7-{NAME}"
+    failed = subprocess.run([*RUN, "find", "--home", "/ü/nowhere"], capture_output=True, check=False)
+    assert (failed.returncode, b"Traceback" in failed.stderr) == (2, False)
