@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 
-_INTERRUPTED = 128 + signal.SIGINT
+from .interrupting import end_at_once
+
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 _ESCAPES = "waybill-escapes"
 
@@ -38,11 +39,6 @@ def main() -> None:
         if is_unread:
             os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # what is left cannot be written
             sys.exit(_PIPE_CLOSED)
-
-
-def end_at_once(*_: object) -> None:
-    """End this process without a word, as a handler of SIGINT."""
-    os._exit(_INTERRUPTED)
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

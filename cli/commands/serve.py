@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,12 +18,11 @@ from .. import console
 from ..arguments import seconds
 from ..arrow import arrow_alone
 from ..home import check_own_root
+from ..interrupting import EXIT_INTERRUPTED
 from ..options import EVERY, with_settings
 
 if TYPE_CHECKING:
     from waybill.collector.event_logs import Follower
-
-EXIT_INTERRUPTED: Final = 130
 
 
 @with_settings(*EVERY)
