@@ -763,7 +763,7 @@ class _Reader(Reading):
 
     def _function(self, source: exp.Expr, names: list[str], scope: _Scope) -> Relation:
         """What a function gives that stands after FROM."""
-        function = source.this if isinstance(source.this, exp.Expr) else source
+        function = source.this if isinstance(source.this, exp.Expression) else source
         query = source.find_ancestor(exp.Query)
         if isinstance(source, exp.Alias | exp.Column):  # ClickHouse's ARRAY JOIN
             return Relation(((source.alias_or_name, self._flow(source, scope)),))
@@ -856,7 +856,7 @@ class _Reader(Reading):
             case exp.Window():
                 select = expression.find_ancestor(exp.Select)
                 named = (select.args.get("windows") or ()) if select else ()
-                by = list[exp.Expr | None]()
+                by: list[exp.Expr | None] = []
                 for one in (expression, *(one for one in named if one.name == expression.alias)):
                     by += [*(one.args.get("partition_by") or ()), one.args.get("order")]
                 return self._flow(expression.this, scope) | self._deciding(by, scope, "WINDOW")
