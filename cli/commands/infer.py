@@ -57,7 +57,7 @@ def infer(
       waybill infer postgresql.log --namespace postgres://db:5432 --schema shop.public
       waybill infer queries.jsonl --namespace snowflake://acme --dialect snowflake --dry-run
     """
-    from waybill.lineage.analyzers import QueryLog, as_job_event
+    from waybill.lineage.analyzers import QueryLog, as_job_event, unread_of
     from waybill.transport.admission import Redaction
 
     with existing_journal(settings, needed=True, to_read=dry_run) as journal:
@@ -75,6 +75,7 @@ def infer(
                 problems.append(str(error))
         if journal is not None and not dry_run:
             journal.append_many((Kind.OPENLINEAGE, body, agreed.system_name) for body in bodies)
+    partly = 0
     for body in bodies:
         event = msgspec.json.decode(body)
         if as_json:
@@ -84,7 +85,8 @@ def infer(
             for key, mark in (("inputs", "<-"), ("outputs", "->")):
                 for one in event[key]:
                     console.line(f"  {mark} {console.shown(one['name'])}")
-    _report(read, len(bodies), problems, is_dry=dry_run)
+        partly += bool(unread_of(event))
+    _report(read, len(bodies), partly, problems, is_dry=dry_run)
     if problems and not bodies:
         raise typer.Exit(console.EXIT_FAILED)
 
@@ -127,8 +129,9 @@ def _analyze(
             yield found
 
 
-def _report(read: QueryLog, jobs: int, problems: list[str], *, is_dry: bool) -> None:
+def _report(read: QueryLog, jobs: int, partly: int, problems: list[str], *, is_dry: bool) -> None:
     counts = {
+        "of which a part could not be read, as their facets say": partly,
         "statements that write nothing": read.reading,
         "that failed when they were run": read.failed,
         "that could not be read": len(problems),

@@ -153,6 +153,16 @@ def test_a_log_that_cannot_be_read_is_told(called: Run, made: Path, tmp_path: Pa
     assert "jobs stored: 0" in called("infer", log, *GIVEN, "--home", made).stderr
 
 
+def test_what_is_not_read_of_a_statement_is_told(called: Run, made: Path, tmp_path: Path) -> None:
+    log = tmp_path / "queries.jsonl"
+    log.write_text(json.dumps({"query": "INSERT INTO daily (id) SELECT id FROM refreshed(7)"}))
+    done = called("infer", log, "--namespace", "postgres://db:5432", "--home", made, "--dry-run", "--json")
+    assert "would be stored: 1; of which a part could not be read, as their facets say: 1" in done.stderr
+    (event,) = map(json.loads, done.stdout.splitlines())
+    unread = event["job"]["facets"]["waybill_inferred"]["unread"]
+    assert unread == ["what the function refreshed reads itself is not known"]
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
