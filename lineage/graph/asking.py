@@ -15,7 +15,7 @@ from .columns import DatasetColumns, find_columns
 from .elements import Edge, EdgeKind, Node, NodeKind
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
-from .properties import schema_columns
+from .properties import columns_in, properties_of
 from .related import find_related
 from .runs import LastRun, last_runs
 from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Nodes, Reach, Walk, list_ends, nodes_with
@@ -223,12 +223,16 @@ def find_dependencies(
 def _find_columns(ask: Ask, text: str) -> list[Node]:
     """The columns with a name: the dataset's in any form, a dot, and the column's, with few dots in it."""
     found: set[Node] = set()
+    nodes = Nodes(ask)
     dots = [at for at, character in enumerate(text) if character == "."]
     for at in dots[-_DOTS_MAX:]:
-        datasets = [node for node in find_nodes(ask, text[:at]) if node.kind is NodeKind.DATASET]
-        columns = {dataset.with_column(text[at + 1 :]) for dataset in datasets}
-        found.update(nodes_with(ask, {column.number for column in columns}).values())
-        found.update(one for one in columns - found if one.column in schema_columns(ask, one.dataset))
+        for dataset in (one for one in find_nodes(ask, text[:at]) if one.kind is NodeKind.DATASET):
+            asked, ones = dataset.with_column(text[at + 1 :]), nodes.take([dataset])
+            schemas = properties_of(ask, nodes.of(ones), "schema").values()
+            told = {one.column for one in nodes.columns_of(ones)}.union(*map(columns_in, schemas))
+            alike = (dataset.with_column(one) for one in told if one.casefold() == asked.column.casefold())
+            same = sorted(one for one in alike if nodes.take([one]) == nodes.take([asked]))
+            found.update([asked] if asked in same else same[:1])
     return sorted(found)
 
 

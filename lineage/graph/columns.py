@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from .elements import Edge, Node, NodeKind, as_json
+from .elements import Edge, Node, NodeKind
 from .properties import columns_in, properties_of
 from .walking import ALWAYS_US, COLUMNS, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_COLUMNS_OF: Final = """
-SELECT DISTINCT namespace, name, part FROM all_node
-WHERE name IN (SELECT value FROM json_each(?)) AND kind = 'column' ORDER BY part
-"""
 
 
 class DatasetColumns(msgspec.Struct, frozen=True):
@@ -34,32 +29,19 @@ class DatasetColumns(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
 
 
-def list_columns(ask: Ask, names: Iterable[str]) -> list[tuple[str, str, str]]:
-    """The known columns of all datasets with some names: namespace, name, column."""
-    return [(namespace, name, part) for namespace, name, part in ask(_COLUMNS_OF, (as_json(names),))]
-
-
-def columns_of(nodes: Nodes, datasets: Iterable[int]) -> list[Node]:
-    """The columns of datasets under each of their names, and these themselves."""
-    named = [nodes.known[number] for number in nodes.of(datasets)]
-    wanted = {(node.namespace, node.name): node for node in named}
-    rows = list_columns(nodes.ask, {node.name for node in named})
-    columns = ((wanted.get((space, name)), part) for space, name, part in rows)
-    return [*named, *(node.with_column(part) for node, part in columns if node is not None)]
-
-
 def find_columns(ask: Ask, datasets: Iterable[Node], as_of_us: int = ALWAYS_US) -> tuple[DatasetColumns, ...]:
     """The columns of datasets; one without any is left out."""
     nodes = Nodes(ask)
     given = [node for node in datasets if node.kind is NodeKind.DATASET]
     told: dict[int, dict[str, None]] = {number: {} for number in nodes.take(given)}
-    for (number, _), schema in properties_of(ask, nodes.of(told), "schema").items():
-        told[nodes.one[number]] |= dict.fromkeys(columns_in(schema))
-    columns = columns_of(nodes, told)
+    schemas = properties_of(ask, nodes.of(told), "schema").items()
+    named = ((nodes.known[number], columns_in(schema)) for (number, _), schema in schemas)
+    listed = [dataset.with_column(name) for dataset, some in named for name in some]
+    nodes.take(listed)  # so the schema's spelling stands for a column
+    columns = nodes.columns_of(told)
     walk = Walk(nodes, columns, down=False, kinds=COLUMNS, depth=1, as_of_us=as_of_us)
-    for node in columns:
-        if node.column:
-            told[nodes.dataset_of(node.number)][node.column] = None
+    for number in (node.number for node in (*listed, *columns) if node.column):
+        told[nodes.dataset_of(number)][nodes.known[nodes.one[number]].column] = None
     edges: defaultdict[int, list[Edge]] = defaultdict(list)
     for edge in walk.reach().edges:
         edges[nodes.dataset_of(edge.target.number)].append(edge)

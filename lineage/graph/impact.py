@@ -11,7 +11,6 @@ import msgspec
 from waybill.facets.json_events import instant
 
 from .asking import find_node, shown
-from .columns import columns_of
 from .elements import SAID, Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
 from .runs import LastRun, last_runs
@@ -140,7 +139,7 @@ class _Impact:
         self._distances = {number: away for number, away in self._uncertain.items() if number in certain}
         is_job = node.kind is NodeKind.JOB
         changed = [number for number, away in walk.distances.items() if away == is_job]
-        columns = columns_of(self._nodes, changed)
+        columns = self._nodes.columns_of(changed)
         self._take_columns({self._nodes.one[row.target] for row in self._follow_columns(columns)})
         if is_job:
             self._take_columns(self._nodes.take(columns))

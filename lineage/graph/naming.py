@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from itertools import takewhile
 from operator import not_
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,14 @@ _KEY_SCHEMES: Final = frozenset({"s3", "gs", "abfs", "abfss", "wasb", "wasbs", "
 _PATH_SCHEMES: Final = frozenset({"file", "hdfs", "viewfs", "webhdfs", "dbfs", "adl", "sftp", "ftp"})
 _HERE: Final = frozenset({"file", "hdfs", "dbfs"})
 """The schemes that are a namespace without a host, too."""
+_CASELESS: Final[dict[str, Callable[[str], str]]] = {
+    **dict.fromkeys(("snowflake", "oracle", "db2"), str.upper),
+    **dict.fromkeys(("hive", "trino", "presto", "awsathena", "databricks", "redshift"), str.lower),
+    **dict.fromkeys(("postgres", "postgresql", "cockroachdb", "mysql", "mariadb", "mssql", "sqlserver"), str),
+    **dict.fromkeys(("bigquery", "teradata", "duckdb", "sqlite"), str),
+}
+"""The databases in which a column that nobody quotes has one name in small letters and in capitals; and how
+each of them spells the name of such a table, if that may be told of a name in an event."""
 _NAMESPACE: Final = re.compile(r"([a-z][a-z0-9]*)(?::/*|://([^/]+)/*)?", re.ASCII | re.IGNORECASE)
 
 _MONTH: Final = r"(?:0[1-9]|1[0-2])"
@@ -58,13 +67,14 @@ _SIGN: Final = re.compile(r"[^=]*=|(?i:part-)|[\d\s:.\-TZ]+\Z", re.ASCII)
 
 
 def locate(namespace: str, name: str) -> tuple[str, str]:
-    """Return a dataset's namespace and name as OpenLineage's naming has them, if it is at a path.
+    """Return a dataset's namespace and name as its database or, for a path, OpenLineage's naming has them.
 
-    So `/data/lake/` in the namespace `file://localhost` is `/data/lake` in `file`.
+    So `/data/lake/` in the namespace `file://localhost` is `/data/lake` in `file`, and `shop.orders` is
+    `SHOP.ORDERS` in Snowflake.
     """
     scheme, host = _place_of(namespace)
     if not scheme:
-        return namespace, name
+        return namespace, _CASELESS.get(namespace.partition(":")[0].lower(), str)(name)
     if scheme == "file":
         namespace = "file" if host.lower() in {"", "localhost"} else f"file://{host}"
         name = re.sub("/+", "/", name)
@@ -73,6 +83,11 @@ def locate(namespace: str, name: str) -> tuple[str, str]:
     if scheme in _KEY_SCHEMES:
         name = name.lstrip("/")
     return namespace, name.rstrip("/") or "/"
+
+
+def is_caseless(namespace: str) -> bool:
+    """Whether a column has one name in small letters and in capitals, unless somebody quotes it."""
+    return namespace.partition(":")[0].lower() in _CASELESS
 
 
 def trim_name(namespace: str, name: str, rules: tuple[str, ...] = TRIMMERS) -> str:

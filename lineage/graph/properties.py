@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from waybill.facets.standard import SchemaField
 
-    from .elements import Node
     from .walking import Ask
 
 _PROPERTIES: Final = """
@@ -70,15 +69,6 @@ def sql_in(facet: str) -> str:
 def is_drop(facet: str) -> bool:
     """Whether the facet `lifecycleStateChange` says that the dataset was dropped."""
     return (read_standard(facet).change or "").upper() == "DROP"
-
-
-def schema_columns(ask: Ask, dataset: Node) -> tuple[str, ...]:
-    """The columns that the schema of a dataset names."""
-    return tuple(
-        name
-        for facet in properties_of(ask, [dataset.number], "schema").values()
-        for name in columns_in(facet)
-    )
 
 
 def _typed(fields: Iterable[SchemaField], above: str) -> Iterator[tuple[str, str]]:

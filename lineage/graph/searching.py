@@ -10,11 +10,10 @@ import msgspec
 
 from waybill.exporter.query import InvalidQueryError
 
-from .columns import list_columns
 from .documents import PUT_DOCUMENTS, WORDED
 from .elements import Node, NodeKind, as_json
 from .properties import columns_in, description_in, owners_in, properties_of, tags_in
-from .walking import nodes_with
+from .walking import list_columns, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -101,7 +100,7 @@ def _described(ask: Ask, numbers: list[int], words: Collection[str]) -> tuple[Fo
     nodes = nodes_with(ask, numbers)
     facets = properties_of(ask, numbers, *WORDED)
     columns: defaultdict[int, set[str]] = defaultdict(set)
-    for namespace, name, column in list_columns(ask, {node.name for node in nodes.values()}):
+    for namespace, name, column in list_columns(ask, nodes.values()):
         columns[Node(NodeKind.DATASET, namespace, name).number].add(column)
     found = []
     for number in numbers:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from .elements import SAID, Edge, EdgeKind, Node, NodeKind, as_json
+from .naming import is_caseless
+from .properties import columns_in, properties_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,6 +48,10 @@ _BELIEFS: Final = f"""
 SELECT job, dataset, analyzer IN {SAID} FROM all_belief
 WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ?
 """  # noqa: S608 - texts of our own
+_COLUMNS_OF: Final = """
+SELECT DISTINCT namespace, name, part FROM all_node
+WHERE name IN (SELECT value FROM json_each(?)) AND kind = 'column' ORDER BY part
+"""
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
 """
@@ -99,6 +105,8 @@ class Nodes:
         self.one: dict[int, int] = {}
         self._names: dict[int, set[int]] = {}
         self._datasets: dict[int, int] = {}
+        self._spelled: dict[int, defaultdict[str, set[str]]] = {}
+        """By dataset in such a database, its columns by their names in small letters."""
 
     def take(self, nodes: Iterable[Node]) -> set[int]:
         """Settle nodes, whether or not the graph has them, as `settle` does."""
@@ -113,12 +121,14 @@ class Nodes:
         self.load(fresh)
         named = {self._dataset_of(number) for number in fresh}.difference(self.one)
         same = self._find_same(named)
-        for number in [*sorted(named), *sorted(fresh)] if same or self._names else ():
-            if number not in self.one:
-                group = self._group_of(number, same)
-                self.one |= dict.fromkeys(group, number)
-                if len(group) > 1:
-                    self._names[number] = group
+        for some in (named, fresh):
+            self._spell(some)
+            for number in sorted(some) if same or self._names or self._spelled else ():
+                if number not in self.one:
+                    group = self._group_of(number, same)
+                    self.one |= dict.fromkeys(group, number)
+                    if len(group) > 1:
+                        self._names[number] = group
         alone = (named | fresh).difference(self.one)
         self.one.update(zip(alone, alone, strict=True))
         return {self.one[number] for number in numbers}
@@ -130,6 +140,14 @@ class Nodes:
     def dataset_of(self, number: int) -> int:
         """What stands for the dataset of a column; for another node, itself."""
         return self.one[self._datasets.get(number, number)]
+
+    def columns_of(self, datasets: Iterable[int]) -> list[Node]:
+        """The columns of datasets under each of their names, and these themselves."""
+        named = [self.known[number] for number in self.of(datasets)]
+        wanted = {(node.namespace, node.name): node for node in named}
+        rows = list_columns(self.ask, wanted.values())
+        columns = ((wanted.get((space, name)), part) for space, name, part in rows)
+        return [*named, *(node.with_column(part) for node, part in columns if node is not None)]
 
     def load(self, numbers: Iterable[int]) -> None:
         """Look up nodes."""
@@ -161,6 +179,15 @@ class Nodes:
         self.load(same)
         return same
 
+    def _spell(self, columns: Iterable[int]) -> None:
+        """Look up how columns are spelled of which the database takes small letters and capitals for one."""
+        ones = {self.one.get(of, of) for number in columns if (of := self._datasets.get(number)) is not None}
+        names = {name: one for one in ones - self._spelled.keys() for name in self.of([one])}
+        caseless = {one for name, one in names.items() if is_caseless(self.known[name].namespace)}
+        self._spelled |= {one: defaultdict(set) for one in caseless}
+        for node in self.columns_of(caseless) if caseless else ():
+            self._spelled[names[node.dataset.number]][node.column.casefold()].add(node.column)
+
     def _group_of(self, number: int, same: Mapping[int, set[int]]) -> set[int]:
         """All names of a node."""
         group, frontier = {number}, {number}
@@ -168,9 +195,20 @@ class Nodes:
             frontier = {other for one in frontier for other in same.get(one, ())} - group
             group |= frontier
         if (dataset := self._datasets.get(number)) is not None:
-            column = self.known[number].column
-            others = self.of([self.one[dataset]]) - {dataset}
-            group |= {self.known[other].with_column(column).number for other in others}
+            one, column = self.one.get(dataset, dataset), self.known[number].column
+            names, spelled = self.of([one]), {column}
+            if one in self._spelled:
+                spelled |= self._spelled[one][column.casefold()]
+            if len(spelled) > 1:
+                told = {
+                    name
+                    for text in properties_of(self.ask, names, "schema").values()
+                    for name in columns_in(text)
+                }
+                is_quoted = sum(name.casefold() == column.casefold() for name in told) > 1
+                spelled = {column} if is_quoted else spelled
+            group |= {self.known[name].with_column(one).number for name in names for one in spelled}
+            self._datasets |= dict.fromkeys(group, dataset)
         return group
 
 
@@ -364,6 +402,14 @@ class EdgeRow(NamedTuple):
 def list_ends(ask: Ask, end: str, numbers: Iterable[int], kind: EdgeKind) -> set[tuple[int, int]]:
     """The source and the target of each edge of a kind of which some nodes are its `source` or `target`."""
     return {(source, target) for source, target in _ask_of(ask, _ENDS.format(end), numbers, kind)}
+
+
+def list_columns(ask: Ask, datasets: Iterable[Node]) -> list[tuple[str, str, str]]:
+    """The known columns of all datasets with the names of some: namespace, name, column."""
+    return [
+        (space, name, part)
+        for space, name, part in ask(_COLUMNS_OF, (as_json({one.name for one in datasets}),))
+    ]
 
 
 def nodes_with(ask: Ask, numbers: Iterable[int]) -> dict[int, Node]:

@@ -254,3 +254,126 @@ def test_a_dataset_without_a_namespace_is_shown_as_what_it_is(settings: Settings
         assert shown(asked(settings, name).node) == table
     assert names(asked(settings, table).downstream) == ["flink/count", "/data/out"]
     assert shown(asked(settings, "/data/out").node) == "/data/out"
+
+
+SNOW, ORACLE, POSTGRES = "snowflake://acme", "oracle://db:1521", "postgres://db:5432"
+
+
+def spelled(namespace: str, name: str, *columns: str, **facets: object) -> dict[str, Any]:
+    if columns:
+        facets["schema"] = {"fields": [{"name": one, "type": "int"} for one in columns]}
+    return dataset(namespace, name, **facets)
+
+
+def by_text(job: str, sql: str, reads: Sequence[Any], writes: Sequence[Any], dialect: str) -> bytes:
+    facets = {"sql": {"query": sql, "dialect": dialect}}
+    named = {"namespace": "etl", "name": job, "facets": facets}
+    return json.dumps(members(f"run of {job}", job=named, inputs=reads, outputs=writes)).encode()
+
+
+def by_columns(job: str, target: dict[str, Any], column: str, source: dict[str, Any], field: str) -> bytes:
+    used = {"namespace": source["namespace"], "name": source["name"], "field": field}
+    told = {"columnLineage": {"fields": {column: {"inputFields": [used]}}}}
+    return event(job, [source], [{**target, "facets": {**target["facets"], **told}}])
+
+
+@pytest.mark.parametrize("is_schema_first", [False, True])
+@pytest.mark.parametrize(("namespace", "dialect"), [(SNOW, "snowflake"), (ORACLE, "oracle")])
+def test_a_column_has_one_name_in_capitals_and_small_letters_where_the_database_says_so(
+    settings: Settings, namespace: str, dialect: str, *, is_schema_first: bool
+) -> None:
+    orders, daily = (spelled(namespace, f"SHOP.PUBLIC.{name}") for name in ("ORDERS", "DAILY"))
+    schemas = [
+        event("etl/crawl", [], [spelled(namespace, orders["name"], "id", "total")], 1),
+        event("etl/crawl", [], [spelled(namespace, daily["name"], "id", "total")], 2),
+    ]
+    told = [
+        by_text("load", "INSERT INTO daily (total) SELECT total FROM orders", [orders], [daily], dialect),
+        by_columns("etl/report", dataset("lake", "report"), "sum", daily, "total"),
+    ]
+    keep(settings, [*schemas, *told] if is_schema_first else [*told, *schemas])
+    assert flush(settings).problems == {}
+    lineage = Lineage.open(settings.home)
+    (end,) = lineage.origins("lake/report.sum").ends
+    assert shown(end).casefold() == f"{namespace}/shop.public.orders.total"
+    for column in ("total", "TOTAL", "Total"):
+        found = {shown(one.node): one.columns for one in lineage.impact(f"{orders['name']}.{column}").nodes}
+        assert {name: len(columns) for name, columns in found.items()} == {
+            "etl/load": 0,
+            f"{namespace}/SHOP.PUBLIC.DAILY": 1,
+            "etl/report": 0,
+            "lake/report": 1,
+        }
+    (columns,) = lineage.dependencies(daily["name"], up=0, down=0, columns=True).columns
+    assert columns.names == ("id", "total")
+    assert {edge.target.column for edge in columns.edges} == {"total"}
+
+
+def test_columns_that_a_schema_names_in_both_ways_are_two(settings: Settings) -> None:
+    for namespace, capital in ((POSTGRES, "Total"), (SNOW, "TOTAL")):
+        source = spelled(namespace, "s.p.a", "total", capital)
+        keep(
+            settings,
+            [
+                by_columns("etl/small", dataset("lake", "small"), "x", source, "total"),
+                by_columns("etl/large", dataset("lake", "large"), "x", source, capital),
+            ],
+        )
+        lineage = Lineage.open(settings.home)
+        for column, name in (("total", "small"), (capital, "large")):
+            found = [shown(one.node) for one in lineage.downstream(f"{namespace}/s.p.a.{column}")]
+            assert found == [f"lake/{name}.x"]
+
+
+def test_columns_of_files_in_capitals_and_small_letters_are_two(settings: Settings) -> None:
+    source = file("/lake/in.json")
+    keep(
+        settings,
+        [
+            by_columns("etl/small", dataset("lake", "small"), "x", source, "id"),
+            by_columns("etl/large", dataset("lake", "large"), "x", source, "ID"),
+        ],
+    )
+    assert names(asked(settings, "/lake/in.json.id").downstream) == ["lake/small.x"]
+    assert names(asked(settings, "/lake/in.json.ID").downstream) == ["lake/large.x"]
+
+
+def test_a_table_has_one_name_in_capitals_and_small_letters_where_the_database_says_so(
+    settings: Settings,
+) -> None:
+    for at, namespace in ((1, SNOW), (2, ORACLE)):
+        told, again = (spelled(namespace, f"{name}.ORDERS") for name in ("shop.public", "SHOP.PUBLIC"))
+        keep(
+            settings,
+            [
+                by_columns(f"etl/load{at}", told, "total", dataset("lake", "raw"), "amount"),
+                by_columns(f"etl/sum{at}", dataset("lake", f"sum{at}"), "x", again, "TOTAL"),
+            ],
+        )
+        for name in (told["name"], again["name"], "Shop.Public.Orders"):
+            found = asked(settings, f"{namespace}/{name}")
+            assert names(found.upstream) == [f"etl/load{at}", "lake/raw"]
+            assert names(found.downstream) == [f"etl/sum{at}", f"lake/sum{at}"]
+        assert names(asked(settings, f"lake/sum{at}.x").upstream)[-1] == "lake/raw.amount"
+    keep(settings, [event("etl/quoted", [spelled(POSTGRES, "s.p.Orders"), spelled(POSTGRES, "s.p.orders")])])
+    assert len(Lineage.open(settings.home).names(f"{POSTGRES}/s.p.Orders")) == 1
+
+
+def test_a_column_is_found_under_every_name_of_its_dataset(settings: Settings) -> None:
+    link = {"symlinks": {"identifiers": [{"namespace": "hive://meta", "name": "lake.orders"}]}}
+    path = dataset("s3a://lake", "orders/", **link)
+    alias = {"symlinks": {"identifiers": [{"namespace": "s3://lake", "name": "orders"}]}}
+    schema = {"schema": {"fields": [{"name": "note", "type": "string"}]}}
+    keep(
+        settings,
+        [
+            by_columns("etl/load", path, "total", dataset("lake", "raw"), "amount"),
+            event("etl/name", [], [dataset("catalog", "orders", **alias, **schema)]),
+        ],
+    )
+    paths = ("s3a://lake/orders/", "s3://lake/orders", "s3://lake/orders/")
+    for name in (*paths, "hive://meta/lake.orders", "catalog/orders"):
+        assert names(asked(settings, f"{name}.total").upstream) == ["lake/raw.amount"]
+        assert Lineage.open(settings.home).origins(f"{name}.note").steps == ()
+        with pytest.raises(NotFoundError, match=NAMELESS):
+            asked(settings, f"{name}.other")
