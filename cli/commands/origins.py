@@ -49,6 +49,8 @@ def origins(
     )
     nothing = f"nothing is known of where {shown(found.column)} comes from"
     show_answer(found, columns, rows, nothing=nothing, as_json=as_json)
+    if found.maybe and not as_json:
+        console.note(f"maybe from {', '.join(console.shown(shown(one)) for one in found.maybe)}, too")
     for one in () if as_json else found.texts:
         console.line()
         show_sql(shown(one.job), one.sql.splitlines())

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 _EVERY: Final = "SELECT number FROM all_node WHERE kind IN ('dataset', 'job')"
 _BEYOND: Final = """
 SELECT near, count(DISTINCT far) FROM (
-    SELECT source AS near, target AS far FROM all_edge
-    WHERE source IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
-    AND (kind <> 'feed' OR job = 0)
-    UNION ALL SELECT target, source FROM all_edge
-    WHERE target IN (SELECT value FROM json_each(?1)) AND kind IN (SELECT value FROM json_each(?2))
-    AND (kind <> 'feed' OR job = 0)
-) WHERE far NOT IN (SELECT value FROM json_each(?3)) GROUP BY near
+    SELECT source AS near, target AS far, kind, job FROM all_edge
+    WHERE source IN (SELECT value FROM json_each(?1))
+    UNION ALL SELECT target, source, kind, job FROM all_edge WHERE target IN (SELECT value FROM json_each(?1))
+)
+WHERE kind IN (SELECT value FROM json_each(?2)) AND (kind <> 'feed' OR job = 0)
+AND far NOT IN (SELECT value FROM json_each(?3)) GROUP BY near
 """
 
 

@@ -28,20 +28,15 @@ IMPACT_COLUMNS: Final = (
 _GUESS: Final = 0.5
 """What is less sure is a guess: it says of no column that nothing comes from it."""
 _SILENT: Final = f"""
-WITH decided AS NOT MATERIALIZED (
-    SELECT belief.job, belief.dataset, read.source FROM all_belief AS belief
-    JOIN all_edge AS read ON read.target = belief.job AND read.kind = 'read'
-    AND (belief.analyzer IN {SAID} OR (belief.analyzer = read.analyzer AND belief.confidence >= {_GUESS}))
-    WHERE of_columns
-)
-SELECT DISTINCT source, target FROM all_edge AS got
-WHERE source IN (SELECT value FROM json_each(?)) AND kind = 'read' AND (
-    NOT EXISTS (SELECT 1 FROM decided WHERE job = got.target AND decided.source = got.source)
-    OR EXISTS (
-        SELECT 1 FROM all_edge AS put WHERE put.source = got.target AND kind = 'write' AND NOT EXISTS (
-            SELECT 1 FROM decided WHERE job = put.source AND dataset = put.target AND source = got.source
-        )
-    )
+SELECT DISTINCT got.source, got.target FROM all_edge AS got
+LEFT JOIN all_edge AS put ON put.source = got.target AND put.kind = 'write'
+WHERE got.source IN (SELECT value FROM json_each(?)) AND got.kind = 'read' AND NOT EXISTS (
+    SELECT 1 FROM all_belief AS told
+    WHERE job = got.target AND of_columns AND dataset = ifnull(put.target, dataset)
+    AND (told.analyzer IN {SAID} OR (confidence >= {_GUESS} AND EXISTS (
+        SELECT 1 FROM all_edge AS named WHERE named.source = got.source AND named.kind = 'read'
+        AND named.target = got.target AND named.analyzer = told.analyzer
+    )))
 )
 """  # noqa: S608 - texts of our own
 

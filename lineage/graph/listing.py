@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from .elements import EdgeKind, Node, as_json
+from .elements import EdgeKind, Node
 from .properties import is_drop, properties_of, sql_in
 from .runs import ended_runs
 from .walking import Ask, Nodes, list_ends, nodes_with
@@ -22,12 +22,6 @@ _DATASETS: Final = "SELECT number FROM all_node WHERE kind = 'dataset'"
 _USES: Final = """
 SELECT {}, max(last_hour) FROM all_edge WHERE kind IN (?, 'feed') AND confidence > 0 GROUP BY 1
 """
-_USED_COLUMN: Final = """
-SELECT namespace, name, '{0}' FROM all_node
-WHERE kind = 'column' AND name IN (SELECT value FROM json_each(?1))
-AND EXISTS (SELECT 1 FROM all_edge WHERE {0} = number AND kind IN ('derive', 'influence'))
-"""
-_USED_COLUMNS: Final = f"{_USED_COLUMN.format('source')} UNION {_USED_COLUMN.format('target')}"
 _EDGES: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = ?"
 _WITH_SQL: Final = "SELECT DISTINCT node FROM all_property WHERE key = 'sql'"
 _TOKEN: Final = re.compile(
@@ -100,7 +94,7 @@ class DuplicateList(msgspec.Struct, frozen=True):
 def list_unused(ask: Ask, *, written: bool) -> DatasetList:
     """The datasets that no job reads or writes or, if `written`, those that are written and never read.
 
-    A column that comes from another one, or goes into one, is a use of its dataset, too.
+    If a dataset comes from another one without a job, that is a use of both, too.
     """
     read, wrote = _uses(ask, "source", "read"), _uses(ask, "target", "write")
     every = {number for (number,) in ask(_DATASETS, ())}
@@ -110,12 +104,7 @@ def list_unused(ask: Ask, *, written: bool) -> DatasetList:
         for one in listing.settle((wrote.keys() if written else every) - read.keys())
         if listing.last_hour(one, read) is None and (listing.last_hour(one, wrote) is not None) == written
     }
-    named = {number: listing.known[number] for number in listing.of(unused)}
-    rows = ask(_USED_COLUMNS, (as_json({node.name for node in named.values()}),))
-    ends = ("source",) if written else ("source", "target")
-    of_columns = {(namespace, name) for namespace, name, end in rows if end in ends}
-    used = {number for number, node in named.items() if (node.namespace, node.name) in of_columns}
-    return listing.told(unused - {listing.one[number] for number in used}, wrote)
+    return listing.told(unused, wrote)
 
 
 def list_stale(ask: Ask, before_ms: int) -> DatasetList:

@@ -11,7 +11,7 @@ from waybill.transport.errors import NotFoundError
 from .asking import find_node, shown
 from .elements import EdgeKind, Node, NodeKind
 from .properties import properties_of, sql_in
-from .walking import COLUMNS, Ask, Nodes, Walk
+from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
 
 if TYPE_CHECKING:
     from .elements import Edge
@@ -54,12 +54,15 @@ class Origins(msgspec.Struct, frozen=True):
         steps: all steps on the way, the nearest first; empty: nothing is known.
         ends: the columns and datasets among them that come from nothing that is known.
         texts: the SQL of their jobs, where it is known.
+        maybe: the datasets that events name among the inputs of their jobs, and of which an analyzer has not
+            found what they go into.
     """
 
     column: Node
     steps: tuple[OriginStep, ...]
     ends: tuple[Node, ...]
     texts: tuple[JobText, ...]
+    maybe: tuple[Node, ...] = ()
 
 
 def find_origins(ask: Ask, name: str) -> Origins:
@@ -73,14 +76,22 @@ def find_origins(ask: Ask, name: str) -> Origins:
         raise NotFoundError(
             f"{shown(column)} is a {column.kind}, no column; give a dataset, a dot and its column"
         )
-    reach = Walk(Nodes(ask), [column], down=False, kinds=COLUMNS).reach()
+    nodes = Nodes(ask)
+    reach = Walk(nodes, [column], down=False, kinds=COLUMNS).reach()
+    written = {column.dataset, *(edge.target.dataset for edge in reach.edges)}
+    inputs = Walk(nodes, written, down=False, kinds=FLOW, depth=2).reach().nodes
+    maybe = tuple(one.node for one in inputs if not one.is_certain)
     derived = {edge.target for edge in reach.edges}
     ends = tuple(one.node for one in reach.nodes if one.node not in derived)
     jobs = {edge.job.number: edge.job for edge in reach.edges if edge.job is not None}
     facets = properties_of(ask, jobs, "sql")
     texts = ((job, sql_in(facets.get((number, "sql"), "{}"))) for number, job in jobs.items())
     return Origins(
-        column, tuple(map(_step, reach.edges)), ends, tuple(JobText(job, sql) for job, sql in texts if sql)
+        column,
+        tuple(map(_step, reach.edges)),
+        ends,
+        tuple(JobText(job, sql) for job, sql in texts if sql),
+        maybe,
     )
 
 

@@ -148,6 +148,9 @@ def test_a_column_of_an_input_that_a_text_does_not_name_may_reach_the_job(settin
     lineage = keep(settings, ran("load", text, inputs, [table("out", "id", "rate")]))
     of_rate = [(shown(one.node), one.is_certain) for one in lineage.impact("shop.public.rates.rate").nodes]
     assert of_rate == [("etl/load", False)]
+    origins = lineage.origins("shop.public.out.rate")
+    assert [short(end.name) for end in origins.ends] == ["orders"]
+    assert [short(one.name) for one in origins.maybe] == ["rates"]
     assert lineage.impact("shop.public.orders.note").nodes == (), (
         "the text names its table, and not the column"
     )
