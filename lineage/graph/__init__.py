@@ -12,6 +12,7 @@ from .details import NodeChange as NodeChange, NodeDetails as NodeDetails, NodeR
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import (
     HOUR_US as HOUR_US,
+    Ask as Ask,
     Edge as Edge,
     EdgeKind as EdgeKind,
     Node as Node,
@@ -72,10 +73,4 @@ from .uses import (
     AnalyzerUse as AnalyzerUse,
     list_lacks as list_lacks,
 )
-from .walking import (
-    Ask as Ask,
-    Nodes as Nodes,
-    Reach as Reach,
-    ReachedNode as ReachedNode,
-    list_ends as list_ends,
-)
+from .walking import Nodes as Nodes, Reach as Reach, ReachedNode as ReachedNode, list_ends as list_ends

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from .columns import DatasetColumns
-from .elements import Edge, EdgeKind, Node, NodeKind, as_json
+from .elements import Ask, Edge, EdgeKind, Node, NodeKind, as_json
 from .runs import last_runs
-from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
+from .walking import COLUMNS, FLOW, Nodes, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

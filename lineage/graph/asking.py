@@ -12,13 +12,13 @@ from waybill.facets.event import dataset_text
 from waybill.transport.errors import NotFoundError
 
 from .columns import DatasetColumns, find_columns
-from .elements import Edge, EdgeKind, Node, NodeKind
+from .elements import Ask, Edge, EdgeKind, Node, NodeKind
 from .naming import locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import columns_in, properties_of
 from .related import find_related
 from .runs import LastRun, last_runs
-from .walking import ALWAYS_US, COLUMNS, FLOW, Ask, Nodes, Reach, Walk, list_ends, nodes_with
+from .walking import ALWAYS_US, COLUMNS, FLOW, Nodes, Reach, Walk, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .elements import Edge, Node, NodeKind
+from .elements import Ask, Edge, Node, NodeKind
 from .properties import columns_in, properties_of
-from .walking import ALWAYS_US, COLUMNS, Ask, Nodes, Walk
+from .walking import ALWAYS_US, COLUMNS, Nodes, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from .walking import Nodes, list_ends, nodes_with
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from .walking import Ask
+    from .elements import Ask
 
 RUNS_MAX: Final = 100
 """So many runs are told, the newest."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -170,6 +170,10 @@ class Seen(NamedTuple):
         if (-other.last_hour, other.run) < (-last_hour, run):
             last_hour, run = other.last_hour, other.run
         return Seen(min(self.first_us, other.first_us), last_hour, run)
+
+
+Ask = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+"""Executes a statement with its bindings."""
 
 
 def as_json(values: Iterable[object]) -> str:

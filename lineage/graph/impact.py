@@ -11,10 +11,10 @@ import msgspec
 from waybill.facets.json_events import instant
 
 from .asking import find_node, shown
-from .elements import SAID, Node, NodeKind, as_json
+from .elements import SAID, Ask, Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
 from .runs import LastRun, last_runs
-from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
+from .walking import COLUMNS, FLOW, Nodes, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

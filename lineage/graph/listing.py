@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from .elements import EdgeKind, Node
+from .elements import Ask, EdgeKind, Node
 from .properties import is_drop, properties_of, sql_in
 from .runs import ended_runs
-from .walking import Ask, Nodes, list_ends, nodes_with
+from .walking import Nodes, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from .walking import ALWAYS_US, FLOW, NOWHERE, Nodes, Reach, Walk, list_ends, no
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .walking import Ask
+    from .elements import Ask
 
 _JOBS: Final = "SELECT DISTINCT run, job FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
 

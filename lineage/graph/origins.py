@@ -9,9 +9,9 @@ import msgspec
 from waybill.transport.errors import NotFoundError
 
 from .asking import find_node, shown
-from .elements import EdgeKind, Node, NodeKind
+from .elements import Ask, EdgeKind, Node, NodeKind
 from .properties import properties_of, sql_in
-from .walking import COLUMNS, FLOW, Ask, Nodes, Walk
+from .walking import COLUMNS, FLOW, Nodes, Walk
 
 if TYPE_CHECKING:
     from .elements import Edge

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from waybill.facets.standard import SchemaField
 
-    from .walking import Ask
+    from .elements import Ask
+
 
 _PROPERTIES: Final = """
 SELECT node, key, value, last_us, digest FROM all_property

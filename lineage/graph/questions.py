@@ -23,7 +23,7 @@ from .searching import SearchResult, search
 from .uses import AnalyzerList, list_analyzers
 
 if TYPE_CHECKING:
-    from .walking import Ask
+    from .elements import Ask
 
 AnswerT = TypeVar("AnswerT")
 

@@ -17,7 +17,7 @@ from .walking import list_ends, nodes_with
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .walking import Ask
+    from .elements import Ask
 
 RunStateName = Literal["RUNNING", "COMPLETE", "ERROR", "FILTERED", "CANCELLED", "SPLIT"]
 """A final state, or RUNNING: it has not ended."""

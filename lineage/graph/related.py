@@ -9,8 +9,7 @@ from .properties import owners_in, properties_of
 from .walking import Nodes, Walk
 
 if TYPE_CHECKING:
-    from .elements import Edge, Node
-    from .walking import Ask
+    from .elements import Ask, Edge, Node
 
 _KINDS: Final = (EdgeKind.START, EdgeKind.PRECEDE, EdgeKind.OWN, EdgeKind.VERSION)
 

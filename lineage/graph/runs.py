@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from .elements import Node
-    from .walking import Ask
+    from .elements import Ask, Node
 
 _OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""

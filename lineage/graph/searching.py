@@ -18,7 +18,7 @@ from .walking import list_columns, nodes_with
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from .walking import Ask
+    from .elements import Ask
 
 MATCHES_MAX: Final = 10_000
 """So many matches are ranked: of words that nearly every name has, that would take too long."""

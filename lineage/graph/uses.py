@@ -15,7 +15,7 @@ from .elements import COLUMN_LINEAGE, EVENT, LINEAGE
 from .observing import CONFIDENCE, INFERRED
 
 if TYPE_CHECKING:
-    from .walking import Ask
+    from .elements import Ask
 
 _EDGES: Final = "SELECT analyzer, count(*) FROM all_edge WHERE confidence > 0 GROUP BY analyzer"
 _WAITING: Final = "SELECT count(*) FROM all_analysis WHERE state = 0"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from .elements import SAID, Edge, EdgeKind, Node, NodeKind, as_json
+from .elements import SAID, Ask, Edge, EdgeKind, Node, NodeKind, as_json
 from .naming import is_caseless
 from .properties import columns_in, properties_of
 
@@ -55,8 +55,6 @@ WHERE name IN (SELECT value FROM json_each(?)) AND kind = 'column' ORDER BY part
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
 """
-Ask = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
-"""Executes a statement with its bindings."""
 
 
 class ReachedNode(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False):
@@ -105,8 +103,8 @@ class Nodes:
         self.one: dict[int, int] = {}
         self._names: dict[int, set[int]] = {}
         self._datasets: dict[int, int] = {}
-        self._spelled: dict[int, defaultdict[str, set[str]]] = {}
-        """By dataset in such a database, its columns by their names in small letters."""
+        self._spelled: dict[tuple[int, str], set[str]] = {}
+        """By dataset and a name in small letters, the columns that have it, if they are one."""
 
     def take(self, nodes: Iterable[Node]) -> set[int]:
         """Settle nodes, whether or not the graph has them, as `settle` does."""
@@ -126,9 +124,10 @@ class Nodes:
             for number in sorted(some) if same or self._names or self._spelled else ():
                 if number not in self.one:
                     group = self._group_of(number, same)
-                    self.one |= dict.fromkeys(group, number)
+                    one = next((self.one[name] for name in group if name in self.one), number)
+                    self.one |= dict.fromkeys(group, one)
                     if len(group) > 1:
-                        self._names[number] = group
+                        self._names[one] = group
         alone = (named | fresh).difference(self.one)
         self.one.update(zip(alone, alone, strict=True))
         return {self.one[number] for number in numbers}
@@ -182,11 +181,18 @@ class Nodes:
     def _spell(self, columns: Iterable[int]) -> None:
         """Look up how columns are spelled of which the database takes small letters and capitals for one."""
         ones = {self.one.get(of, of) for number in columns if (of := self._datasets.get(number)) is not None}
-        names = {name: one for one in ones - self._spelled.keys() for name in self.of([one])}
+        names = {name: one for one in ones if (one, "") not in self._spelled for name in self.of([one])}
         caseless = {one for name, one in names.items() if is_caseless(self.known[name].namespace)}
-        self._spelled |= {one: defaultdict(set) for one in caseless}
-        for node in self.columns_of(caseless) if caseless else ():
-            self._spelled[names[node.dataset.number]][node.column.casefold()].add(node.column)
+        if not caseless:
+            return
+        spelled: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+        for (number, _), schema in properties_of(self.ask, self.of(caseless), "schema").items():
+            for name in columns_in(schema):
+                spelled[names[number], name.casefold()].add(name)
+        quoted = {key for key, some in spelled.items() if len(some) > 1}
+        for node in self.columns_of(caseless):
+            spelled[names[node.dataset.number], node.column.casefold()].add(node.column)
+        self._spelled |= {key: some for key, some in spelled.items() if key not in quoted}
 
     def _group_of(self, number: int, same: Mapping[int, set[int]]) -> set[int]:
         """All names of a node."""
@@ -196,17 +202,7 @@ class Nodes:
             group |= frontier
         if (dataset := self._datasets.get(number)) is not None:
             one, column = self.one.get(dataset, dataset), self.known[number].column
-            names, spelled = self.of([one]), {column}
-            if one in self._spelled:
-                spelled |= self._spelled[one][column.casefold()]
-            if len(spelled) > 1:
-                told = {
-                    name
-                    for text in properties_of(self.ask, names, "schema").values()
-                    for name in columns_in(text)
-                }
-                is_quoted = sum(name.casefold() == column.casefold() for name in told) > 1
-                spelled = {column} if is_quoted else spelled
+            names, spelled = self.of([one]), {column, *self._spelled.get((one, column.casefold()), ())}
             group |= {self.known[name].with_column(one).number for name in names for one in spelled}
             self._datasets |= dict.fromkeys(group, dataset)
         return group
