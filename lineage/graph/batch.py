@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -17,15 +18,17 @@ from waybill.facets import (
     parse_instant_us,
 )
 from waybill.facets.flows import state_in
+from waybill.facets.spark_writes import written
 
 from .elements import HOUR_US, Node, NodeKind, Seen, number_of
-from .naming import settle_names
-from .observing import Part, job_of, observe_part, part_of_file, parts_of
+from .naming import settle_dataset, settle_names
+from .observing import Part, is_too_long, job_of, observe_part, part_of_file, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from waybill.facets import Event
+    from waybill.facets.event import DatasetName
 
     from .analysing import FoundEvent
     from .elements import EdgeKind
@@ -50,6 +53,13 @@ class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
     began_us: int
     final_state: str
     did: str
+
+
+class RunUse(NamedTuple):
+    """The datasets that a run reads and writes, by number."""
+
+    inputs: frozenset[int] = frozenset()
+    outputs: frozenset[int] = frozenset()
 
 
 class Known:
@@ -104,6 +114,7 @@ class Batch:
 
     def __init__(self, known: dict[int, Known], rules: tuple[str, ...]) -> None:
         self.runs: dict[tuple[str, Node], RunState] = {}
+        self.uses: defaultdict[tuple[str, Node], RunUse] = defaultdict(RunUse)
         self._files: dict[Node, LastFile] = {}
         self._passages: dict[int, tuple[Part, LastFile]] = {}
         self.seen_properties: dict[tuple[int, str, int], int] = {}
@@ -260,7 +271,18 @@ class Batch:
         key = (event.run.runId, job)
         known = self.runs.get(key)
         self.runs[key] = state if known is None else merge_states(known, state)
+        if event.inputs or event.outputs:
+            use = self.uses[key]
+            used = self._numbers_of(event.inputs or ()), self._numbers_of(written(event))
+            self.uses[key] = RunUse(use.inputs | used[0], use.outputs | used[1])
         return None
+
+    def _numbers_of(self, datasets: Iterable[DatasetName]) -> set[int]:
+        return {
+            self._number_of(settle_dataset(one.namespace, one.name, self._rules))
+            for one in datasets
+            if not is_too_long(one)
+        }
 
     def _take_passage(self, key: int, part: Part, file: LastFile) -> None:
         known = self._passages.get(key)

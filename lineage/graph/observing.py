@@ -212,10 +212,10 @@ def parts_of(event: Event, *, is_found: bool = False) -> Iterator[Part]:
         is_found: whether an analyzer found it; so is a stored one whose job is marked as inferred.
     """
     if isinstance(event, DatasetEvent):
-        if not _is_too_long(event.dataset):
+        if not is_too_long(event.dataset):
             yield Part(None, _pair(event.dataset), None, 0, bytes(event.dataset.facets), event.producer)
         return
-    if _is_too_long(event.job):
+    if is_too_long(event.job):
         return
     job = _pair(event.job)
     around, dependencies = None, b""
@@ -228,12 +228,12 @@ def parts_of(event: Event, *, is_found: bool = False) -> Iterator[Part]:
     named = _named_in(event) if is_found or _INFERRED_KEY in body else None
     yield Part(job, None, None, 0, body, event.producer, around, dependencies, named=named)
     for place, dataset in enumerate(event.inputs or ()):
-        if not _is_too_long(dataset):
+        if not is_too_long(dataset):
             body, locations = bytes(dataset.facets), _locations_in(getattr(dataset, "input_facets", _ABSENT))
             yield Part(job, _pair(dataset), EdgeKind.READ, place, body, locations=locations, named=named)
     writes = {id(one) for one in (written(event) if isinstance(event, RunEvent) else outputs)}
     for place, dataset in enumerate(outputs):
-        if not _is_too_long(dataset):
+        if not is_too_long(dataset):
             kind = EdgeKind.WRITE if id(dataset) in writes else None
             body, locations = bytes(dataset.facets), _locations_in(dataset.output_facets)
             yield Part(job, _pair(dataset), kind, place, body, locations=locations, named=named)
@@ -243,7 +243,7 @@ def _named_in(found: RunEvent | JobEvent) -> tuple[_Pair, ...]:
     """The inputs among which an analyzer decides; none if that would be too many edges."""
     inputs, outputs = found.inputs or (), found.outputs or ()
     is_small = len(inputs) * len(outputs) <= UNFED_MAX
-    return tuple(_pair(one) for one in inputs if is_small and not _is_too_long(one))
+    return tuple(_pair(one) for one in inputs if is_small and not is_too_long(one))
 
 
 def part_of_file(event: Event) -> Part | None:
@@ -315,7 +315,7 @@ class _Observing:
         documentation = self._standard("documentation").description or ""
         for step in path.steps:
             job = Node(NodeKind.JOB, *step.node)
-            if not _is_too_long(job):
+            if not is_too_long(job):
                 self._describe(job, "ownership", "tags")
                 says = {"description": f"{step.job_says} {documentation}".rstrip()}
                 self._told.properties[job, "documentation"] = _text_of(says)
@@ -453,7 +453,7 @@ class _Observing:
         self, source: Node, kind: EdgeKind, target: Node, by: str = EVENT, *, detail: str = "", place: int = 0
     ) -> None:
         if any(
-            _is_too_long(end) or len(end.column or end.version) > NAME_CHARS_MAX for end in (source, target)
+            is_too_long(end) or len(end.column or end.version) > NAME_CHARS_MAX for end in (source, target)
         ):
             return
         confidence = self._confidence if self._analyzer else CONFIDENCE[by]
@@ -469,7 +469,8 @@ class _Observing:
         return read_facet(decoder, self._facets.get(key, _ABSENT))
 
 
-def _is_too_long(named: DatasetName | Job | Node) -> bool:
+def is_too_long(named: DatasetName | Job | Node) -> bool:
+    """Whether a name tells nothing."""
     return len(named.name) > NAME_CHARS_MAX or len(named.namespace) > NAME_CHARS_MAX
 
 

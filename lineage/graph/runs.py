@@ -12,15 +12,16 @@ from waybill.facets import FINAL_STATES, RunState, merge_states
 from waybill.facets.chunks import in_chunks
 
 from .batch import LastFile
-from .elements import as_json
+from .elements import HOUR_US, as_json
 from .walking import ALWAYS_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     import apsw
 
-    from .elements import Ask, Node
+    from .batch import Batch
+    from .elements import Ask
 
 _OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
@@ -31,6 +32,12 @@ _ALL: Final = 2**62
 
 _STATE_OF: Final = "SELECT state FROM {}job_run WHERE run = ? AND job = ?"
 _PUT: Final = "INSERT OR REPLACE INTO job_run VALUES (?, ?, ?, ?)"
+_PUT_TOGETHER: Final = """
+INSERT INTO together VALUES (?, ?, ?, ?, ?) ON CONFLICT (job, source, target) DO UPDATE SET
+first_us = min(first_us, excluded.first_us), last_hour = max(last_hour, excluded.last_hour)
+"""
+_TOGETHER_MAX: Final = 10_000
+"""Of a run with more pairs of an input and an output, each belongs to all."""
 _LATEST_RUNS: Final = """
 SELECT {1} FROM json_each(?1) JOIN {0}.job_run ON job = value
 WHERE last_us >= ifnull(
@@ -71,8 +78,16 @@ class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_ms: int | None
 
 
+class _Run(msgspec.Struct, array_like=True):
+    """A row's state of a run, with the numbers of the datasets that it reads and writes."""
+
+    state: RunState
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 class JobRuns:
-    """Puts how jobs ran into one database.
+    """Puts how jobs ran into one database, and what they read and wrote in one run.
 
     Args:
         connection: the database.
@@ -83,20 +98,38 @@ class JobRuns:
         self._connection = connection
         self._statements = [_STATE_OF.format(schema) for schema in schemas]
 
-    def put(self, runs: Mapping[tuple[str, Node], RunState], files: Mapping[Node, LastFile]) -> None:
-        """Put runs of jobs, and the last files of others."""
-        for (run, job), state in runs.items():
-            self._put(run, job.number, state)
-        for job, file in files.items():
-            self._put(_OF_FILES, job.number, file)
+    def put(self, batch: Batch) -> None:
+        """Put the runs of jobs, and the last files of others."""
+        for (run, job), state in batch.runs.items():
+            inputs, outputs = batch.uses[run, job]
+            known = [_RUN.decode(row) for row in self._known(run, job.number)]
+            merged = _Run(
+                merge_states(state, *(one.state for one in known)),
+                tuple(sorted(inputs.union(*(one.inputs for one in known)))),
+                tuple(sorted(outputs.union(*(one.outputs for one in known)))),
+            )
+            if merged not in known:
+                self._put(run, job.number, _last_us(merged.state), merged)
+                self._put_together(job.number, merged)
+        for job, file in batch.last_files().items():
+            files = [_FILE.decode(row) for row in self._known(_OF_FILES, job.number)]
+            if (last := max([file, *files])) not in files:
+                self._put(_OF_FILES, job.number, _last_us(last), last)
 
-    def _put(self, run: str, job: int, told: RunState | LastFile) -> None:
+    def _known(self, run: str, job: int) -> Iterator[bytes]:
         rows = (self._connection.execute(statement, (run, job)).get for statement in self._statements)
-        known = [_decode(run, row) for row in rows if row is not None]
-        merged = _merge([told, *known])
-        if merged not in known:
-            row = (run, job, _last_us(merged), msgspec.msgpack.encode(merged))
-            self._connection.execute(_PUT, row)
+        return (row for row in rows if row is not None)
+
+    def _put(self, run: str, job: int, last_us: int, told: _Run | LastFile) -> None:
+        self._connection.execute(_PUT, (run, job, last_us, msgspec.msgpack.encode(told)))
+
+    def _put_together(self, job: int, run: _Run) -> None:
+        """Put what it read with what it wrote; of very many, all with everything."""
+        pairs = [(source, target) for source in run.inputs for target in run.outputs][: _TOGETHER_MAX + 1]
+        if len(pairs) > _TOGETHER_MAX:
+            pairs = [*((source, 0) for source in run.inputs), *((0, target) for target in run.outputs)]
+        seen = run.state.created_us, _last_us(run.state) // HOUR_US
+        self._connection.executemany(_PUT_TOGETHER, sorted((job, *pair, *seen) for pair in pairs))
 
 
 def last_runs(ask: Ask, jobs: Iterable[int], as_of_us: int = ALWAYS_US) -> dict[int, LastRun]:
@@ -170,7 +203,7 @@ def _latest(runs: Iterable[tuple[int, RunState | LastFile]], as_of_us: int) -> L
 
 
 def _decode(run: str, row: Any) -> RunState | LastFile:  # noqa: ANN401 - a value of a row
-    return _FILE.decode(row) if run == _OF_FILES else _STATE.decode(row)
+    return _FILE.decode(row) if run == _OF_FILES else _RUN.decode(row).state
 
 
 def _merge(states: list[Any]) -> RunState | LastFile:
@@ -203,5 +236,5 @@ def _told(state: RunState | LastFile, as_of_us: int) -> LastRun:
     )
 
 
-_STATE: Final = msgspec.msgpack.Decoder(RunState)
+_RUN: Final = msgspec.msgpack.Decoder(_Run)
 _FILE: Final = msgspec.msgpack.Decoder(LastFile)

@@ -84,6 +84,14 @@ CREATE TABLE job_run (
     PRIMARY KEY (run, job)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_run_of_job ON job_run (job, last_us);
+CREATE TABLE together (
+    job INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    first_us INTEGER NOT NULL,
+    last_hour INTEGER NOT NULL,
+    PRIMARY KEY (job, source, target)
+) STRICT, WITHOUT ROWID;
 CREATE VIEW graph_node (id, kind, namespace, name, part) AS
 SELECT CAST(number AS TEXT), kind, namespace, name, part FROM node
 UNION ALL SELECT DISTINCT 'namespace/' || namespace, 'namespace', '', namespace, '' FROM node
@@ -98,7 +106,7 @@ WHERE kind IN ('dataset', 'job')
 UNION ALL SELECT CAST(job AS TEXT), 'run', 'run/' || run, 'event', 1.0, run FROM job_run WHERE run <> ''
 UNION ALL SELECT 'concept/' || kind, 'parentconcept', CAST(number AS TEXT), 'event', 1.0, '' FROM node;
 """  # noqa: S608 - texts of our own
-GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "analysis")
+GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "together", "analysis")
 
 _VIEW: Final = "CREATE TEMP VIEW all_{0} AS SELECT * FROM main.{0} UNION ALL SELECT * FROM disk.{0};\n"
 GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
@@ -133,6 +141,7 @@ _FORGET: Final = (
     "DELETE FROM node WHERE last_hour < ?",
     "DELETE FROM edge WHERE last_hour < ?",
     "DELETE FROM belief WHERE last_hour < ?",
+    "DELETE FROM together WHERE last_hour < ?",
     "DELETE FROM analysis WHERE last_hour < ?",
     "DELETE FROM property WHERE last_us < ? * 3600000000",
     "DELETE FROM job_run WHERE last_us < ? * 3600000000",
@@ -251,6 +260,6 @@ class GraphTables:
         put(_PUT_PROPERTY, properties)
         put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
         self._documents.put(worded)
-        self._runs.put(batch.runs, batch.last_files())
+        self._runs.put(batch)
         if len(self._known) > _KNOWN_MAX:
             self._known.clear()

@@ -52,6 +52,13 @@ _COLUMNS_OF: Final = """
 SELECT DISTINCT namespace, name, part FROM all_node
 WHERE name IN (SELECT value FROM json_each(?)) AND kind = 'column' ORDER BY part
 """
+_TOGETHER: Final = """
+SELECT DISTINCT job, source, target FROM all_together
+WHERE job IN (SELECT value FROM json_each(?)) AND first_us <= ?
+"""
+_DIFFERING: Final = f"""
+SELECT job FROM ({_TOGETHER}) GROUP BY job HAVING count(*) < count(DISTINCT source) * count(DISTINCT target)
+"""  # noqa: S608 - texts of our own
 _NODES: Final = """
 SELECT number, kind, namespace, name, part FROM all_node WHERE number IN (SELECT value FROM json_each(?))
 """
@@ -213,6 +220,7 @@ class Walk:
 
     Where an event's facet `lineage` says what a job writes a dataset from, it goes through the job only so.
     What an analyzer finds decides only among the inputs that it names: by way of others, it is not certain.
+    Through a job whose runs differ it goes from a dataset to one that the same run wrote.
 
     Args:
         nodes: the nodes that the question meets.
@@ -254,6 +262,8 @@ class Walk:
         self._as_of_us = as_of_us
         self._explicit: defaultdict[int, dict[int, bool]] = defaultdict(dict)
         """By job, the datasets of which it is told what it writes them from, and whether an event says so."""
+        self._together: dict[int, _Together] = {}
+        """By job whose runs differ, what these read and wrote together."""
         # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0.
         frontier = {(number, 0) for number in self.distances}
         seen = set(frontier)
@@ -313,6 +323,16 @@ class Walk:
         for job, dataset, is_said in told:
             outputs, one = self._explicit[job], self._nodes.one[dataset]
             outputs[one] = bool(is_said) or outputs.get(one, False)
+        differing = [job for (job,) in _ask_of(self._nodes.ask, _DIFFERING, jobs, self._as_of_us)]
+        rows = _ask_of(self._nodes.ask, _TOGETHER, differing, self._as_of_us)
+        self._nodes.settle(number for row in rows for number in row[1:] if number)
+        for job, *pair in rows:
+            self._explicit.setdefault(job, {})
+            together = self._together.setdefault(job, _Together(set(), set(), set()))
+            source, target = (self._nodes.one.get(number, 0) for number in pair)
+            together.sources.add(source)
+            together.targets.add(target)
+            together.pairs.add((source, target))
 
     def _allowed(self, rows: list[EdgeRow], frontier: set[_Place]) -> list[EdgeRow]:
         """The rows that a walk may take, which came to each job by some datasets."""
@@ -336,14 +356,22 @@ class Walk:
         def is_open(way: _Way) -> bool:
             is_said = explicit[way[1]].get(way[2])
             if is_said is None:
-                return True
+                return self._is_together(way)
             if is_said:
                 return (way, True) in feeds
             is_fed = max(feeds.get((way, True), -1), feeds.get((way, False), -1))
             self._has_doubts |= is_fed < 0
-            return is_fed > 0 or (is_fed < 0 and not self._is_certain)
+            return is_fed > 0 or (is_fed < 0 and not self._is_certain and self._is_together(way))
 
         return [row for row, some in ways if not some or any(map(is_open, some))]
+
+    def _is_together(self, way: _Way) -> bool:
+        """Whether a run may have read the one and written the other."""
+        source, job, target = way
+        known = self._together.get(job)
+        if known is None or source not in known.sources or target not in known.targets:
+            return True
+        return not known.pairs.isdisjoint(((source, target), (source, 0), (0, target)))
 
     def _list_feeds(self, targets: Iterable[int]) -> dict[tuple[_Way, bool], float]:
         """The ways by jobs that are told into datasets, whether an event says it, and how sure that is."""
@@ -355,6 +383,14 @@ class Walk:
             for source, job, target, analyzer, confidence in rows
         )
         return dict(sorted(told, key=itemgetter(1)))
+
+
+class _Together(NamedTuple):
+    """What the runs of a job read and wrote, and of which pairs it was one run."""
+
+    sources: set[int]
+    targets: set[int]
+    pairs: set[tuple[int, int]]
 
 
 class EdgeRow(NamedTuple):

@@ -80,8 +80,11 @@ def writes(plan: str) -> bool:
 
 
 def is_around_files(plan: str) -> bool:
-    """Whether a command has another execution write its files, which names the folder."""
-    return _AROUND.match(command_of(plan) or "") is not None
+    """Whether a command has another execution write its rows, which says how that went."""
+    name = command_of(plan) or ""
+    # The one within a command of Delta's ends without an error when the command fails.
+    is_of_delta = "DeltaCatalog@" in plan
+    return _AROUND.match(name) is not None or (name.endswith("TableAsSelect") and not is_of_delta)
 
 
 def targets_of(plan: str) -> list[DatasetName]:

@@ -279,18 +279,33 @@ SAID = st.lists(
 
 
 def model(said: Sequence[Said], start: str, *, down: bool) -> dict[str, int]:
-    """By name, how many edges away a node is: a breadth-first search."""
+    """By name, how many edges away a node is: a breadth-first search, through jobs by what one run used."""
     edges: defaultdict[str, set[str]] = defaultdict(set)
+    together: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for job, reads, writes in said:
-        pairs = [(f"d/d{one}", f"j/j{job}") for one in reads] + [(f"j/j{job}", f"d/d{one}") for one in writes]
+        name = f"j/j{job}"
+        pairs = [(f"d/d{one}", name) for one in reads] + [(name, f"d/d{one}") for one in writes]
         for source, target in pairs:
             near, far = (source, target) if down else (target, source)
             edges[near].add(far)
-    distances, frontier = {start: 0}, [start]
-    for near in frontier:
-        for far in sorted(edges[near] - distances.keys()):
-            distances[far] = distances[near] + 1
-            frontier.append(far)
+        used = [(f"d/d{one}", f"d/d{other}") for one in reads for other in writes]
+        together[name].update(pair if down else pair[::-1] for pair in used)
+
+    def is_open(before: str, job: str, after: str) -> bool:
+        pairs = together[job]
+        is_known = before in {one for one, _ in pairs} and after in {one for _, one in pairs}
+        return not is_known or (before, after) in pairs
+
+    distances, places, seen = {start: 0}, [(start, "", 0)], {(start, "")}
+    for near, before, away in places:
+        for far in sorted(edges[near]):
+            if before and not is_open(before, near, far):
+                continue
+            distances.setdefault(far, away + 1)
+            place = (far, near if far.startswith("j") else "")
+            if place not in seen:
+                seen.add(place)
+                places.append((*place, away + 1))
     return {name: away for name, away in distances.items() if away}
 
 
@@ -614,3 +629,38 @@ def test_the_graph_in_sql_has_each_type_of_node_and_edge(settings: Settings) -> 
         *("contain", "derive", "feed", "hold", "own", "parentconcept", "produce", "read", "run"),
         *("version", "write"),
     }  # fmt: skip
+
+
+def test_what_the_runs_of_a_job_read_and_wrote_goes_by_run(home: Path) -> None:
+    directory = {"namespace": "spark", "name": "app.execute_insert_into_data_source_dir_command"}
+    job = f"{directory['namespace']}/{directory['name']}"
+    events = [
+        run_event("1", "START", 0, job=job, reads=["lake/x"]),
+        run_event("1", "COMPLETE", 1, job=job, writes=["lake/a"]),
+        run_event("2", "START", 2, job=job, reads=["lake/y", "lake/z"]),
+        run_event("2", "COMPLETE", 3, job=job, reads=["lake/y"], writes=["lake/b"]),
+        run_event("3", job="etl/on", reads=["lake/b"], writes=["lake/c"]),
+    ]
+    for some in (events[:2], events[2:]):
+        keep(home, some)
+        flush(Settings.load({"home": home}, origin="tests", env={}))
+    assert names(asked(home, "lake/a").upstream) == [(1, job), (2, "lake/x")]
+    assert names(asked(home, "lake/b").upstream) == [(1, job), (2, "lake/y"), (2, "lake/z")]
+    assert names(asked(home, "lake/c").upstream)[2:] == [(3, job), (4, "lake/y"), (4, "lake/z")]
+    assert names(asked(home, "lake/x").downstream) == [(1, job), (2, "lake/a")]
+    assert names(asked(home, job).upstream) == [(1, "lake/x"), (1, "lake/y"), (1, "lake/z")]
+
+
+def test_what_runs_of_a_job_share_is_both_and_what_no_run_has_with_an_input_is_of_any(home: Path) -> None:
+    keep(
+        home,
+        [
+            run_event("1", reads=["lake/x", "lake/shared"], writes=["lake/a"]),
+            run_event("2", reads=["lake/y", "lake/shared"], writes=["lake/b"]),
+            run_event("3", reads=["lake/alone"]),
+        ],
+    )
+    upstream = names(asked(home, "lake/a").upstream)
+    assert sorted(upstream) == [(1, "etl/daily"), (2, "lake/alone"), (2, "lake/shared"), (2, "lake/x")]
+    downstream = names(asked(home, "lake/shared").downstream)
+    assert sorted(downstream) == [(1, "etl/daily"), (2, "lake/a"), (2, "lake/b")]
