@@ -27,6 +27,7 @@ from .annotations import (
     ERROR_CAUSE,
     EVIDENCE,
     FILTERED_CAUSE,
+    LISTENER_SAYS,
     MARKS,
     PART,
     REASONS,
@@ -657,7 +658,7 @@ def _derive(state: RunState, ending: Ending, *, is_open: bool = False) -> tuple[
 
 def _is_no_write(state: RunState, ending: Ending) -> bool:
     """Whether a run is a query or command of Spark's that wrote nothing itself."""
-    has_output = bool(state.outputs) or may_hide_output(ending.name)
+    has_output = bool(state.outputs) or LISTENER_SAYS in state.annotations or may_hide_output(ending.name)
     return state.is_batch and (state.is_around_write or not has_output)
 
 

@@ -81,7 +81,7 @@ def success_event(
 
     evidence = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     said = {} if nothing is None else {"final_state": "FILTERED", "filteredCause": nothing}
-    if isinstance(run, UnknownRun):
+    if isinstance(run, UnknownRun) or run.is_unnamed:
         said[LISTENER_SAYS] = SILENT
     facets = {EVIDENCE_FACET: evidence} | _tags_of(said | _marks_of(run), job_tags)
     return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)

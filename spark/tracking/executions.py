@@ -157,7 +157,7 @@ class Executions:
             self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_ended(self) -> Iterator[Execution]:
-        """The commands that ended since the last call, and the queries that failed or ran within others.
+        """The commands that ended since the last call, and the queries that failed.
 
         A Py4JError if the JVM is gone.
 
@@ -239,10 +239,8 @@ class Executions:
             ended = msgspec.structs.replace(ended, around=str(root.get().physicalPlanDescription()))
         if not error:
             wrote = self._has_written(execution)
-            is_within = bool(ended.around) and not writes(ended.around)
-            if wrote is None or (wrote and not writes(ended.plan) and not is_within):
-                return None
-            return msgspec.structs.replace(ended, wrote=wrote)
+            is_known = wrote is not None and (not wrote or writes(ended.plan))
+            return msgspec.structs.replace(ended, wrote=bool(wrote)) if is_known else None
         if lacks_reason(error):
             error = with_reason(error, self._reason_of(execution))
         return msgspec.structs.replace(ended, error=error, written=self._written_before(ended))

@@ -18,7 +18,7 @@ from .executions import Execution, Executions
 from .exit_status import ProgramFailure
 from .match_failures import SLACK_MS, Matched, is_part, lost_writes, match, may_be_of
 from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
-from .plans import EXISTS, command_of, why_nothing, writes
+from .plans import EXISTS, command_of, is_discarded, why_nothing, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,12 +269,17 @@ class FailureWatch:
         if not run.is_part:
             self._told.add(failure.statement)
 
+    def _sinks_of(self, written: Execution, executions: Executions) -> tuple[DatasetName, ...]:
+        """Where it wrote; warns once of each command of which nothing says that."""
+        sinks, command = executions.locate(written), command_of(written.plan) or ""
+        is_part = written.statement != written.id
+        if not (sinks or is_part or is_discarded(written.plan) or command in self._unnamed):
+            self._unnamed.add(command)
+            log.warning("Spark does not say where %s writes; its records have no sink", command)
+        return tuple(sinks)
+
     def _report(self, written: Execution, executions: Executions, sinks: Collection[DatasetName]) -> None:
         """Report a write of which the listener said nothing."""
-        command = command_of(written.plan) or "a query"
-        if not sinks and command not in self._unnamed:
-            self._unnamed.add(command)
-            log.warning("Spark does not say what %s wrote; its records have no sink", command)
         run = unknown_run(written, self._application(), executions.application_id, list(sinks))
         run.sources = tuple(executions.read_by(written, ()))
         self._succeed_once(run)
@@ -300,6 +305,8 @@ class FailureWatch:
             if executions.may_have_failed(run.started_ms, run.ended_ms or 0, SLACK_MS):
                 continue
             if not self._is_doubtful(run):
+                # As of a stream's batch, which a table format writes in a query of its own.
+                run.is_part |= any(other.encloses(run) for other in ended)
                 self._succeed_once(run)
 
     def _confirm_written(self, executions: Executions) -> None:
@@ -311,18 +318,16 @@ class FailureWatch:
             free = [run for run in self._observed.runs.values() if run.run_id not in taken]
         for execution in sorted(written, key=lambda one: -one.id):
             run = owners.get(execution.id)
-            is_query = command_of(execution.plan) is None
-            if run is None and not is_query:
-                sinks = executions.locate(execution)
+            if run is None:
+                sinks = self._sinks_of(execution, executions)
                 is_told = execution.statement in self._told or is_part(execution, None, self._told)
                 if not is_told and not any(may_be_of(execution, sinks, other) for other in free):
                     self._report(execution, executions, sinks)
-            elif run is not None and run.ended_ms is not None and not self._is_doubtful(run):
-                # As of a stream's batch, which a table format writes in a query of its own.
-                is_within = is_query and any(other.encloses(run) for other in free)
-                run.is_part = is_within or is_part(execution, run, self._told)
+            elif run.ended_ms is not None and not self._is_doubtful(run):
+                run.is_part = is_part(execution, run, self._told)
                 run.sources = tuple(executions.read_by(execution, run.inputs))
-                run.sinks = () if run.outputs else tuple(executions.locate(execution))
+                run.sinks = () if run.outputs else self._sinks_of(execution, executions)
+                run.is_unnamed = not (run.outputs or run.sinks or run.is_part or is_discarded(execution.plan))
                 self._succeed_once(run)
                 if not run.is_part:
                     self._told.add(execution.statement)

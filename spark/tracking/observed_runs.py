@@ -43,6 +43,7 @@ class ObservedRun(msgspec.Struct):
         is_part: whether another run tells of it: that of the command that it is a part of.
         sources: what its execution reads and the listener does not name.
         sinks: what it writes and the listener does not name.
+        is_unnamed: whether it wrote, and nothing names where.
     """
 
     run_id: str
@@ -62,13 +63,14 @@ class ObservedRun(msgspec.Struct):
     inputs: set[str] = msgspec.field(default_factory=set)
     sources: tuple[DatasetName, ...] = ()
     sinks: tuple[DatasetName, ...] = ()
+    is_unnamed: bool = False
 
     def encloses(self, other: ObservedRun) -> bool:
-        """Whether another one ran within it, and wrote nothing that it did not write."""
+        """Whether another one of the same name ran within it, and wrote the same."""
         times_ms = self.started_ms, other.started_ms, other.ended_ms, self.ended_ms
         known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
         is_within = self is not other and len(known_ms) == len(times_ms) and known_ms == sorted(known_ms)
-        return is_within and other.outputs <= self.outputs
+        return is_within and self.name == other.name and self.outputs == other.outputs
 
 
 class ObservedRuns:

@@ -30,7 +30,8 @@ _NO_DATA: Final = re.compile(
 )
 """Commands that change no rows: of catalogs, of properties and of files that no table has any more."""
 _FILES: Final = re.compile(
-    r"Execute InsertIntoHadoopFsRelationCommand(?: |\n(?:Input.*\n|Output.*\n)*Arguments: )"
+    r"Execute InsertIntoHadoopFsRelationCommand(?: \[codegen id : \d+\])?"
+    r"(?: |\n(?:Input.*\n|Output.*\n)*Arguments: )"
     r"(.+?), (?:\[[^\]]*\], )?(?:false|true), "
 )
 _OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
@@ -85,6 +86,11 @@ def is_around_files(plan: str) -> bool:
     # The one within a command of Delta's ends without an error when the command fails.
     is_of_delta = "DeltaCatalog@" in plan
     return _AROUND.match(name) is not None or (name.endswith("TableAsSelect") and not is_of_delta)
+
+
+def is_discarded(plan: str) -> bool:
+    """Whether a command keeps nothing: it only makes Spark compute all rows, or prints them."""
+    return "noop-table" in plan or "ConsoleWriter[" in plan
 
 
 def targets_of(plan: str) -> list[DatasetName]:
@@ -156,7 +162,9 @@ def names_path(plan: str, name: str) -> bool:
 
 def _paragraph(plan: str, name: str) -> str:
     """What a plan says of a command below the tree."""
-    return plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
+    head = rf"\) {re.escape(name.removeprefix('Execute '))}(?: \[codegen id : \d+\])?\n"
+    found = re.search(head, plan)
+    return "" if found is None else plan[found.end() :].partition("\n\n")[0]
 
 
 def dataset_at(path: str) -> DatasetName:

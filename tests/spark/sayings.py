@@ -75,6 +75,8 @@ def ended(
     plan: str = files("/out/a"),
     error: str = "boom",
     within: int | None = None,
+    around: str = "",
+    wrote: bool = False,
     job_tags: tuple[str, ...] = (),
 ) -> Execution:
     return Execution(
@@ -86,6 +88,8 @@ def ended(
         error=error,
         plan=plan,
         job_tags=job_tags,
+        around=around,
+        wrote=wrote,
     )
 
 

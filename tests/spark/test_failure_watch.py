@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from sayings import AT, COLLECT, CTAS, MERGE, ended, event_of, files
 
@@ -22,6 +23,7 @@ from waybill.facets import (
     observe,
     records_of,
 )
+from waybill.facets.event import DatasetName
 from waybill.spark.tracking.executions import Executions
 from waybill.spark.tracking.failure_watch import UNMATCHED_MAX, FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
@@ -56,7 +58,8 @@ class Spark(Executions):
 
     def newly_ended(self) -> Iterator[Execution]:
         while self.executions and not self.is_gone:
-            if (execution := self.executions.pop(0)).error:
+            execution = self.executions.pop(0)
+            if execution.error or execution.wrote:
                 yield execution
 
     def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
@@ -309,3 +312,128 @@ def test_a_write_whose_jobs_somebody_cancelled_is_cancelled(watched: Watched) ->
     assert isinstance(failed, RunEvent)
     (record,) = fold([*watched.events, failed], system_name="tests")
     assert record.final_state is FinalState.CANCELLED
+
+
+def test_a_write_of_which_the_listener_said_nothing_is_a_record_with_what_its_plan_names(
+    watched: Watched,
+) -> None:
+    (record,) = watched.end(Spark(ended(1, at=AT, plan=SUMS, error="", wrote=True)))
+    assert (record.final_state, record.data_source, record.data_sink) == (
+        FinalState.COMPLETE,
+        "file:/in/orders",
+        "file:/out/sums",
+    )
+    assert record.transforms == ("orders.execute_insert_into_hadoop_fs_relation_command.out_sums",)
+    assert record.annotations == {"listener": "silent"}
+    (derived,) = records_of(observe(watched.events[0], system_name="tests"))
+    assert keep_annotations(derived, AnnotationRule()).annotations == record.annotations
+
+
+def test_a_write_that_the_listener_may_have_reported_is_no_record_of_its_own(watched: Watched) -> None:
+    writes = [ended(number, at=AT, error="", wrote=True) for number in (1, 2)]
+    for run in (RUN, GOOD):
+        watched.watch.observe(event_of(run, "COMPLETE", AT[1] + 2))
+    assert {record.did for record in watched.end(Spark(*writes))} == {RUN, GOOD}
+
+
+def test_an_insert_into_two_tables_that_the_listener_calls_a_union_has_both(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "START", AT[0], output=None))
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output=None, name="orders.union"))
+    records = watched.end(Spark(ended(1, at=AT, plan=TWO, error="", wrote=True)))
+    assert {(record.did, record.data_sink) for record in records} == {
+        (RUN, "file:/out/m"),
+        (RUN, "file:/out/n"),
+    }
+
+
+def test_what_a_failed_insert_into_two_tables_had_written_is_complete(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "START", AT[0], output=None))
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output=None, name="orders.union"))
+    failed = ended(1, at=AT, plan=TWO)
+    failed = msgspec.structs.replace(failed, written=(DatasetName("file", "/out/m"),))
+    records = watched.end(Spark(failed))
+    assert {(record.final_state, record.data_sink) for record in records} == {
+        (FinalState.COMPLETE, "file:/out/m"),
+        (FinalState.ERROR, "file:/out/n"),
+    }
+
+
+@pytest.mark.parametrize("error", ["", "boom"])
+def test_a_statement_of_delta_has_one_record_though_a_part_of_it_ends_without_an_error(
+    watched: Watched, error: str
+) -> None:
+    part = ended(2, at=(AT[0] + 5, AT[1] - 9), plan=PART, error="", within=1, around=REPLACE, wrote=True)
+    whole = ended(1, at=AT, plan=REPLACE, error=error, wrote=not error)
+    watched.watch.observe(event_of(GOOD, "COMPLETE", part.completed_ms, output="/lake/c"))
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output="/lake/c"))
+    watched.end(Spark(whole, part))
+    listener = [event_of(GOOD, "COMPLETE", part.completed_ms, output="/lake/c")]
+    (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
+    assert (record.did, record.final_state) == (RUN, FinalState.ERROR if error else FinalState.COMPLETE)
+
+
+@pytest.mark.parametrize("error", ["", "boom"])
+def test_files_within_a_command_are_told_by_the_write_of_them(watched: Watched, error: str) -> None:
+    whole = ended(1, at=AT, plan=CTAS, error=error, wrote=not error)
+    part = ended(
+        2,
+        at=(AT[0] + 5, AT[1] - 9),
+        error=error,
+        within=1,
+        around=CTAS,
+        wrote=not error,
+        plan=files("/out/a"),
+    )
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    watched.watch.observe(event_of(GOOD, "COMPLETE", part.completed_ms))
+    watched.end(Spark(whole, part))
+    listener = [event_of(RUN, "COMPLETE", AT[1])]
+    (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
+    assert (record.did, record.final_state) == (GOOD, FinalState.ERROR if error else FinalState.COMPLETE)
+
+
+def test_a_write_that_names_no_place_is_a_record_without_a_sink_and_warned_of_once(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = "== Physical Plan ==\nAppendData (2)\n\n\n(2) AppendData\nInput [1]: [v]\nArguments: x, mine\n\n"
+    with caplog.at_level(logging.WARNING, "waybill.spark"):
+        records = watched.end(
+            Spark(*(ended(at, at=(AT[0], AT[1] + at), plan=plan, error="", wrote=True) for at in (1, 2)))
+        )
+    assert [record.data_sink for record in records] == [None, None]
+    assert [one.getMessage() for one in caplog.records] == [
+        "Spark does not say where AppendData writes; its records have no sink"
+    ]
+
+
+def test_a_batch_that_a_table_format_writes_in_a_query_of_its_own_is_one_record(watched: Watched) -> None:
+    for run, (began_ms, ended_ms) in {RUN: AT, GOOD: (AT[0] + 9, AT[1] - 9)}.items():
+        watched.watch.observe(event_of(run, "START", began_ms, output=None))
+        watched.watch.observe(event_of(run, "COMPLETE", ended_ms, output="/out/stream"))
+    watched.end(Spark())
+    listener = [event_of(run, "COMPLETE", AT[1], output="/out/stream") for run in (RUN, GOOD)]
+    (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
+    assert record.did == RUN
+
+
+INSERT = "Execute InsertIntoHadoopFsRelationCommand"
+SUMS = (
+    f"== Physical Plan ==\nAdaptiveSparkPlan (9)\n+- == Final Plan ==\n   ResultQueryStage (8), Stats\n"
+    f"   +- {INSERT} (4)\n      +- WriteFiles (3)\n\n\n(1) Scan parquet \nOutput [1]: [k#1L]\nBatched: true\n"
+    "Location: InMemoryFileIndex [file:/in/orders/day=1, ... 3 entries]\nReadSchema: struct<k:bigint>\n\n"
+    f"(4) {INSERT}\nInput: []\nArguments: file:/out/sums, false, Parquet, [path=/out/sums], Append, [k]\n\n"
+)
+TWO = (
+    f"== Physical Plan ==\nUnion (9)\n:- {INSERT} (4)\n:  +- WriteFiles (3)\n+- {INSERT} (8)\n"
+    f"   +- WriteFiles (7)\n\n\n(4) {INSERT}\nInput: []\nArguments: file:/out/m, false, Parquet, "
+    f"[path=file:/out/m], Append, `m`, [k]\n\n(8) {INSERT} [codegen id : 1]\nInput: []\n"
+    "Arguments: file:/out/n, false, Parquet, [path=file:/out/n], Append, `n`, [k]\n\n(9) Union\n\n"
+)
+REPLACE = (
+    "== Physical Plan ==\nAtomicReplaceTableAsSelect (1)\n\n\n(1) AtomicReplaceTableAsSelect\n"
+    "Arguments: org.apache.spark.sql.delta.catalog.DeltaCatalog@3542a251, default.c, Alias bad, true\n\n"
+)
+PART = (
+    "== Physical Plan ==\nOverwriteByExpressionExecV1 (1)\n\n\n(1) OverwriteByExpressionExecV1\n"
+    "Arguments: org.apache.spark.sql.delta.catalog.StagedDeltaTableV2@1\n\n"
+)
