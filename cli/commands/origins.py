@@ -27,8 +27,9 @@ def origins(
 
     The steps go back to the columns that come from nothing that is known. Each has the job that does it, and
     how: direct, the values come from there; indirect, only the choice or the order of the rows does, as in a
-    filter or a join; masked, the values are hidden on the way. The SQL of the jobs follows, where their
-    events have it. Exit code 2 if no column has the name, or several have it.
+    filter or a join; masked, the values are hidden on the way; a guess, only the names are the same. The SQL
+    of the jobs follows, where their events have it. Exit code 2 if no column has the name, or several have
+    it.
 
     Examples:
 
@@ -42,7 +43,8 @@ def origins(
     columns = ("column", "comes from", "how", "transformations", "job", "")
     rows = (
         (
-            *(step.target, step.source, step.how + (", masked" if step.is_masked else "")),
+            *(step.target, step.source),
+            step.how + ", masked" * step.is_masked + ", a guess" * step.is_guess,
             *(step.transformations, step.job, "end" if step.source in found.ends else ""),
         )
         for step in found.steps

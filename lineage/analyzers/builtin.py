@@ -89,7 +89,13 @@ class GenericAnalyzer:
     facets = ("schema",)
 
     def analyze(self, event: Found, catalog: Catalog) -> Found | None:
-        """Return the facet `columnLineage` of each output that has none."""
+        """Return the facet `columnLineage` of each output that has none.
+
+        Spark's listener reads the plan. Where it says nothing of columns, a function makes them that it does
+        not know, such as one of Python.
+        """
+        if (event["job"].get("facets") or {}).get("jobType", {}).get("integration") == "SPARK":
+            return None
         inputs = datasets_of(event, "inputs")
         outputs = [
             {**_named(one), "facets": {"columnLineage": lineage}}

@@ -116,7 +116,8 @@ def _input(edge: Edge) -> _Json:
     field = {"field": edge.source.column} if edge.source.column else {}
     is_direct = edge.kind is EdgeKind.DERIVE
     kinds = [kind.partition("/") for kind in edge.transformations or (() if is_direct else ("INDIRECT",))]
-    masking = {"masking": True} if edge.masking else {}
+    masking: _Json = {"masking": True} if edge.masking else {}
+    masking |= {"description": "a guess: the columns have the same name"} if edge.is_guess else {}
     told = [{"type": kind} | ({"subtype": sub} if sub else {}) | masking for kind, _, sub in kinds]
     return {**_named(edge.source), **field, "transformations": told}
 

@@ -119,6 +119,10 @@ class EdgeKind(StrEnum):
     """From a concept to an instance of it."""
 
 
+GUESS_BELOW: Final = 0.5
+"""What is less sure than this is shown as a guess."""
+
+
 class Edge(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False):
     """An edge from one node to another.
 
@@ -145,6 +149,11 @@ class Edge(msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False
     masking: bool = False
     run: str = ""
     first_ms: int = 0
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether it is only likely, as from columns of the same name."""
+        return self.confidence < GUESS_BELOW
 
 
 EVENT: Final = "event"

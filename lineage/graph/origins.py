@@ -28,6 +28,7 @@ class OriginStep(msgspec.Struct, frozen=True):
         how: ``direct``: its values do; ``indirect``: only the choice or the order of its rows does.
         transformations: what happens to the values, as OpenLineage's types and subtypes: `DIRECT/IDENTITY`.
         is_masked: whether the values are hidden on the way.
+        is_guess: whether it is only likely, since the columns have the same name.
         job: the job that does it; None: an event of the dataset alone said so.
     """
 
@@ -36,6 +37,7 @@ class OriginStep(msgspec.Struct, frozen=True):
     how: str
     transformations: tuple[str, ...]
     is_masked: bool
+    is_guess: bool
     job: Node | None
 
 
@@ -97,4 +99,6 @@ def find_origins(ask: Ask, name: str) -> Origins:
 
 def _step(edge: Edge) -> OriginStep:
     how = _DIRECT if edge.kind is EdgeKind.DERIVE else _INDIRECT
-    return OriginStep(edge.source, edge.target, how, edge.transformations, edge.masking, edge.job)
+    return OriginStep(
+        edge.source, edge.target, how, edge.transformations, edge.masking, edge.is_guess, edge.job
+    )

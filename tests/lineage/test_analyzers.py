@@ -344,6 +344,14 @@ def test_a_column_of_the_same_name_and_type_passes_through_where_nothing_better_
     assert GenericAnalyzer().analyze(event(outputs=[dataset("b", {"id": "int"})]), {}) is None
 
 
+def test_the_generic_analyzer_guesses_nothing_of_a_plan_that_sparks_listener_has_read() -> None:
+    schema = {"id": "int"}
+    told = event(inputs=[dataset("a", schema)], outputs=[dataset("b", schema)])
+    assert GenericAnalyzer().analyze(told, {}) is not None
+    told["job"]["facets"] = {"jobType": {"integration": "SPARK", "processingType": "BATCH"}}
+    assert GenericAnalyzer().analyze(told, {}) is None
+
+
 def test_the_generic_analyzer_adds_nothing_to_what_sql_says() -> None:
     analyzers, problems = load_analyzers()
     assert problems == {}
