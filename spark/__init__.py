@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         Java as Java,
         fetch_listener as fetch_listener,
         find_java as find_java,
+        formats_not_followed as formats_not_followed,
         listener_path as listener_path,
         scala_version as scala_version,
+        spark_defaults as spark_defaults,
         spark_home as spark_home,
     )
     from .tracking import configure as configure, session as session

@@ -18,7 +18,15 @@ import apsw
 import waybill
 from waybill.exporter.health import HOLDS_UP, Problem, ProblemKind, problems_of_projections, problems_of_root
 from waybill.lineage.index import IndexReader
-from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
+from waybill.spark import (
+    SparkSetupError,
+    find_java,
+    formats_not_followed,
+    listener_path,
+    scala_version,
+    spark_defaults,
+    spark_home,
+)
 from waybill.transport import Journal, JournalError, Settings, SettingsConflictError, locks
 from waybill.transport.config import (
     MARQUEZ,
@@ -245,13 +253,15 @@ def java_is_there(_: Settings) -> Diagnosis:
 
 
 def listener_is_there(_: Settings) -> Diagnosis:
-    """Whether the Spark listener's JAR is in its cache."""
+    """Whether the Spark listener's JAR is in its cache, and follows the table formats of the defaults."""
     try:
         path = listener_path(scala_version(spark_home()))
     except SparkSetupError as error:
         return broken("Spark listener", error)
     if path.exists():
-        return Diagnosis("Spark listener", Level.OK, str(path))
+        not_followed = formats_not_followed(spark_defaults(spark_home()))
+        level = Level.NOTE if not_followed else Level.OK
+        return Diagnosis("Spark listener", level, "; ".join(filter(None, [str(path), not_followed])))
     says = f"{path} does not exist yet; the first tracked session downloads it (43 MB) from Maven Central"
     return Diagnosis("Spark listener", Level.NOTE, says)
 

@@ -5,6 +5,7 @@ from .jars import (
     LISTENER_VERSION as LISTENER_VERSION,
     fetch_driver as fetch_driver,
     fetch_listener as fetch_listener,
+    formats_not_followed as formats_not_followed,
     listener_path as listener_path,
     scala_version as scala_version,
     spark_defaults as spark_defaults,

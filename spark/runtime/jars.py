@@ -24,6 +24,8 @@ from .java import Java, cache_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NOT_FOLLOWED: Final = {"hudi": "Hudi", "paimon": "Paimon"}
+"""Table formats of which neither the listener nor a plan says enough, by a part of their packages' names."""
 LISTENER_VERSION: Final = "1.53.0"
 """The version of openlineage-spark; `match_failures` was checked against it."""
 
@@ -95,6 +97,18 @@ def spark_defaults(home: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {match["name"]: match["value"] for line in lines if (match := _DEFAULTS_LINE.fullmatch(line))}
+
+
+def formats_not_followed(options: Mapping[str, str]) -> str:
+    """What to say of the table formats in a session's options that are not followed; else empty."""
+    keys = "spark.sql.extensions", "spark.sql.catalog", "spark.jars"
+    named = " ".join(value.lower() for name, value in options.items() if name.startswith(keys))
+    found = [shown for part, shown in _NOT_FOLLOWED.items() if part in named]
+    return (
+        f"tables of {' and '.join(found)} are not followed: a write to one may leave no record"
+        if found
+        else ""
+    )
 
 
 def listener_path(scala: str, *, cache: Path | None = None) -> Path:

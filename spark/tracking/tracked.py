@@ -21,7 +21,14 @@ from waybill.facets.overrides import PROPERTY_PREFIX
 from waybill.transport import Settings
 
 from ..errors import SparkSetupError
-from ..runtime import LISTENER_CLASS, fetch_listener, find_java, spark_defaults, spark_home
+from ..runtime import (
+    LISTENER_CLASS,
+    fetch_listener,
+    find_java,
+    formats_not_followed,
+    spark_defaults,
+    spark_home,
+)
 from . import listener_options
 from .application import Application, begin
 from .exit_status import ProgramFailure
@@ -107,6 +114,8 @@ class TrackedBuilder(SparkSession.Builder):
         context.waybill = application
         session.__class__ = TrackedSession
         application.attach(session)
+        if not_followed := formats_not_followed(dict(context.getConf().getAll())):
+            log.warning("%s", not_followed)
         begin(application, context.stop)
         return session
 

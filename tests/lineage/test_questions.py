@@ -213,7 +213,7 @@ def test_a_column_s_origins_are_the_steps_back_to_the_ends(home: Path) -> None:
 
 
 def test_an_origin_that_is_guessed_from_equal_names_is_said_to_be_a_guess(home: Path) -> None:
-    schema = {"schema": {"fields": [{"name": "id", "type": "int"}]}}
+    schema: dict[str, Any] = {"schema": {"fields": [{"name": "id", "type": "int"}]}}
     lineage = keep(home, [ran("etl/copy", [dataset("a", **schema)], [dataset("b", **schema)])])
     assert flush(Settings.load({"home": home}, origin="tests", env={})).problems == {}
     assert [(shown(one.source), one.is_guess) for one in lineage.origins("lake/b.id").steps] == [

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from waybill.spark import SparkSetupError, fetch_listener, listener_path, scala_version, spark_home
+from waybill.spark import (
+    SparkSetupError,
+    fetch_listener,
+    formats_not_followed,
+    listener_path,
+    scala_version,
+    spark_home,
+)
 from waybill.spark.runtime import LISTENER_CLASS, fetch_driver
 from waybill.spark.runtime.jars import Jar, fetch_jar
 
@@ -187,3 +194,18 @@ def test_a_folder_without_spark_is_said(tmp_path: Path) -> None:
 def test_requests_is_loaded_only_to_fetch() -> None:
     code = "import sys, waybill.spark; waybill.spark.fetch_listener; sys.exit('requests' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "named"),
+    [
+        ("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension", "Hudi"),
+        ("spark.sql.catalog.lake", "org.apache.paimon.spark.SparkCatalog", "Paimon"),
+        ("spark.jars.packages", "org.apache.hudi:hudi-spark4.0-bundle_2.13:1.1.0", "Hudi"),
+        ("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog", ""),
+        ("spark.app.name", "hudi", ""),
+    ],
+)
+def test_a_table_format_that_is_not_followed_is_named(option: str, value: str, named: str) -> None:
+    says = f"tables of {named} are not followed: a write to one may leave no record" if named else ""
+    assert formats_not_followed({option: value}) == says

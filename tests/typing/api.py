@@ -219,11 +219,13 @@ from waybill.spark import (
     configure,
     fetch_listener,
     find_java,
+    formats_not_followed,
     listener_path,
     plain_session,
     rebuild_on_spark,
     scala_version,
     session,
+    spark_defaults,
     spark_home,
 )
 from waybill.transport import (
@@ -786,6 +788,7 @@ def one_line_tracks_a_pipeline() -> None:
 def what_spark_needs_is_found_or_fetched(cache: Path) -> None:
     assert_type(spark_home(), Path)
     scala = scala_version(spark_home())
+    assert_type(formats_not_followed(spark_defaults(spark_home())), str)
     assert_type(listener_path(scala, cache=cache), Path)
     assert_type(str(LISTENER_VERSION), str)
     try:
