@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from waybill.transport import FlushReport, Settings, flush
 
 from . import console
-from .home import tell_of_conflicts
+from .home import check_options
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
-    """Flush a home with a progress bar, and say which settings its live runner has different values for."""
-    tell_of_conflicts(settings)
+    """Flush a home with a progress bar, if its live runner does not work by other options."""
+    check_options(settings)
     with console.progress("flushing") as update:
 
         def show(done: int, total: int, behind: Sequence[str]) -> None:

@@ -16,7 +16,17 @@ from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.exporter.reading import os_user
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
-from waybill.transport.config import MARQUEZ, agree, agreed, check_agreed_root, conflicts, follow, taking_over
+from waybill.transport.config import (
+    AGREED,
+    MARQUEZ,
+    agree,
+    agreed,
+    check_agreed_root,
+    check_options as check_differing,
+    conflicts,
+    follow,
+    taking_over,
+)
 from waybill.transport.journal import has_traces
 from waybill.transport.root import check_root
 
@@ -24,6 +34,8 @@ from . import console
 from .options import ORIGIN
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from waybill.lineage import OpenFile
     from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
     from waybill.lineage.index import IndexReader
@@ -268,12 +280,22 @@ def files_into(journal: Journal, root: Path) -> bool:
     return root.resolve() == Path(own or journal.home).resolve()
 
 
-def tell_of_conflicts(settings: Settings) -> None:
-    """Say on stderr which given settings differ from those that the home's live runner uses."""
+def check_options(settings: Settings, names: Collection[str] | None = None) -> None:
+    """Check the options against what the home keeps, where another process works by that.
+
+    Args:
+        settings: those of the command.
+        names: of the options; None: of all, if a runner lives; what else differs from it is said.
+
+    Raises:
+        SettingsConflictError: an option differs.
+    """
     with any_journal(settings, to_read=True) as journal:
-        if journal is not None and not settings.strict and locks.is_held(settings.home):
-            for conflict in conflicts(journal, settings):
-                console.note(str(conflict))
+        if journal is None or not (names or locks.is_held(settings.home)):
+            return
+        check_differing(journal, settings, names or {*AGREED} - {"root"})
+        for conflict in [] if names or settings.strict else conflicts(journal, settings):
+            console.note(str(conflict))
 
 
 def tell_of_poison(settings: Settings) -> None:

@@ -13,13 +13,12 @@ import typer
 
 from waybill.exporter.object_stores import is_url
 from waybill.transport import Settings, SettingsError
-from waybill.transport.config import SETTINGS
+from waybill.transport.config import OPTIONS, SETTINGS
 
 from .commanding import SETTINGS_PANEL
 from .completing import values_of
 
-ORIGIN: Final = "the command's options"
-"""The origin of a value given as an option, as messages and `waybill settings` name it."""
+ORIGIN: Final = OPTIONS
 
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""

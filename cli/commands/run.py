@@ -11,10 +11,12 @@ import typer
 
 from waybill.facets.context import LED, URL, find_around, find_trace, lead_to
 from waybill.transport import Settings
+from waybill.transport.config import DESTINATIONS
 from waybill.transport.config.found_files import read_settings_file
 
 from .. import console
 from ..arguments import FORMS, moment, seconds
+from ..home import check_options
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ def run(
     from waybill.transport.home import Home
     from waybill.transport.receiver import Receiver
 
+    check_options(settings, DESTINATIONS)
     home = Home.open(_with_backend(settings, environment))
     with (
         contextlib.closing(home),

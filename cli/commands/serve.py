@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from waybill.transport import MissingExtraError, Settings
+from waybill.transport.config import DESTINATIONS
 
 from .. import console
 from ..arguments import seconds
 from ..arrow import arrow_alone
-from ..home import check_own_root
+from ..home import check_options, check_own_root
 from ..interrupting import EXIT_INTERRUPTED
 from ..options import EVERY, with_settings
 
@@ -98,6 +99,7 @@ def serve(
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("--tls-cert and --tls-key go together; give both")
     check_own_root(settings)
+    check_options(settings, DESTINATIONS)
     from waybill.collector import serve as serve_collector
     from waybill.collector.logs import show_log
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from events import members
 from waiting import wait_until
 
 from waybill.lineage import find
@@ -211,13 +212,56 @@ def test_nothing_to_change_is_said_and_no_error(waybill: Run, home: Path, tmp_pa
 
 
 def test_a_command_says_that_the_living_runner_works_with_other_settings(
-    waybill: Run, home: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+    waybill: Run,
+    home: Path,
+    tmp_path: Path,
+    end_runner: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened = Home.open(Settings.load({"home": home, "journal_retain_days": 5}, env={}, cwd=tmp_path))
-    done = waybill("flush", "--home", home, "--journal-retain-days", "6")
+    refused = waybill("flush", "--home", home, "--journal-retain-days", "6")
+    assert (refused.returncode, "uses 5.0" in refused.stderr) == (2, True), refused.stderr
+    assert f"`waybill settings apply --home {home} --journal-retain-days 6" in refused.stderr
+    monkeypatch.setenv("WAYBILL_JOURNAL_RETAIN_DAYS", "6")
+    done = waybill("flush", "--home", home)
     assert done.returncode == 0, done.stderr
     assert "uses 5.0" in done.stderr
     end_runner(home)
+    opened.close()
+
+
+@pytest.mark.parametrize("command", ["flush", "drain"])
+def test_an_option_of_a_command_holds_for_that_command(
+    called: Run, home: Path, tmp_path: Path, command: str
+) -> None:
+    given = {"home": home, "runner": "none", "provenance_enabled": True}
+    opened = Home.open(Settings.load(given, env={}, cwd=tmp_path))
+    before = agreed(opened.journal)
+    opened.emit(json.dumps(members("01a1fd6a-9e75-7d78-870f-24897efac4a4", "START")).encode())
+    options = ("--marquez-url", "http://127.0.0.1:1", "--close-stale-after", "9", "--redact", "run.facets.x")
+    done = called(command, "--home", home, *options)
+    assert (done.returncode, "127.0.0.1:1" in done.stderr) == (1, True)
+    assert agreed(opened.journal) == before
+    assert called(command, "--home", home).returncode == 0
+    opened.close()
+
+
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_where_events_go_is_no_option_of_what_goes_on(
+    called: Run, home: Path, tmp_path: Path, command: str
+) -> None:
+    given = {"home": home, "runner": "none", "marquez_url": "http://127.0.0.1:5000"}
+    opened = Home.open(Settings.load(given, env={}, cwd=tmp_path))
+    (tmp_path / "dk.yaml").write_text("metadata: {name: one}\nruntime: {command: 'touch ran'}\n")
+    words = [command, "--home", home, "--marquez-url", "http://127.0.0.1:5001"]
+    words += [str(tmp_path)] if command == "run" else ["--listen", "127.0.0.1:0"]
+    refused = called(*words)
+    assert (refused.returncode, (tmp_path / "ran").exists()) == (2, False), refused.stderr
+    assert (
+        "uses 'http://127.0.0.1:5000'; leave the option out, or change the home's value: " in refused.stderr
+    )
+    assert f"`waybill settings apply --home {home} --marquez-url http://127.0.0.1:5001`" in refused.stderr
+    assert agreed(opened.journal)["marquez_url"] == "http://127.0.0.1:5000"
     opened.close()
 
 

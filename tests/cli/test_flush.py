@@ -91,7 +91,8 @@ def test_what_says_that_the_layout_is_off_has_the_command_that_turns_it_on(
     called: Run, settings: Settings
 ) -> None:
     track(settings)
-    done = called("flush", "--home", settings.home, "--no-provenance-enabled")
+    assert called("settings", "apply", "--home", settings.home, "--no-provenance-enabled").returncode == 0
+    done = called("flush", "--home", settings.home)
     assert (done.returncode, done.stdout) == (0, "")
     (command,) = re.findall("provenance_enabled is off, .*: `waybill (.*)`", done.stderr)
     assert f"`waybill {command}`" in called("status", "--home", settings.home).stdout

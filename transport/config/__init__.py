@@ -9,6 +9,7 @@ from .agreement import (
     apply_command as apply_command,
     change as change,
     check_agreed_root as check_agreed_root,
+    check_options as check_options,
     conflicts as conflicts,
     follow as follow,
     obey as obey,
@@ -28,6 +29,7 @@ from .found_files import find_doubt as find_doubt, settings_files as settings_fi
 from .settings import (
     API_KEY_VARIABLES as API_KEY_VARIABLES,
     HOME as HOME,
+    OPTIONS as OPTIONS,
     SETTINGS as SETTINGS,
     Setting as Setting,
     Settings as Settings,

@@ -71,6 +71,24 @@ def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictErro
     ]
 
 
+def check_options(journal: Journal, settings: Settings, names: Collection[str]) -> None:
+    """Check that no option differs from what the home keeps, where another process works by that.
+
+    Raises:
+        SettingsConflictError: one of these settings does.
+    """
+    home = agreed(journal)
+    for name in _differing(home, settings):
+        if name in names and settings.optional(name):
+            given = settings.plain(name)
+            values = {name: _both(home, settings) if name == "redact" else freed_of_users(given)}
+            what = (
+                f"but {journal.home} uses {home[name]!r}; leave the option out, or change the home's value: "
+                f"`{apply_command(journal.home, values)}`"
+            )
+            raise SettingsConflictError(name, without_users(given), settings.origins[name], what)
+
+
 def check_agreed_root(journal: Journal, settings: Settings) -> None:
     """Check that the given root is the home's, wherever that is mounted, or may become the home's root.
 
@@ -172,12 +190,13 @@ def _both(home: Mapping[str, Any], settings: Settings) -> list[str]:
 
 @contextlib.contextmanager
 def agreeing(
-    journal: Journal, settings: Settings, *, as_runner: bool = False
+    journal: Journal, settings: Settings, *, as_runner: bool = False, for_now: bool = False
 ) -> Iterator[tuple[Settings, locks.Lease | None]]:
     """Agree on the home's settings, and keep others from doing so until the end of the block.
 
     The caller's settings change the home's where they differ, unless another process is the runner. A root
-    that is not the home's never changes them. A caller that holds the runner's lease sets `as_runner`.
+    that is not the home's never changes them. A caller that holds the runner's lease sets `as_runner`. With
+    `for_now`, what is given as an option of a command holds for the caller, and the home keeps its own.
 
     Yields:
         The settings with the home's values; and the runner's lease if it was free, which is released at the
@@ -212,15 +231,18 @@ def agreeing(
         yielding += _unnamed(agreed(journal), settings)
         if yielding:
             warn_of_conflicts(journal, settings)
-        values = _store(journal, settings, yielding)
+        own = [name for name in _differing(agreed(journal), settings) if for_now and settings.optional(name)]
+        values = _store(journal, settings, [*yielding, *own])
         followed = follow(settings, values, yielding)
         journal.max_bytes = followed.journal_max_bytes
         yield followed, lease
 
 
-def agree(journal: Journal, settings: Settings, *, as_runner: bool = False) -> Settings:
+def agree(
+    journal: Journal, settings: Settings, *, as_runner: bool = False, for_now: bool = False
+) -> Settings:
     """Agree on the home's settings without starting a runner; see `agreeing`."""
-    with agreeing(journal, settings, as_runner=as_runner) as (followed, _):
+    with agreeing(journal, settings, as_runner=as_runner, for_now=for_now) as (followed, _):
         return followed
 
 

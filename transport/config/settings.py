@@ -46,6 +46,9 @@ _DEFAULT: Final = "default"
 HOME: Final = "home"
 """The origin of a value that comes from the home's agreed settings."""
 
+OPTIONS: Final = "the command's options"
+"""The origin of a value given as an option, as messages and `waybill settings` name it."""
+
 _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
 """The names that users of OpenLineage know."""
 
@@ -390,6 +393,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def explicit(self, name: str) -> bool:
         """Whether somebody gave this setting a value, so that it is neither the default nor the home's."""
         return self.origins.get(name, _DEFAULT) not in {_DEFAULT, HOME}
+
+    def optional(self, name: str) -> bool:
+        """Whether a value is an option of a command."""
+        return self.origins.get(name) == OPTIONS
 
     def chosen(self, name: str) -> bool:
         """Whether this setting has a value other than the default, including one that the home agreed on."""

@@ -59,7 +59,7 @@ def flush(
         JournalError: the journal cannot be used.
     """
     with contextlib.closing(Journal(settings.home)) as journal:
-        adopt_fallback(journal, agree(journal, settings))
+        adopt_fallback(journal, agree(journal, settings, for_now=True))
         return _Flush(journal, settings, timeout_s, on_progress).run()
 
 
@@ -90,7 +90,7 @@ class _Flush:
             time.sleep(_POLL_S)
         else:
             try:
-                settings = agree(self._journal, self._settings, as_runner=True)
+                settings = agree(self._journal, self._settings, as_runner=True, for_now=True)
                 runner = Runner(self._journal, settings, lease=lease.descriptor)
                 runner.run(until=self._done, idle_s=float("inf"))
             finally:
