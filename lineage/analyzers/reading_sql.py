@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
@@ -72,7 +73,7 @@ _WHOLE_ROWS: Final = ("postgres", "redshift", "materialize", "risingwave", "duck
 """The dialects in which the name of a table stands for its whole row."""
 _READS_FILES: Final = re.compile(r"read_\w+|(?:parquet|delta|iceberg)_scan", re.IGNORECASE)
 _READS_NO_TABLE: Final = re.compile(
-    r"json|generat|range|number|seq|split|string|unnest|flatten|explode|regexp|glob", re.IGNORECASE
+    r"^table$|json|generat|range|number|seq|split|string|unnest|flatten|explode|regexp|glob", re.IGNORECASE
 )
 """In the names of functions that give rows, and read their arguments only."""
 _FILE_ENDS: Final = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".xlsx")
@@ -729,13 +730,11 @@ class _Reader(Reading):
         alias = source.args.get("alias")
         names = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if files := _files(source, self._dialect):
-            relation = _of_any([self._table((FILE, file)) for file in files])
+            relation = reduce(_by_place, [self._table((FILE, file)) for file in files])
             self._seen.add(id(source))
-            self.inputs |= relation.tables
+            self.inputs |= {(FILE, file) for file in files}
             self.others |= {source.this.name, _called(source.this, self._dialect), *files}
-        elif isinstance(source, exp.Table) and isinstance(
-            source.this, exp.Identifier | exp.Dot | exp.Parameter
-        ):
+        elif isinstance(source, exp.Table) and isinstance(source.this, _NAMED):
             cte = scope.ctes.get(source.name) if len(source.parts) == 1 else None
             relation = self._table(self._name(source)) if cte is None else cte
             self.inputs |= relation.tables if id(source) not in self._changed else set()
@@ -768,12 +767,12 @@ class _Reader(Reading):
         if isinstance(source, exp.Alias | exp.Column):  # ClickHouse's ARRAY JOIN
             return Relation(((source.alias_or_name, self._flow(source, scope)),))
         self.others.add(_called(function, self._dialect))
+        called = function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)
         unsure = [
-            _called(one, self._dialect)
-            for one in function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)
+            f"what the function {name} reads itself is not known"
+            for name in (_called(one, self._dialect) for one in called)
+            if not _READS_NO_TABLE.search(name)
         ]
-        unsure = [name for name in unsure if not _READS_NO_TABLE.search(name) and name.upper() != "TABLE"]
-        unsure = [f"what the function {name} reads itself is not known" for name in unsure]
         if isinstance(function, exp.Var | exp.Placeholder | exp.DynamicIdentifier):
             unsure.append(f"what {function.sql()} has is not known")
         self.unread |= dict.fromkeys(unsure)
@@ -973,14 +972,6 @@ def _files(source: exp.Expr, dialect: str) -> list[str]:
 def _called(function: exp.Expr, dialect: str) -> str:
     """The name of a function, as a text of the dialect has it."""
     return function.sql(dialect=dialect).partition("(")[0].rpartition(".")[2].lower()
-
-
-def _of_any(relations: list[Relation]) -> Relation:
-    """Rows of one or the other of tables."""
-    if len(relations) == 1:
-        return relations[0]
-    tables = frozenset[Name]().union(*(one.tables for one in relations))
-    return Relation(other=lambda name: _NONE.union(*(one.of(name) for one in relations)), tables=tables)
 
 
 def _is_parenthesis(source: exp.Expr) -> bool:
