@@ -35,7 +35,7 @@ from ..http import (
 )
 from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
-from .reading import problems_told
+from .reading import answer_within, problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -241,7 +241,7 @@ class ProvenanceEndpoints:
             return json_response(ask(read.answers), headers=read.headers())
 
         with problems_told():
-            return await asyncio.get_running_loop().run_in_executor(self._queries, look_up)
+            return await answer_within(self._queries, look_up, request)
 
     async def _ask(
         self,
@@ -251,9 +251,9 @@ class ProvenanceEndpoints:
         summed_by: Sequence[Dimension] | None = None,
     ) -> WebResponse:
         """The result of a function over the records that meet the conditions, or their sums."""
-        loop = asyncio.get_running_loop()
+        work = partial(self._look_up, make, params, request, summed_by)
         with problems_told("repair them, or use partial=true to get the rest"):
-            return await loop.run_in_executor(self._queries, self._look_up, make, params, request, summed_by)
+            return await answer_within(self._queries, work, request)
 
     def _look_up(
         self, make: _Make, params: QueryParams, request: WebRequest, summed_by: Sequence[Dimension] | None

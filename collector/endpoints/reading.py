@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
 from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.index import KeptIndex
+from waybill.transport.budget import Budget, BudgetError
 from waybill.transport.counting import counted
 from waybill.transport.errors import RootError
 
-from ..http import Problem, UnknownName, busy, wrong_root
+from ..http import Problem, UnknownName, WebRequest, busy, request_of, wrong_root
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
 
     from waybill.exporter import Query
@@ -26,10 +32,15 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
+_T = TypeVar("_T")
+
 _UNFILED_ENTRIES_MAX: Final = 1_000_000
 """So many accepted entries may not be in files yet: folding them takes about ten seconds."""
 
 _UNREAD_NAMED_MAX: Final = 100
+
+READ_CPU_S_MAX: Final = 60.0
+"""So much time of the processor may the answer to one request take; see `waybill.transport.budget`."""
 
 
 class _Opened(NamedTuple):
@@ -96,6 +107,29 @@ class Readings:
         self._kept.close()
 
 
+async def answer_within(executor: Executor, work: Callable[[], _T], request: WebRequest) -> _T:
+    """Have a thread answer a request, within the budget of one, for as long as its client waits.
+
+    Raises:
+        BudgetError: it takes more than that.
+        ProtocolClosed: the client has gone away.
+    """
+    loop = asyncio.get_running_loop()
+    budget = Budget(READ_CPU_S_MAX)
+    answer = loop.run_in_executor(executor, budget.spend, work)
+    gone = loop.create_task(request_of(request).wait_until_gone())
+    try:
+        either: list[asyncio.Future[Any]] = [answer, gone]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ProtocolClosed
+        return await answer
+    finally:
+        budget.end()
+        gone.cancel()
+        answer.cancel()
+
+
 class Reading:
     """The answers of the collector's home for one request, which may take several questions."""
 
@@ -145,6 +179,9 @@ def problems_told(to_do: str = "repair them") -> Iterator[None]:
 
     try:
         yield
+    except BudgetError as error:
+        reason = "the answer takes too long"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason=reason) from None
     except UnknownNameError as error:
         unknown = UnknownName(error.what, error.name, error.nearest)
         reason = "a name is unknown"

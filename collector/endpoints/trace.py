@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
 from ..http import JSON, Problem, WebRequest, WebResponse, busy, malformed
-from .reading import problems_told
+from .reading import answer_within, problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,9 +82,9 @@ class TraceEndpoints:
             # Only finding a journey tells how large it is. So each is begun as a small one, and no small one
             # waits for a large one to end.
             try:
-                return await self._small.run(partial(work, is_small=True))
+                return await self._small.run(partial(work, is_small=True), request)
             except _LargeError:
-                return await self._large.run(work)
+                return await self._large.run(work, request)
 
     def _trace(self, did: str, params: Trace, key: str, *, is_small: bool = False) -> WebResponse:
         from waybill.exporter.query import EntriesGoneError
@@ -122,13 +121,13 @@ class _Lane:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._count = 0
 
-    async def run(self, work: Callable[[], WebResponse]) -> WebResponse:
+    async def run(self, work: Callable[[], WebResponse], request: WebRequest) -> WebResponse:
         """The answer of some work, after those that wait; raises a `Problem` if too many do."""
         if self._count >= WAITING_MAX:
             raise busy(f"{WAITING_MAX} journeys are under way or wait; try again later")
         self._count += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await answer_within(self._thread, work, request)
         finally:
             self._count -= 1
 

@@ -104,6 +104,10 @@ class Request:
         named = self.scope.authority
         return found if not named or found == [named] else [named, *found]
 
+    async def wait_until_gone(self) -> None:
+        """Wait until its client goes away; its body must have been read."""
+        await self.exchange.client_disconnect()
+
     @property
     def is_json(self) -> bool:
         """Whether its header says that its body is JSON."""

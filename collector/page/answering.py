@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from waybill.transport.errors import NotFoundError
 
-from ..endpoints.reading import problems_told
+from ..endpoints.reading import answer_within, problems_told
 from ..http import JSON, Endpoint, Problem, busy
 from ..keys import Role
 from ..sessions import session_id_in
@@ -92,15 +92,14 @@ class Answering:
         view = self._views[path]
         params = view.read(request.url.query)
         work = partial(self._work, view, _form_of(form, request), request, params)
-        run = asyncio.get_running_loop().run_in_executor
         with problems_told():
             if not view.is_long(params):
-                return await run(self._thread, work)
+                return await answer_within(self._thread, work, request)
             if self._long_count >= _LONG_MAX:
                 raise busy(f"{_LONG_MAX} answers that take long are under way or wait; try again later")
             self._long_count += 1
             try:
-                return await run(self._long, work)
+                return await answer_within(self._long, work, request)
             finally:
                 self._long_count -= 1
 

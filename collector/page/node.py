@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from functools import partial
 from http import HTTPStatus
@@ -36,6 +35,7 @@ from waybill.lineage.graph import (
 )
 from waybill.transport.counting import duration_text
 from waybill.transport.errors import NotFoundError
+from waybill.transport.likeness import most_alike
 
 from ..http import Problem, UnknownName, read_params
 from .charts import Bar, histogram
@@ -228,8 +228,7 @@ def _nearest(kind: NodeKind, answers: HomeAnswers, name: str) -> tuple[str, ...]
             return ()
         names = [shown(one.node) for one in found if one.node.kind in {kind, NodeKind.DATASET}]
         if names:
-            ranked = difflib.get_close_matches(name, names, _NAMES_NAMED_MAX, 0.0)
-            return tuple(ranked)
+            return tuple(most_alike(name, names, _NAMES_NAMED_MAX, likeness_min=0.0))
     return ()
 
 

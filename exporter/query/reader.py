@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
+from waybill.transport.budget import check_budget
 from waybill.transport.errors import NotFoundError
 
 from .. import parquet
@@ -259,6 +260,7 @@ class _Reader:
         hours: list[Hour] = []
         held, size_bytes = _NO_FILES, 0
         for hour in _hours_asked(self._files.hours, self._tail.hours, self._query):
+            check_budget()
             files = self._files_of([hour])
             if hours and not files.number:
                 # A file of it may come back from the quarantine while the others are read.

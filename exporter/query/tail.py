@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
+from waybill.transport.budget import check_budget
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
 
@@ -320,6 +321,7 @@ def entries_after(journal: Journal, root: Path, cursor: int, unread: list[str]) 
             yield entries
             cursor = max(cursor, entries[-1].seq)
     while entries := journal.read(cursor, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
+        check_budget()
         cursor = entries[-1].seq
         yield entries
 

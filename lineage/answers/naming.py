@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import Dimension, is_pattern
 from waybill.transport import NotFoundError
+from waybill.transport.likeness import most_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -120,7 +120,7 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
             for text in table["filename"].to_pylist()
         }
         if name not in newest and not _is_there(ask, Query(filename=name, limit=1)):
-            alike = difflib.get_close_matches(name, newest, _NAMED_MAX, _LIKENESS_MIN)
+            alike = most_alike(name, newest, _NAMED_MAX, likeness_min=_LIKENESS_MIN)
             told = f"; among the newest are {', '.join(alike)}" if alike else ""
             yield f"no record has the filename {name!r}{told}"
 
@@ -152,5 +152,5 @@ def _known(ask: Ask, dimension: Dimension) -> Iterator[str]:
 
 
 def _nearest(name: str, known: Collection[str]) -> tuple[str, ...]:
-    alike = difflib.get_close_matches(name, known, _NAMED_MAX, _LIKENESS_MIN)
+    alike = most_alike(name, known, _NAMED_MAX, likeness_min=_LIKENESS_MIN)
     return tuple(dict.fromkeys([*alike, *sorted(known)]))[:_NAMED_MAX]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 import apsw
 import msgspec
 
+from waybill.transport.budget import check_budget
 from waybill.transport.config import TRIMMERS, agreed
 from waybill.transport.counting import counted
 from waybill.transport.errors import JournalError, reason_of
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _OPEN_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+_STEPS_BETWEEN_CHECKS: Final = 100_000
 _ENTRIES_AT_ONCE: Final = 5_000
 _BYTES_AT_ONCE: Final = 32 * 2**20
 
@@ -126,6 +128,7 @@ class IndexReader:
         self.lack: str | None = None
         self.graph_waiting = self.tail_entries = 0
         self._connection = connection
+        connection.set_progress_handler(_goes_on, _STEPS_BETWEEN_CHECKS)
         self._opened = opened
         self._path = path
         self._file = _file_at(path)
@@ -188,6 +191,7 @@ class IndexReader:
             self.lack, self.graph_waiting, self.tail_entries = None, 0, 0
         self.lack = self.lack or _lack_of(self._path, journal, self._after)
         while entries := journal.read(self._after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
+            check_budget()
             self._after = entries[-1].seq
             self.tail_entries += len(entries)
             self._tail.add(told_in(entries, system_name=""))
@@ -348,10 +352,17 @@ class IndexReader:
         return {did: tuple(others) for did, others in found.items()}
 
     def _ask(self, query: str, bindings: tuple[str | int, ...]) -> list[tuple[object, ...]]:
+        check_budget()
         try:
             return cast("list[tuple[object, ...]]", self._connection.execute(query, bindings).fetchall())
         except apsw.Error as error:
             raise _explained(self._path, error) from None
+
+
+def _goes_on() -> bool:
+    """What SQLite asks now and then within a statement; raises if its question is given up."""
+    check_budget()
+    return False
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from served import Collector, event, without_runner
+from served import Collector, event, reply_of, without_runner
+from waiting import wait_until
 
 from waybill.lineage import Dependencies, Lineage
 from waybill.lineage.answers import CollectorReadError
-from waybill.transport import NotFoundError
+from waybill.transport import Journal, Kind, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PATH = "/api/v1/lineage-graph"
 RAW: dict[str, object] = {"namespace": "lake", "name": "raw"}
@@ -83,3 +87,38 @@ def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector
         Lineage.open(served.url).dependencies("nothing")
     with pytest.raises(CollectorReadError):
         Lineage.open("http://127.0.0.1:1").dependencies("raw")
+
+
+def cpu_s_of(collector: Collector) -> float:
+    words = Path(f"/proc/{collector.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_question_whose_client_has_gone_away_is_given_up(home: Path) -> None:
+    asked = "/api/v1/search?text=nothing"
+    with contextlib.closing(Journal(home)) as journal:
+        for first in range(0, 20_000, 5_000):
+            bodies = [
+                event(eventType="COMPLETE", run={"runId": f"01a1fd6a-9e75-7d78-870f-{number:012x}"})
+                for number in range(first, first + 5_000)
+            ]
+            journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    with without_runner(home) as collector:
+        collector.get("/health/ready")
+        before_s = cpu_s_of(collector)
+        assert reply_of(collector.connect(120), "GET", asked).status == 200
+        whole_s = cpu_s_of(collector) - before_s
+    with without_runner(home) as collector:
+        collector.get("/health/ready")
+        before_s = cpu_s_of(collector)
+        for _ in range(3):
+            connection = collector.connect()
+            connection.request("GET", asked)
+            wait_until(lambda: cpu_s_of(collector) > before_s + whole_s / 20)
+            connection.close()
+        used_s = -1.0
+        while used_s < cpu_s_of(collector):  # until it rests
+            used_s = cpu_s_of(collector)
+            time.sleep(1)
+        assert used_s - before_s < whole_s / 2
+        assert reply_of(collector.connect(120), "GET", asked).status == 200

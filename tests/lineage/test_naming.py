@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from waybill.lineage.graph import OfDependencies
 from waybill.lineage.graph.naming import locate, trim_name
-from waybill.transport import Settings, SettingsError
+from waybill.lineage.index import IndexReader
+from waybill.transport import NotFoundError, Settings, SettingsError
 from waybill.transport.config import TRIMMERS
 
 OF_OPENLINEAGE = [
@@ -174,3 +177,18 @@ def test_the_setting_takes_names_of_rules_and_may_be_empty() -> None:
     assert loaded("") == loaded([]) == ()
     with pytest.raises(SettingsError, match="give some of date, key-value"):
         loaded("date,DateTrimmer")
+
+
+@pytest.mark.parametrize("part", ["/", "a=b/", "x.", "x:", "2026-01-31/", "_%", "/x"])
+def test_looking_for_a_long_name_takes_time_in_proportion_to_its_length(tmp_path: Path, part: str) -> None:
+    def took_s(reader: IndexReader, chars: int) -> float:
+        name = "s3://b/" + (part * chars)[: chars - 12] + "a=b/x"
+        began_s = time.thread_time()
+        with pytest.raises(NotFoundError, match="has the name"):
+            reader.answer(OfDependencies(name, columns=True))
+        return time.thread_time() - began_s
+
+    with IndexReader.of([], [], tmp_path) as reader:
+        took_s(reader, 1_000)
+        short_s, long_s = (min(took_s(reader, chars) for _ in range(3)) for chars in (1_000, 4_000))
+    assert long_s < 8 * max(short_s, 0.005)
