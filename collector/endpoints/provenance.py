@@ -22,6 +22,7 @@ from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
 from ..http import (
+    JSON,
     NDJSON,
     Answer,
     Problem,
@@ -63,6 +64,8 @@ ANSWER_BYTES_MAX: Final = 16 * 2**20
 """The maximum total size of the records in one response, unless it is one record."""
 
 _ASKED_AT_ONCE: Final = 2
+_ITEMS_AT_ONCE: Final = 2_000
+"""An answer with more nodes and edges is sent a part at a time."""
 _NOT_EXACT: Final = (
     "the journal no longer knows which files this summary stands for: these are all files of its flow that "
     "ended within a minute of its first one"
@@ -236,9 +239,15 @@ class ProvenanceEndpoints:
         return await self._list(lambda answers: answers.duplicates(), request)
 
     async def _list(self, ask: Callable[[HomeAnswers], object], request: WebRequest) -> WebResponse:
+        run = partial(asyncio.get_running_loop().run_in_executor, self._queries)
+
         def look_up() -> WebResponse:
             read = self._readings.begin(request.state.key)
-            return json_response(ask(read.answers), headers=read.headers())
+            found = ask(read.answers)
+            if not isinstance(found, msgspec.Struct) or _size_of(found) <= _ITEMS_AT_ONCE:
+                return json_response(found, headers=read.headers())
+            parts = _rest(b"", _json_parts(found), run)
+            return StreamingResponse(parts, headers=dict(read.headers()), media_type=JSON)
 
         with problems_told():
             return await answer_within(self._queries, look_up, request)
@@ -266,6 +275,27 @@ class ProvenanceEndpoints:
         if cursor is not None:
             headers.append(("link", f'<?{next_page(request.url.query, cursor)}>; rel="next"'))
         return json_response(value, headers=headers)
+
+
+def _size_of(answer: msgspec.Struct) -> int:
+    """How many items its lists have."""
+    return sum(len(field) for field in msgspec.structs.astuple(answer) if isinstance(field, tuple))
+
+
+def _json_parts(answer: msgspec.Struct) -> Iterator[bytes]:
+    """An answer as JSON, of whose lists a few items at a time are encoded."""
+    before = b"{"
+    for name, field in zip(answer.__struct_encode_fields__, msgspec.structs.astuple(answer), strict=True):
+        yield before + msgspec.json.encode(name) + b":"
+        before = b","
+        if not isinstance(field, tuple):
+            yield msgspec.json.encode(field)
+            continue
+        for at in range(0, len(field), _ITEMS_AT_ONCE):
+            items = msgspec.json.encode(field[at : at + _ITEMS_AT_ONCE])[1:-1]
+            yield (b"," if at else b"[") + items
+        yield b"]" if field else b"[]"
+    yield b"}"
 
 
 def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:

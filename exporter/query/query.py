@@ -18,7 +18,7 @@ from .position import read_cursor
 if TYPE_CHECKING:
     from ..names import Hour
 
-_WILD: Final = {"*": ".*", "?": "."}
+_WILD: Final = "*?"
 _OF_KIND: Final = (
     "data_source",
     "data_sink",
@@ -45,7 +45,12 @@ def has_name(query: Query, field: str, name: str) -> bool:
     asked = getattr(query, field)
     if asked is None or not query.is_pattern(field):
         return asked in {None, name}
-    expression = "".join(_WILD.get(letter) or re.escape(letter) for letter in asked)
+    first, *rest = (
+        "".join("." if one == "?" else re.escape(one) for one in part) for part in asked.split("*")
+    )
+    # What is between two stars is taken where it comes first, and not tried anywhere else.
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    expression = f"{first}{between}.*{rest[-1]}" if rest else first
     return re.fullmatch(expression, name, re.DOTALL) is not None
 
 

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 from starlette.requests import Request
+
+from waybill.collector import http
+
+
+class Patient:
+    """The exchange of a client that waits for its answer."""
+
+    async def client_disconnect(self) -> None:
+        await asyncio.Event().wait()
 
 
 def request_for(path: str, query: str = "", key: str = "", **path_params: str) -> Request:
     """A request without headers."""
+    scope: Any = SimpleNamespace(headers={}, client="127.0.0.1:1", path=path)
+    exchange: Any = Patient()
     return Request(
         {
             "type": "http",
@@ -17,5 +32,6 @@ def request_for(path: str, query: str = "", key: str = "", **path_params: str) -
             "server": ("localhost", 80),
             "path_params": path_params,
             "state": {"key": key},
+            "waybill.request": http.Request(scope, exchange),
         }
     )

@@ -15,6 +15,8 @@ from waiting import wait_until
 
 from waybill.lineage import Dependencies, Lineage
 from waybill.lineage.answers import CollectorReadError
+from waybill.lineage.graph import OfWhole
+from waybill.lineage.index import IndexReader
 from waybill.transport import Journal, Kind, NotFoundError
 
 if TYPE_CHECKING:
@@ -87,6 +89,22 @@ def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector
         Lineage.open(served.url).dependencies("nothing")
     with pytest.raises(CollectorReadError):
         Lineage.open("http://127.0.0.1:1").dependencies("raw")
+
+
+def test_a_large_answer_is_sent_in_parts_and_is_the_same(served: Collector) -> None:
+    inputs = [RAW | {"name": f"in-{number}"} for number in range(2_500)]
+    run = {"runId": "01a1fd6a-9e75-7d78-870f-00000000000f"}
+    body = event(eventType="COMPLETE", run=run, job={"namespace": "etl", "name": "wide"}, inputs=inputs)
+    assert served.post("/api/v1/lineage", body).status == 201
+    reply = served.get("/api/v1/whole-graph")
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    assert "content-length" not in reply.headers
+    with contextlib.closing(Journal(served.home)) as journal, IndexReader.open(served.home, journal) as index:
+        whole = index.answer(OfWhole())
+    assert len(whole.edges) > 2_500
+    assert reply.body == msgspec.json.encode(whole)
+    small = served.get("/api/v1/names?name=lake/raw")
+    assert int(small.headers["content-length"]) == len(small.body)
 
 
 def cpu_s_of(collector: Collector) -> float:
