@@ -14,6 +14,7 @@ from waybill.exporter.directory import is_root
 from waybill.exporter.keys import PROJECTION as KEYS
 from waybill.exporter.names import ARCHIVE, LAYOUT
 from waybill.exporter.reading import os_user
+from waybill.facets.json_events import instant
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
 from waybill.transport.config import (
@@ -70,6 +71,14 @@ def endless_producers(index: IndexReader) -> Iterator[str]:
     for producer, count in index.endless_producers(silent_since_ms, least=_ENDLESS_RUNS):
         says = f"none of the {count:,} runs of {producer} has ended, and all have been silent for an hour"
         yield f"{says}; docs/openlineage.md#flink says what its ends need"
+
+
+def clocks_ahead(index: IndexReader) -> Iterator[str]:
+    """A sentence about each job or dataset of which an event was timed after its receipt."""
+    for namespace, name, said_us, received_us in index.list_ahead():
+        told = f"an event of {namespace}/{name} is timed {instant(said_us // 1_000)}"
+        says = f"{told} and counts in the graph as of its receipt, {instant(received_us // 1_000)}"
+        yield f"{says}; correct the clock of its sender"
 
 
 @contextlib.contextmanager

@@ -51,6 +51,7 @@ from ..home import (
     as_agreed,
     as_worked_by,
     check_home,
+    clocks_ahead,
     endless_producers,
     is_home,
 )
@@ -75,9 +76,10 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
     """Check this machine and these settings.
 
     Prints one line for each check, and a fix where something could be better. Checks the home's disk, file
-    system and permissions, SQLite, settings that conflict with the home's runner, the root, WAYBILL_*
-    variables that name no setting, other packages called waybill, whether Marquez answers and, if PySpark is
-    installed, Java and the Spark listener's JAR. Exit code 1 if something is broken.
+    system and permissions, SQLite, settings that conflict with the home's runner, the root, runs that never
+    end, senders whose clock is ahead, WAYBILL_* variables that name no setting, other packages called
+    waybill, whether Marquez answers and, if PySpark is installed, Java and the Spark listener's JAR. Exit
+    code 1 if something is broken.
 
     Examples:
 
@@ -190,18 +192,29 @@ def root_is_right(settings: Settings) -> Diagnosis:
 
 
 def runs_end(settings: Settings) -> Diagnosis:
-    """Whether each producer's runs end at all."""
+    """Whether there is a producer of which no run has ever ended."""
+    return _found_in_index("runs", settings, endless_producers, "no producer is known whose runs never end")
+
+
+def clocks_agree(settings: Settings) -> Diagnosis:
+    """Whether events were timed after their receipt."""
+    return _found_in_index("clocks", settings, clocks_ahead, "no event is timed after its receipt")
+
+
+def _found_in_index(
+    check: str, settings: Settings, find: Callable[[IndexReader], Iterable[str]], fine: str
+) -> Diagnosis:
     try:
         with any_journal(settings, to_read=True) as journal:
             if journal is None:
-                return _no_home("runs", settings)
+                return _no_home(check, settings)
             with IndexReader.open(journal.home, journal) as index:
-                endless = list(endless_producers(index))
+                found = [sentence.partition("; ") for sentence in find(index)]
     except JournalError:
-        return _depends_on_journal("runs")
-    for says, _, fix in (sentence.partition("; ") for sentence in endless):
-        return Diagnosis("runs", Level.NOTE, says, fix)
-    return Diagnosis("runs", Level.OK, "no producer is known whose runs never end")
+        return _depends_on_journal(check)
+    if not found:
+        return Diagnosis(check, Level.OK, fine)
+    return Diagnosis(check, Level.NOTE, "; ".join(says for says, *_ in found), found[0][2])
 
 
 def files_are_for_verify(_: Settings) -> Diagnosis:
@@ -327,6 +340,7 @@ CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     settings_agree,
     root_is_right,
     runs_end,
+    clocks_agree,
     files_are_for_verify,
     variables_are_settings,
     nothing_shadows,

@@ -11,6 +11,7 @@ from .asking import (
 from .details import NodeChange as NodeChange, NodeDetails as NodeDetails, NodeRun as NodeRun
 from .documents import SEARCH_SCHEMA as SEARCH_SCHEMA
 from .elements import (
+    AHEAD_US as AHEAD_US,
     HOUR_US as HOUR_US,
     Ask as Ask,
     Edge as Edge,

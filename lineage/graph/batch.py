@@ -9,6 +9,7 @@ import msgspec
 
 from waybill.facets import (
     UNREADABLE,
+    DatasetEvent,
     FinalState,
     RunEvent,
     RunState,
@@ -20,7 +21,7 @@ from waybill.facets import (
 from waybill.facets.flows import state_in
 from waybill.facets.spark_writes import written
 
-from .elements import HOUR_US, Node, NodeKind, Seen, number_of
+from .elements import AHEAD_US, HOUR_US, Node, NodeKind, Seen, number_of
 from .naming import settle_dataset, settle_names
 from .observing import Part, is_too_long, job_of, observe_part, part_of_file, parts_of
 
@@ -115,6 +116,8 @@ class Batch:
     def __init__(self, known: dict[int, Known], rules: tuple[str, ...]) -> None:
         self.runs: dict[tuple[str, Node], RunState] = {}
         self.uses: defaultdict[tuple[str, Node], RunUse] = defaultdict(RunUse)
+        self.ahead: dict[tuple[str, str], tuple[int, int]] = {}
+        """By job or dataset, the time of an event that was ahead, and of its receipt."""
         self._files: dict[Node, LastFile] = {}
         self._passages: dict[int, tuple[Part, LastFile]] = {}
         self.seen_properties: dict[tuple[int, str, int], int] = {}
@@ -127,14 +130,22 @@ class Batch:
         self._beliefs: dict[tuple[int, int, bool, str, float], Seen] = {}
         self._properties: dict[tuple[int, str, int], tuple[str, int, int]] = {}
 
-    def take(self, event: Event) -> Seen | None:
-        """Take what an event tells; returns when it was seen, unless the database has all of it."""
+    def take(self, event: Event, received_ms: int) -> Seen | None:
+        """Take what an event tells; returns when it was seen, unless the database has all of it.
+
+        An event that is timed later than its receipt counts as of that: it would be the last one for ever.
+        """
         run = event.run.runId if isinstance(event, RunEvent) else ""
+        received_us = received_ms * 1_000
         try:
-            at_us = parse_instant_us(event.eventTime)
-            file = self._take_run(event, at_us) if isinstance(event, RunEvent) else None
+            said_us = parse_instant_us(event.eventTime)
+            at_us = _counted_us(said_us, received_us)
+            file = self._take_run(event, at_us, received_us) if isinstance(event, RunEvent) else None
         except UNREADABLE:
             return None  # the layout sets it aside
+        if at_us < said_us:
+            named = event.dataset if isinstance(event, DatasetEvent) else event.job
+            self.ahead[named.namespace, named.name] = (said_us, received_us)
         seen = Seen(at_us, at_us // HOUR_US, run)
         keys = [self._take_part(part, seen) for part in parts_of(event)]
         if (part := part_of_file(event)) is not None:
@@ -258,16 +269,16 @@ class Batch:
             number = self._numbers[node] = node.number
         return number
 
-    def _take_run(self, event: RunEvent, at_us: int) -> LastFile | None:
+    def _take_run(self, event: RunEvent, at_us: int, received_us: int) -> LastFile | None:
         """Take how a run or, which is returned, a file ended."""
         job, facets = job_of(event.job), event.run.facets
         if has_record(event):
-            file = _file_of(event, at_us)
+            file = _file_of(event, at_us, received_us)
             self._files[job] = max(file, self._files.get(job, file))
             return file
         if facets is not None and (facets.delta_file is not None or facets.summary):
             return None  # a file that has begun, or a summary of files
-        state = observe_times(event)
+        state = observe_times(event, at_us)
         key = (event.run.runId, job)
         known = self.runs.get(key)
         self.runs[key] = state if known is None else merge_states(known, state)
@@ -292,12 +303,16 @@ class Batch:
             self._passages[key] = (part, file)
 
 
-def _file_of(event: RunEvent, at_us: int) -> LastFile:
+def _file_of(event: RunEvent, at_us: int, received_us: int) -> LastFile:
     facets = event.run.facets
     assert facets is not None  # noqa: S101 - it has a record
     file = facets.delta_file
     assert file is not None  # noqa: S101 - it has a record
-    ended_us, began_us = (
-        at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created)
-    )
-    return LastFile(ended_us // 1_000 * 1_000, began_us // 1_000 * 1_000, str(state_in(event)), file.did)
+    said_us = (at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created))
+    ended_us, began_us = (_counted_us(one, received_us) // 1_000 * 1_000 for one in said_us)
+    return LastFile(ended_us, began_us, str(state_in(event)), file.did)
+
+
+def _counted_us(said_us: int, received_us: int) -> int:
+    """When an event counts that says this; without a receipt, as it says."""
+    return received_us if 0 < received_us < said_us - AHEAD_US else said_us

@@ -164,6 +164,8 @@ SAID: Final = (EVENT, LINEAGE, COLUMN_LINEAGE)
 """What events say themselves: nothing that analyzers find takes it away."""
 
 HOUR_US: Final = 3_600_000_000
+AHEAD_US: Final = 300_000_000
+"""A sender's clock may be ahead of the receipts by so much."""
 
 
 class Seen(NamedTuple):

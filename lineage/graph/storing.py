@@ -83,6 +83,13 @@ CREATE TABLE job_run (
     state BLOB NOT NULL,
     PRIMARY KEY (run, job)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE ahead (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    said_us INTEGER NOT NULL,
+    received_us INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
+) STRICT, WITHOUT ROWID;
 CREATE INDEX job_run_of_job ON job_run (job, last_us);
 CREATE TABLE together (
     job INTEGER NOT NULL,
@@ -106,7 +113,7 @@ WHERE kind IN ('dataset', 'job')
 UNION ALL SELECT CAST(job AS TEXT), 'run', 'run/' || run, 'event', 1.0, run FROM job_run WHERE run <> ''
 UNION ALL SELECT 'concept/' || kind, 'parentconcept', CAST(number AS TEXT), 'event', 1.0, '' FROM node;
 """  # noqa: S608 - texts of our own
-GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "together", "analysis")
+GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "together", "analysis", "ahead")
 
 _VIEW: Final = "CREATE TEMP VIEW all_{0} AS SELECT * FROM main.{0} UNION ALL SELECT * FROM disk.{0};\n"
 GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
@@ -134,6 +141,10 @@ _PUT_PROPERTY: Final = f"""
 INSERT INTO property VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (node, key, digest) DO UPDATE SET {_LEAST.format("first_us")}, {_GREATEST.format("last_us")}
 """  # noqa: S608 - texts of our own
+_PUT_AHEAD: Final = f"""
+INSERT INTO ahead VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET {_GREATEST.format("said_us")}, {_GREATEST.format("received_us")}
+"""  # noqa: S608 - texts of our own
 _SAW_PROPERTY: Final = """
 UPDATE property SET last_us = ? WHERE node = ? AND key = ? AND digest = ? AND last_us < ?
 """
@@ -145,6 +156,7 @@ _FORGET: Final = (
     "DELETE FROM analysis WHERE last_hour < ?",
     "DELETE FROM property WHERE last_us < ? * 3600000000",
     "DELETE FROM job_run WHERE last_us < ? * 3600000000",
+    "DELETE FROM ahead WHERE received_us < ? * 3600000000",
 )
 _KNOWN_MAX: Final = 100_000
 """So many parts are remembered, at a few hundred bytes each, by a hash as long as a node's number."""
@@ -199,7 +211,7 @@ class GraphTables:
                 break
             added += 1
             batch = self._relieve(batch)
-            if (event := entry.event) is None or (seen := batch.take(event)) is None:
+            if (event := entry.event) is None or (seen := batch.take(event, entry.received_ms)) is None:
                 continue
             if not is_to_analyze(event, entry.body, self._analyzed):
                 continue
@@ -258,6 +270,7 @@ class GraphTables:
         put(_PUT_EDGE, batch.edge_rows())
         put(_PUT_BELIEF, batch.belief_rows())
         put(_PUT_PROPERTY, properties)
+        put(_PUT_AHEAD, [(*named, *times_us) for named, times_us in sorted(batch.ahead.items())])
         put(_SAW_PROPERTY, [(at_us, *key, at_us) for key, at_us in sorted(batch.seen_properties.items())])
         self._documents.put(worded)
         self._runs.put(batch)

@@ -335,6 +335,14 @@ class IndexReader:
             for fingerprint, did, system, at_ms, input_bytes, forced in rows
         ]
 
+    def list_ahead(self) -> list[tuple[str, str, int, int]]:
+        """The jobs and datasets of events that were timed after their receipt, the latest first.
+
+        Each has the time of the event and of its receipt, in epoch microseconds.
+        """
+        rows = self._ask("SELECT * FROM all_ahead ORDER BY received_us DESC LIMIT 100", ())
+        return cast("list[tuple[str, str, int, int]]", rows)
+
     def _open(self, query: str, bindings: tuple[str, ...]) -> list[tuple[OpenFile, OpenRun]]:
         rows = cast("list[tuple[int, int, bytes]]", self._ask(query, bindings))
         runs = [(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]

@@ -13,7 +13,18 @@ import msgspec
 
 from waybill.transport.counting import duration_text
 
-from ..graph import HOUR_US, EdgeKind, Node, Nodes, Question, as_json, list_ends, rules_of, settle_dataset
+from ..graph import (
+    AHEAD_US,
+    HOUR_US,
+    EdgeKind,
+    Node,
+    Nodes,
+    Question,
+    as_json,
+    list_ends,
+    rules_of,
+    settle_dataset,
+)
 from .objectives import TIERS, Field, LevelsFile, Sli
 
 if TYPE_CHECKING:
@@ -166,20 +177,22 @@ FROM (
     )
 )
 """  # noqa: S608 - texts of our own
-_COUNT: Final = """
+_AGE_S: Final = f"iif(told_us - ?1 BETWEEN 0 AND {AHEAD_US}, 0, ?1 - told_us) / 1e6"
+"""The age of a dataset; a clock may be ahead a little, and what is negative is never fresh."""
+_COUNT: Final = f"""
 SELECT tier, count(*) FILTER (WHERE is_known AND told_us), sum(is_known),
-    count(*) FILTER (WHERE (?1 - told_us) / 1e6 <= goal_s), count(*) FILTER (WHERE told_us + goal_s),
+    count(*) FILTER (WHERE {_AGE_S} BETWEEN 0 AND goal_s), count(*) FILTER (WHERE told_us + goal_s),
     sum(is_complete), sum(is_seen), sum(reads) FILTER (WHERE has_origin), sum(reads), count(told_us)
 FROM main.sli_dataset GROUP BY tier
-"""
-_AGES: Final = """
-SELECT (?1 - told_us) / 1e6 AS age_s, goal_s FROM main.sli_dataset
+"""  # noqa: S608 - texts of our own
+_AGES: Final = f"""
+SELECT {_AGE_S} AS age_s, goal_s FROM main.sli_dataset
 WHERE tier = ?2 AND told_us AND (goal_s OR NOT ?3) ORDER BY age_s / ifnull(goal_s, 1) LIMIT 1 OFFSET ?4
-"""
+"""  # noqa: S608 - texts of our own
 """The age of the dataset at a place in the order of how late they are, by what is promised of each."""
 _BAD: Final = {
     Sli.COVERAGE: ("is_known AND told_us IS NULL AND tier IN ({})", "NULL", "NULL"),
-    Sli.FRESHNESS: ("(?1 - told_us) / 1e6 > goal_s", "(?1 - told_us) / 1e6", "goal_s"),
+    Sli.FRESHNESS: (f"goal_s AND {_AGE_S} NOT BETWEEN 0 AND goal_s", _AGE_S, "goal_s"),
     Sli.COMPLETENESS: (
         "is_seen AND NOT is_complete AND (promises_fields OR tier IN ({}))", "has_fields", "needs_fields"
     ),

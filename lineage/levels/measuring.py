@@ -404,7 +404,7 @@ def _level(
 def _is_met(sli: Sli, objective: float | None, value: float | None) -> bool | None:
     if value is None or objective is None:
         return None
-    return value >= objective if sli in _FLOORS else value <= objective
+    return value >= objective if sli in _FLOORS else 0 <= value <= objective
 
 
 def _allowed(sli: Sli, objective: float | None, total: float, length_ms: int) -> float | None:

@@ -357,7 +357,7 @@ def events_fold_to_records(body: bytes) -> None:
             state = observe(event, system_name="edge")
             assert_type(state, RunState)
             assert_type(merge_states(state, state), RunState)
-            assert_type(observe_times(event), RunState)
+            assert_type(observe_times(event, 1), RunState)
             assert_type(FINAL_STATES[0], FinalState)
             assert_type(state.run_id, str)
             assert_type(state.parent_run_id, str | None)

@@ -1,0 +1,133 @@
+"""An event whose sender's clock is years ahead is the last one in the graph only until the next one comes."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from events import event
+
+from waybill.exporter import Query
+from waybill.facets.json_events import instant
+from waybill.lineage import Lineage
+from waybill.lineage.graph import OfDetails
+from waybill.lineage.index import Index, IndexReader
+from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+
+def told(run: str, at: str, owner: str, kind: str = "COMPLETE", **more: Any) -> bytes:  # noqa: ANN401 - any JSON
+    facets = {"ownership": {"owners": [{"name": owner}]}, "documentation": {"description": f"by {owner}"}}
+    orders = {"namespace": "lake", "name": "orders", "facets": facets}
+    return event(run, kind, at, job="etl/load", outputs=[orders], **more)
+
+
+def keep(home: Path, *bodies: bytes) -> None:
+    with closing(Journal(home)) as journal:
+        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+
+
+def now(seconds: float = 0) -> str:
+    return instant(int((time.time() + seconds) * 1_000))
+
+
+def clocks_of(called: Run, settings: Settings) -> dict[str, str]:
+    found = json.loads(called("doctor", "--home", settings.home, "--json").stdout)
+    (clocks,) = (one for one in found if one["check"] == "clocks")
+    assert isinstance(clocks, dict)
+    return clocks
+
+
+def freshness_of(called: Run, settings: Settings) -> list[float]:
+    found = json.loads(called("slis", "--home", settings.home, "--json").stdout)
+    values = [one["value"] for one in found["levels"] if one["sli"] == "freshness"]
+    return [value for value in values if value is not None]
+
+
+@pytest.mark.parametrize("ahead", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_an_event_of_2099_is_the_last_one_until_the_next_comes(
+    called: Run, settings: Settings, ahead: str
+) -> None:
+    keep(settings.home, told("wrong", ahead, "zoe", "START"), told("wrong", ahead, "zoe", "FAIL"))
+    first = Lineage.open(settings.home).dependencies("lake/orders").last_run
+    assert first is not None
+    assert (first.state, abs(first.started_ms / 1_000 - time.time()) < 60) == ("ERROR", True)
+    time.sleep(0.01)
+    keep(settings.home, told("right", now(), "ada"))
+    for _ in range(2):
+        lineage = Lineage.open(settings.home)
+        found = lineage.dependencies("lake/orders")
+        assert found.last_run is not None
+        assert (found.last_run.run, found.last_run.state) == ("right", "COMPLETE")
+        (dataset,) = lineage.impact("etl/load").nodes
+        assert dataset.owners == ("ada",)
+        with closing(Journal(settings.home)) as journal, IndexReader.open(settings.home, journal) as index:
+            assert index.answer(OfDetails("lake/orders")).description == "by ada"
+        (record,) = lineage.find(Query(did="wrong"))
+        assert instant(record.completed)[:19] == ahead[:19]  # a record keeps its times
+        done = called("doctor", "--home", settings.home, "--json")
+        (clocks,) = (one for one in json.loads(done.stdout) if one["check"] == "clocks")
+        assert (clocks["level"], "etl/load" in clocks["says"], ahead[:4] in clocks["says"]) == (
+            "note",
+            True,
+            True,
+        )
+        slis = json.loads(called("slis", "--home", settings.home, "--json").stdout)
+        ages = [
+            one["value"] for one in slis["levels"] if one["sli"] == "freshness" and one["value"] is not None
+        ]
+        assert all(0 <= age < 60 for age in ages)
+        assert len(ages) == 1
+        assert flush(settings).problems == {}
+
+
+def test_a_clock_that_is_a_minute_ahead_is_taken_as_it_is(called: Run, settings: Settings) -> None:
+    soon = now(120)
+    keep(settings.home, told("r", soon, "ada"))
+    last = Lineage.open(settings.home).dependencies("lake/orders").last_run
+    assert last is not None
+    assert instant(last.started_ms) == soon
+    clocks = next(
+        one
+        for one in json.loads(called("doctor", "--home", settings.home, "--json").stdout)
+        if one["check"] == "clocks"
+    )
+    assert clocks["level"] == "ok"
+    slis = json.loads(called("slis", "--home", settings.home, "--json").stdout)
+    assert [
+        one["value"] for one in slis["levels"] if one["sli"] == "freshness" and one["value"] is not None
+    ] == [0]
+
+
+def test_a_file_that_ends_in_9999_is_not_the_last_one_of_its_job_for_ever(settings: Settings) -> None:
+    file = {"did": "01a1fd6a-9e75-7d78-870f-000000000001", "systemName": "edge", "dataSource": "in"}
+    never = {"waybill_deltaFile": file | {"completed": "9999-12-31T23:59:59Z", "dataSink": "lake"}}
+    later = {"waybill_deltaFile": file | {"did": f"{file['did'][:-1]}2", "dataSink": "lake"}}
+    keep(settings.home, event(file["did"], "COMPLETE", now(), job="edge/in", facets=never))
+    time.sleep(0.01)
+    keep(settings.home, event(f"{file['did'][:-1]}2", "COMPLETE", now(), job="edge/in", facets=later))
+    last = Lineage.open(settings.home).dependencies("edge/in").last_run
+    assert last is not None
+    assert last.run == f"{file['did'][:-1]}2"
+
+
+def test_what_was_told_by_a_clock_ahead_is_forgotten_by_its_receipt(settings: Settings) -> None:
+    keep(settings.home, told("wrong", "2099-01-01T00:00:00Z", "zoe"))
+    assert flush(settings).problems == {}
+    lasting = msgspec.structs.replace(settings, lineage_retain_days=1.0)
+    later_ms = int(time.time() * 1_000) + 3 * 86_400_000
+    with closing(Journal(settings.home)) as journal:
+        index = Index(journal, lasting, linger_s=0, now_ms=lambda: later_ms)
+        while index.step().applied:
+            pass
+        index.close()
+    with pytest.raises(NotFoundError):
+        Lineage.open(settings.home).dependencies("lake/orders")
