@@ -28,7 +28,7 @@ from ..names import HOUR_MS, KEYS, hour_of
 from ..query import FAILED, connect_alone, escaped, execute
 from .contents import CONTENTS, KINDS, Contents, DamagedError, Span, digits_of, read_contents
 from .hashes import HASHES
-from .spans import KnownFile, check, hour_of_file, known_files, numbers_of, read_files, write_rows
+from .spans import KnownFile, check, footer_of, hour_of_file, known_files, numbers_of, read_files, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -212,7 +212,8 @@ class Builder:
             for kind, query in rows.items()
         }
         self._files.fsync_folder(self.root / KEYS)
-        span = msgspec.structs.replace(span, files=counts["files"], keys=counts["keys"])
+        footers = tuple(footer_of(span.path(self.root, kind)) for kind in KINDS)
+        span = msgspec.structs.replace(span, files=counts["files"], keys=counts["keys"], footers=footers)
         return msgspec.structs.replace(contents, spans=(*contents.spans, span), serial=span.serial + 1)
 
     def _rolled_up(self, contents: Contents) -> Contents:
@@ -236,7 +237,7 @@ class Builder:
         """Make one span of some, without the files that are gone."""
         for span in some:
             for kind in KINDS:
-                check(span.path(self.root, kind))
+                check(self.root, span, kind)
         contents = msgspec.structs.replace(
             contents, spans=tuple(span for span in contents.spans if span not in some)
         )

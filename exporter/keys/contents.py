@@ -53,6 +53,8 @@ class Span(msgspec.Struct, frozen=True):
         files: how many files it has.
         keys: how many keys it has.
         gone: the numbers of those of its files that have been removed or replaced since.
+        footers: of its files of all `KINDS`, digests of the footers, which say how many rows there are and
+            where; the pages have checksums.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Span(msgspec.Struct, frozen=True):
     files: int
     keys: int
     gone: tuple[int, ...] = ()
+    footers: tuple[str, ...] = ()
 
     @property
     def live(self) -> int:
@@ -98,7 +101,7 @@ class Contents(msgspec.Struct, frozen=True):
     serial: int = 1
     number: int = 1
     duckdb: str = duckdb.__version__
-    format: Literal[1] = 1
+    format: Literal[2] = 2
 
 
 def digits_of(hour: Hour) -> str:

@@ -1,7 +1,8 @@
 """The files of a span: written from a query's rows, and read with their checksums.
 
 They are Parquet files whose pages have checksums, so damage is noticed where it is read. DuckDB does not look
-at these, so `check` reads a file before it.
+at these, so `check` reads a file before it. The contents have a digest of each footer: a file with fewer rows
+would be whole as Parquet has it, and an answer from it would say that there is nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,7 +27,7 @@ from waybill.transport.files import TEMPORARY_SUFFIX
 from ..names import Hour
 from ..parquet import DAMAGED, TimeWindow
 from ..query import run
-from .contents import DamagedError
+from .contents import KINDS, DamagedError
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,6 +43,9 @@ _GROUP_ROWS: Final = 20_480
 
 _GROUPS_KEPT: Final = 128
 """So many row groups of keys stay in memory for further questions, of 250 kB each."""
+
+_END_BYTES: Final = 8
+"""What is behind a footer: its length, and Parquet's magic number."""
 
 _TEXTS: Final = ["final_state", "system_name", "data_source", "data_sink"]
 
@@ -156,9 +161,10 @@ def set_aside(path: Path, error: Exception) -> str:
     return str(DamagedError(path))
 
 
-def check(path: Path) -> None:
+def check(root: Path, span: Span, kind: str) -> None:
     """Read a file of a span, as far as to see that it is whole; raises `DamagedError` and `OSError`."""
-    with _damage_named(path), _opened(path) as file:
+    path = span.path(root, kind)
+    with _damage_named(path), _opened(path, span.footers[KINDS.index(kind)]) as file:
         for at in range(file.num_row_groups):
             file.read_row_group(at, use_threads=False)
 
@@ -166,11 +172,23 @@ def check(path: Path) -> None:
 def read_files(root: Path, span: Span) -> pa.Table:
     """The files of a span, with the columns of `KnownFile`; raises `DamagedError` and `OSError`."""
     path = span.path(root, "files")
-    with _damage_named(path), _opened(path) as file:
+    with _damage_named(path), _opened(path, span.footers[KINDS.index("files")]) as file:
         return file.read(use_threads=False)
 
 
-def _opened(path: Path, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+def footer_of(path: Path) -> str:
+    """A digest of the footer of a Parquet file; raises `OSError`."""
+    with path.open("rb") as file:
+        end = file.seek(max(file.seek(0, os.SEEK_END) - _END_BYTES, 0))
+        length = int.from_bytes(file.read(_END_BYTES)[:4], "little")
+        file.seek(max(end - length, 0))
+        return sha256(file.read()).hexdigest()
+
+
+def _opened(path: Path, footer: str = "", metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """Open a file; one without its metadata must have the digest of a footer, else it is damaged."""
+    if metadata is None and footer_of(path) != footer:
+        raise DamagedError(path)
     return pq.ParquetFile(pa.OSFile(str(path)), metadata=metadata, page_checksum_verification=True)
 
 
@@ -202,7 +220,7 @@ class OpenSpan:
     def sums(self) -> Path:
         """Its sums, which are whole; raises `DamagedError` and `OSError`."""
         path = self.span.path(self._root, "sums")
-        check(path)
+        check(self._root, self.span, "sums")
         return path
 
     def numbers(self, hashed: int) -> set[int]:
@@ -218,7 +236,7 @@ class OpenSpan:
 
     def read_group(self, at: int) -> tuple[memoryview, memoryview]:
         """The hashes of a row group of its keys, and the numbers of their files."""
-        with _damage_named(self._keys), _opened(self._keys, self._metadata) as file:
+        with _damage_named(self._keys), _opened(self._keys, metadata=self._metadata) as file:
             group = file.read_row_group(at, use_threads=False).combine_chunks()
         hashes, numbers = (column.chunk(0).buffers()[1] for column in group.columns)
         rows = group.num_rows
@@ -230,7 +248,7 @@ class OpenSpan:
 
     @functools.cached_property
     def _metadata(self) -> pq.FileMetaData:
-        with _damage_named(self._keys), _opened(self._keys) as file:
+        with _damage_named(self._keys), _opened(self._keys, self.span.footers[KINDS.index("keys")]) as file:
             return file.metadata
 
     @functools.cached_property

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from layouts import (
@@ -414,6 +415,27 @@ def test_a_damaged_file_of_the_keys_is_set_aside_and_made_again_while_answers_ar
     keep(layout.root)
     assert listed(layout.root, Query(did="did-2")) == {"edge 02"}
     assert len(find(layout.root, Query(did="did-2"), access=keys)) == 1
+    assert keys.problem is None
+
+
+@pytest.mark.parametrize("kind", ["files", "keys", "sums"])
+def test_a_file_of_the_keys_that_lacks_rows_hides_no_record(
+    layout: Layout, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layout.write(*(record(f"did-{at}", at_ms=at * HOUR_MS, data_source=f"in-{at}") for at in range(4)))
+    layout.compactor().compact()
+    keep(layout.root)
+    (path,) = (layout.root / KEYS).glob(f"*.{kind}.parquet")
+    whole = pq.read_table(path)
+    pq.write_table(whole.slice(0, whole.num_rows // 2), path, write_page_checksum=True)
+    keys = Keys()
+    for at in range(4):
+        for query in (Query(did=f"did-{at}"), Query(data_source=f"in-{at}")):
+            assert len(find(layout.root, query, access=keys)) == 1, query
+    assert stats(layout.root, access=keys).total_records == 4
+    assert any("cannot be used; until it is made again" in message for message in caplog.messages)
+    keep(layout.root)
+    assert len(find(layout.root, Query(data_source="in-3"), access=keys)) == 1
     assert keys.problem is None
 
 
