@@ -66,7 +66,14 @@ _TEMPORARY: Final = ("#", "@")
 """With what the names of T-SQL's temporary tables and table variables begin."""
 _FILTERS: Final = ("where", "prewhere", "connect", "sample")
 _OF_NO_TABLE: Final = frozenset(
-    {("oracle", "rownum"), ("oracle", "level"), ("oracle", "user"), ("oracle", "uid"), ("postgres", "user")}
+    {
+        ("", "default"),
+        ("oracle", "rownum"),
+        ("oracle", "level"),
+        ("oracle", "user"),
+        ("oracle", "uid"),
+        ("postgres", "user"),
+    }
 )
 """What stands in a dialect as columns do, and is none."""
 _WHOLE_ROWS: Final = ("postgres", "redshift", "materialize", "risingwave", "duckdb", "bigquery")
@@ -379,6 +386,7 @@ class _Reader(Reading):
             name = _name(table)
             is_cte = len(name) == 1 and name[0] in ctes
             is_named = isinstance(table.this, _NAMED) and not is_cte
+            is_named = is_named and table.find_ancestor(exp.Hint, exp.Lock) is None
             if is_named and id(table) not in self._seen:
                 self.unread[f"the table {'.'.join(name)} stands where it is not followed"] = None
                 self.inputs |= self._table(name).tables
@@ -652,7 +660,11 @@ class _Reader(Reading):
                     sources = scope.all(are_merged_first=self._dialect not in _MERGED_IN_PLACE)
                 columns += self._star(star, sources, scope)
                 others += [source.other for source in sources if source.other is not None]
-            elif one.is_star or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None:
+            elif (
+                one.is_star
+                or one.alias_or_name == "*"
+                or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None
+            ):
                 others.append(_nothing)  # nobody can say which columns it gives
                 self._flow(one, scope)
             elif isinstance(one, exp.Aliases):
@@ -885,7 +897,11 @@ class _Reader(Reading):
             is_counted = isinstance(column.parent, exp.Count)
             return _NONE if is_counted else _whole(scope.find(column.table))
         parts = [part.name for part in column.parts]
-        if len(parts) == 1 and (self._dialect, parts[0].lower()) in _OF_NO_TABLE and not column.this.quoted:
+        if (
+            len(parts) == 1
+            and not column.this.quoted
+            and _OF_NO_TABLE & {(one, parts[0].lower()) for one in ("", self._dialect)}
+        ):
             return _NONE
         if len(parts) == 1:
             row = scope.find(parts[0]) if self._dialect in _WHOLE_ROWS else None
