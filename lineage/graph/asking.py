@@ -108,7 +108,7 @@ def find_nodes(ask: Ask, text: str) -> list[Node]:
     Of ``db.schema.table`` these are ``table`` and ``schema.table``, unless a path ends so. The name of a part
     of a dataset, such as a partition, is one of the dataset.
     """
-    if exact := _wholes(ask, {node.number for node in spellings(text)}):
+    if exact := _wholes(ask, {node.number for node in _spellings(text)}):
         return exact
     text = text.rstrip("/") or text
     if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
@@ -132,7 +132,7 @@ def _wholes(ask: Ask, numbers: Iterable[int]) -> list[Node]:
 def _untold_part(ask: Ask, text: str) -> list[Node]:
     """The dataset that a path belongs to by the rules, although no event named that path."""
     path = f"file:{text}" if text.startswith("/") else text
-    return _wholes(ask, {node.number for node in spellings(path, rules_of(ask))})
+    return _wholes(ask, {node.number for node in _spellings(path, rules_of(ask))})
 
 
 def find_node(ask: Ask, name: str) -> Node:
@@ -249,7 +249,7 @@ def rules_of(ask: Ask) -> tuple[str, ...]:
     return tuple(rule for (rule,) in ask("SELECT rule FROM disk.trimmer ORDER BY rowid", ()))
 
 
-def spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
+def _spellings(text: str, rules: tuple[str, ...] = ()) -> Iterable[Node]:
     """The datasets, their parts, and the jobs whose namespace and name, put together, give a text."""
     for found in islice(_SPLIT.finditer(text), _SPLITS_MAX):
         at = found.start()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from .asking import rules_of, spellings
-from .elements import EdgeKind, Node, NodeKind, as_json
+from .elements import EdgeKind, Node, NodeKind
+from .runs import list_outputs
 from .walking import ALWAYS_US, FLOW, NOWHERE, Nodes, Reach, Walk, list_ends, nodes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .elements import Ask
-
-_JOBS: Final = "SELECT DISTINCT run, job FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
 
 
 class FileEnd(NamedTuple):
@@ -57,29 +55,24 @@ def find_onward(ask: Ask, ends: Iterable[FileEnd], as_of_ms: int | None = None) 
     """
     as_of_us = ALWAYS_US if as_of_ms is None else as_of_ms * 1_000
     ends = list(ends)
-    runs: dict[str, set[int]] = {}
-    for run, job in ask(_JOBS, (as_json({end.did for end in ends}),)):
-        runs.setdefault(run, set()).add(job)
-    jobs = nodes_with(ask, {job for some in runs.values() for job in some})
+    runs, outputs = set[str](), defaultdict[int, set[int]](set)
+    for run, job, wrote in list_outputs(ask, {end.did for end in ends}):
+        runs.add(run)
+        outputs[job].update(wrote)
     sinks: defaultdict[Node, set[Node]] = defaultdict(set)
-    texts: defaultdict[Node, set[str]] = defaultdict(set)
     for end in ends:
         if end.did not in runs:
             flow = Node(NodeKind.JOB, end.system_name, end.data_source)
             sinks[flow].add(Node(NodeKind.DATASET, end.system_name, end.data_sink))
-        for job in runs.get(end.did, ()):
-            texts[jobs[job]].add(end.data_sink)
-    nodes, rules = Nodes(ask), rules_of(ask)
+    nodes, writers = Nodes(ask), {*nodes_with(ask, outputs).values(), *sinks}
+    written = Walk(nodes, writers, down=True, kinds=FLOW, depth=1, as_of_us=as_of_us).reach().edges
     held = _list_held(ask, {sink for some in sinks.values() for sink in some})
-    reached: set[Node] = set()
-    written = Walk(nodes, {*texts, *sinks}, down=True, kinds=FLOW, depth=1, as_of_us=as_of_us).reach().edges
-    for job in {edge.source for edge in written}:
-        targets = {edge.target for edge in written if edge.source == job}
-        named = {node.number for sink in texts[job] for node in spellings(sink, rules)}
-        own = {one for one in targets if not named.isdisjoint(nodes.of([one.number]))}
-        # A sink that no dataset is called was set by hand: it does not tell which of them it is.
-        reached |= own or (targets if named else set())
-        reached |= {one for one in targets if any(one in held[sink] for sink in sinks[job])}
+    reached = {
+        edge.target
+        for edge in written
+        if not nodes.of([edge.target.number]).isdisjoint(outputs.get(edge.source.number, ()))
+        or any(edge.target in held[sink] for sink in sinks.get(edge.source, ()))
+    }
     beyond = Walk(Nodes(ask), reached, down=True, kinds=FLOW, as_of_us=as_of_us)
     return Onward(tuple(sorted(reached)), beyond.reach())
 

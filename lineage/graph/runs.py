@@ -50,6 +50,7 @@ SELECT last_us, run, job FROM {}.job_run WHERE last_us >= ? ORDER BY last_us DES
 _STATES: Final = """
 SELECT run, job, state FROM json_each(?) JOIN {}.job_run ON run = value ->> 0 AND job = value ->> 1
 """
+_OF_RUNS: Final = "SELECT run, job, state FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
 _RECENT_MAX: Final = 10_000
 """Of so many runs it is seen which have a state: of all that there are, it would take seconds."""
 _AT_ONCE: Final = 500
@@ -148,6 +149,12 @@ def ended_runs(ask: Ask, jobs: Iterable[int]) -> dict[int, list[LastRun]]:
         job: [run for _, state in runs if (run := _told(state, ALWAYS_US)).ended_ms is not None]
         for job, runs in _runs_of(ask, jobs, _ALL)
     }
+
+
+def list_outputs(ask: Ask, runs: Iterable[str]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
+    """Each of some runs with its job and the datasets that it wrote itself, both given by number."""
+    for run, job, state in ask(_OF_RUNS, (as_json(runs),)):
+        yield run, job, _RUN.decode(state).outputs
 
 
 def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
