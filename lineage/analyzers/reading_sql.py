@@ -662,7 +662,7 @@ class _Reader(Reading):
                 others += [source.other for source in sources if source.other is not None]
             elif (
                 one.is_star
-                or one.alias_or_name == "*"
+                or _is_pattern(one)
                 or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None
             ):
                 others.append(_nothing)  # nobody can say which columns it gives
@@ -988,6 +988,11 @@ def _files(source: exp.Expr, dialect: str) -> list[str]:
 def _called(function: exp.Expr, dialect: str) -> str:
     """The name of a function, as a text of the dialect has it."""
     return function.sql(dialect=dialect).partition("(")[0].rpartition(".")[2].lower()
+
+
+def _is_pattern(one: exp.Expr) -> bool:
+    """Whether it is a star with a condition on the names of columns."""
+    return isinstance(one, exp.Binary) and one.left.is_star
 
 
 def _is_parenthesis(source: exp.Expr) -> bool:
