@@ -298,8 +298,9 @@ class _Scope:
             return self.outer.column(name, is_known=is_known)
         return _UNKNOWN
 
-    def merge(self, column: str, left: list[str], right: list[str], side: str) -> None:
-        """Make one of the columns of this name by which the sources of two sides are joined."""
+    def merge(self, column: str, left: list[str], right: list[str], side: str) -> Origins:
+        """Make one of the columns of this name by which two sides are joined; what they come from."""
+        used: Origins = _NONE
         values: list[Origins] = []
         for names in (left, right):
             named = {name: self.sources[name] for name in names}
@@ -307,7 +308,7 @@ class _Scope:
             having = having or [name for name, one in named.items() if one.other is not None]
             shown = [name for name in having if column not in self.hidden.get(name, ())]
             value = named[shown[0]].of(column) if len(shown) == 1 else _UNKNOWN
-            self.rows |= {origin.deciding("JOIN") for origin in value}
+            used |= value
             is_merged = len(having) > len(shown) and column in self.merged
             values.append(self.merged[column] if is_merged else value)
         for name in shown:
@@ -315,6 +316,8 @@ class _Scope:
         both = frozenset(origin.then(TRANSFORMATION) for origin in values[0] | values[1])
         self.merged.pop(column, None)
         self.merged = {column: {"FULL": both, "RIGHT": values[1]}.get(side, values[0]), **self.merged}
+        self.rows |= {origin.deciding("JOIN") for origin in used}
+        return used
 
     def all(self, *, are_merged_first: bool) -> list[Relation]:
         """What a star without a table stands for: a column that joins make one is there once."""
@@ -717,7 +720,7 @@ class _Reader(Reading):
         if one.method == "NATURAL":
             merged = self._list_common(*([scope.sources[name] for name in side] for side in (left, right)))
         for column in reversed(merged):
-            scope.merge(column, left, right, one.side)
+            self._told(exp.column(column), scope.merge(column, left, right, one.side))
         joined = _Scope(scope.ctes, scope)
         joined.sources = {name: scope.sources[name] for name in (*left, *right)}
         joined.merged = scope.merged
@@ -895,7 +898,7 @@ class _Reader(Reading):
     def _column(self, column: exp.Column, scope: _Scope) -> Origins:
         if isinstance(column.this, exp.Star):
             is_counted = isinstance(column.parent, exp.Count)
-            return _NONE if is_counted else _whole(scope.find(column.table))
+            return _NONE if is_counted else self._told(column, _whole(scope.find(column.table)))
         parts = [part.name for part in column.parts]
         if (
             len(parts) == 1
@@ -906,7 +909,7 @@ class _Reader(Reading):
         if len(parts) == 1:
             row = scope.find(parts[0]) if self._dialect in _WHOLE_ROWS else None
             found = scope.column(parts[0], is_known=row is not None)
-            return _whole(row) if row is not None and found == _UNKNOWN else self._told(column, found)
+            return self._told(column, _whole(row) if row is not None and found == _UNKNOWN else found)
         if (source := scope.named.get(tuple(parts[:-1])) or scope.find(parts[-2])) is not None:
             return self._told(column, source.of(parts[-1]))
         if parts[-1].lower() in {"nextval", "currval"}:
@@ -919,8 +922,8 @@ class _Reader(Reading):
             self.unread[f"{'.'.join(parts)} is of no table in reach"] = None
         return frozenset(origin.then(TRANSFORMATION) for origin in whole)
 
-    def _told(self, column: exp.Column, found: Origins) -> Origins:
-        if found == _UNKNOWN:
+    def _told(self, column: exp.Expr, found: Origins) -> Origins:
+        if found >= _UNKNOWN:
             self.notes[f"nobody can say where the column {column.sql()} comes from"] = None
         return found
 

@@ -98,7 +98,12 @@ class SqlAnalyzer:
         }
         if not told["inputs"] and not told["outputs"]:
             return None
-        reason = "; ".join(["read from its SQL text", *notes, *reading.unread, *disputed])
+        stars = [
+            f"the columns that a star gives {name[-1]} are not known"
+            for name, relation in sorted(outputs.items())
+            if relation.other is not None
+        ]
+        reason = "; ".join(["read from its SQL text", *notes, *stars, *reading.unread, *disputed])
         return {**told, "job": {"facets": inferred(reason, sure, reading.unread)}}
 
 

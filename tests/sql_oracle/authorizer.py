@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import apsw
-from grammar import TABLES
+from grammar import TABLES, Statement
 from judging import Usage
 
 _WRITES: Final = {apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE}
@@ -30,8 +30,8 @@ class Authorizer:
         """The whole name of a table of the grammar."""
         return "main." + table.strip('"')
 
-    def ask(self, text: str, columns: tuple[str, ...], *, is_coarse: bool) -> Usage:
-        """What a statement uses, which makes these columns.
+    def ask(self, statement: Statement) -> Usage:
+        """What a statement uses.
 
         Raises:
             apsw.SQLError: it is not valid.
@@ -44,19 +44,15 @@ class Authorizer:
             # A table of which no column is read comes without its schema, and so do CTEs.
             name = f"{schema or 'main'}.{table}"
             if name in self.columns and (action in _WRITES or action == apsw.SQLITE_READ):
-                tables.add(name)
+                tables.add(name.lower())
                 if action == apsw.SQLITE_READ and column:
-                    used.add((name, column))
+                    used.add((name.lower(), column.lower()))
             return apsw.SQLITE_OK
 
         self._connection.authorizer = authorize
         try:
-            self._connection.execute(f"EXPLAIN {text}")
+            self._connection.execute(f"EXPLAIN {statement.text}")
         finally:
             self._connection.authorizer = None
-        return Usage(
-            frozenset(tables),
-            frozenset(used),
-            tuple(one.strip('"').lower() for one in columns),
-            is_coarse=is_coarse,
-        )
+        columns = tuple(one.strip('"').lower() for one in statement.columns)
+        return Usage(frozenset(tables), frozenset(used), columns, is_coarse=statement.is_coarse)

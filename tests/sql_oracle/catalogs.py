@@ -38,7 +38,6 @@ class View(NamedTuple):
     """A view.
 
     Attributes:
-        schema: its schema.
         name: its name.
         texts: it as the server prints it, plain and pretty.
         truth: what its stored tree uses.
@@ -46,7 +45,6 @@ class View(NamedTuple):
         depends: those that `pg_depend` has.
     """
 
-    schema: str
     name: str
     texts: tuple[str, ...]
     truth: Usage
@@ -67,28 +65,27 @@ class Catalogs:
             SELECT c.oid::int, current_database() || '.' || nspname || '.' || relname, attnum, attname,
                    format_type(atttypid, atttypmod)
             FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN pg_attribute a
-              ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+              ON attrelid = c.oid AND NOT attisdropped
             WHERE relkind IN ('r', 'v', 'p', 'f', 'm') ORDER BY 1, 3""").fetchall()
         self._names = {oid: name for oid, name, *_ in rows}
         self._numbered = {(oid, number): column for oid, _, number, column, _ in rows}
         self.columns: dict[str, dict[str, str]] = {}
         for _, name, number, column, of_type in rows:
-            self.columns.setdefault(name, {}).update({column: of_type} if number else {})
+            self.columns.setdefault(name, {}).update({column: of_type} if (number or 0) > 0 else {})
 
-    def views(self, schemas: tuple[str, ...]) -> Iterator[View]:
-        """The views of some schemas, in the order of their names."""
+    def views(self, schema: str) -> Iterator[View]:
+        """The views of a schema, in the order of their names."""
         usage, depends = (self._columns_by_view(query) for query in (_USAGE, _DEPENDS))
         rows = self._connection.execute(
-            """SELECT c.oid::int, nspname, relname, pg_get_viewdef(c.oid), pg_get_viewdef(c.oid, true),
+            """SELECT c.oid::int, relname, pg_get_viewdef(c.oid), pg_get_viewdef(c.oid, true),
                 ev_action::text
             FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_rewrite ON ev_class = c.oid
-            WHERE relkind = 'v' AND rulename = '_RETURN' AND nspname = ANY (%s) ORDER BY 2, 3""",
-            [list(schemas)],
+            WHERE relkind = 'v' AND rulename = '_RETURN' AND nspname = %s ORDER BY relname""",
+            [schema],
         ).fetchall()
-        for oid, schema, name, *texts, tree in rows:
+        for oid, name, *texts, tree in rows:
             key = self._names[oid]
             yield View(
-                schema,
                 name,
                 tuple(texts),
                 self._used(oid, tree),
@@ -111,9 +108,7 @@ class Catalogs:
             numbers = [int(number) - _FIRST_COLUMN for number in found[2].split()]
             if 0 in numbers:  # the whole row
                 columns |= {(self._names[table], column) for column in self.columns[self._names[table]]}
-            columns |= {
-                (self._names[table], self._numbered[table, number]) for number in numbers if number > 0
-            }
+            columns |= {(self._names[table], self._numbered[table, number]) for number in numbers if number}
         return Usage(frozenset(tables), frozenset(columns), tuple(self.columns[self._names[view]]))
 
 

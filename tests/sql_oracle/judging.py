@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from waybill.lineage.analyzers import SqlAnalyzer, ask_about, reason_of
 
+_EXCUSE_NOTHING: Final = ("what the function", "openlineage-sql")
+"""How notes begin that say nothing of the tables and columns that a text names."""
 _SHOWN_MAX: Final = 5
 Column = tuple[str, str]
 """A table's name and that of its column."""
@@ -87,19 +89,19 @@ class Tally:
 
 
 def ask(
-    text: str, dialect: str, catalog: Mapping[str, Mapping[str, str]], *, written: str | None = None
+    text: str, dialect: str, within: str, catalog: Mapping[str, Mapping[str, str]], written: str | None = None
 ) -> Usage:
     """What the analyzer says of a text.
 
     Args:
         text: the statements.
         dialect: theirs.
+        within: the database and schema of a table that the text names without them.
         catalog: the columns of each table with their types, by its whole name.
         written: the table that it writes; None: it is a query.
     """
-    store = f"{dialect}://store"
-    event = ask_about("job", text, dialect, store, "db.public")
-    target = written or "made"
+    store, target = f"{dialect}://store", written or f"{within}.made"
+    event = ask_about("job", text, dialect, store, within)
     if written is None:
         event["outputs"] = [{"namespace": store, "name": target}]
     try:
@@ -107,16 +109,13 @@ def ask(
     except Exception as error:  # noqa: BLE001 - whoever asks is told
         return Usage(frozenset(), frozenset(), told=(f"{type(error).__name__}: {str(error)[:200]}",))
     found = found or {"inputs": [], "outputs": [], "job": {"facets": {}}}
+    fold = str.lower if dialect == "sqlite" else str  # SQLite does not distinguish small and capital letters
     columns, made = set[Column](), dict[str, tuple[str, ...]]()
     for output in found["outputs"]:
         lineage = output["facets"]["columnLineage"]
-        # SQLite does not distinguish small and capital letters.
-        made[output["name"]] = tuple(one.lower() if dialect == "sqlite" else one for one in lineage["fields"])
+        made[fold(output["name"])] = tuple(map(fold, lineage["fields"]))
         used = [one for of_column in lineage["fields"].values() for one in of_column["inputFields"]]
-        columns |= {(one["name"], one["field"]) for one in (*used, *lineage.get("dataset", ()))}
-    tables = {one["name"] for one in (*found["inputs"], *found["outputs"])} - {"made"}
-    # What a function reads itself is in no text.
-    # A second opinion excuses nothing.
-    passed = ("what the function", "openlineage-sql reads")
-    notes = tuple(one for one in reason_of(found).split("; ")[1:] if not one.startswith(passed))
-    return Usage(frozenset(tables), frozenset(columns), made.get(target), notes)
+        columns |= {(fold(one["name"]), fold(one["field"])) for one in (*used, *lineage.get("dataset", ()))}
+    tables = {fold(one["name"]) for one in (*found["inputs"], *found["outputs"])} - {f"{within}.made"}
+    notes = tuple(one for one in reason_of(found).split("; ")[1:] if not one.startswith(_EXCUSE_NOTHING))
+    return Usage(frozenset(tables), frozenset(columns), made.get(fold(target)), notes)
