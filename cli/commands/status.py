@@ -14,7 +14,7 @@ from waybill.collector.event_logs import EventLogStatus
 from waybill.exporter.health import HOLDS_UP, Problem, ProjectionStatus, problems_of, projection_statuses
 from waybill.exporter.layout import has_plain_spark
 from waybill.exporter.names import DAMAGED, KEYS
-from waybill.lineage.index import INDEX
+from waybill.lineage.index import INDEX, INDEX_NAME
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.counting import duration_text, size_text
 
@@ -165,6 +165,8 @@ def _notes(journal: Journal) -> Iterator[str]:
     if node.why:
         since = f"since {iso(node.began_ms)} entries are filed as {node.name}"
         yield f"{since}, because of the previous journal: {node.why}"
+    if journal.cursor(INDEX) and not (index := journal.home / INDEX_NAME).exists():
+        yield f"{index} is missing, and a runner makes it again; until then, answers take longer"
     if has_plain_spark(journal):
         yield PLAIN_SPARK
 

@@ -15,6 +15,7 @@ import apsw
 
 from waybill.transport.errors import RootError, reason_of
 from waybill.transport.files import Files
+from waybill.transport.journal import Watch
 from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
@@ -46,7 +47,8 @@ many times for one batch."""
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _RETRY_S: Final = 5.0
-_LOOK_S: Final = 3600.0
+_LOOK_S: Final = 2.0
+"""So often it looks whether its file is still there."""
 _LATE_DAYS: Final = 7
 """So long after the end of a run an event that came too late does not open it again."""
 
@@ -75,6 +77,7 @@ class Index:
         self._journal = journal
         self._settings = settings
         self._path = journal.home / INDEX_NAME
+        self._watch = Watch(self._path)
         self._linger_s = linger_s
         self._now_ms = now_ms
         self._wrote_s = float("-inf")
@@ -89,7 +92,10 @@ class Index:
     def step(self) -> Step:
         """Add one batch of entries."""
         try:
-            return self._step(self._connection or self._open())
+            connection = self._connection or self._open()
+            if (trouble := self._watch.trouble()) is not None:
+                raise apsw.NotADBError(trouble)  # noqa: TRY301 - it is made again, too
+            return self._step(connection)
         except (apsw.NotADBError, apsw.CorruptError, apsw.SchemaChangeError) as error:
             log.warning("%s cannot be used (%s), so it is made again", self._path, error)
             self._remove()
@@ -160,6 +166,7 @@ class Index:
             self._place = place_in_journal(self._journal, *place_in(connection))
             if self._journal.cursor(INDEX) != self._place:
                 self._journal.commit(INDEX, cursor=self._place)
+            self._watch.opened()
         except BaseException:
             connection.close()
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import apsw
 import events
 import pytest
+from calling import call
 
 from waybill.lineage import Index, IndexReader, Lineage
 from waybill.lineage.index import INDEX_NAME
@@ -134,6 +135,32 @@ def test_an_index_that_was_deleted_or_damaged_or_of_another_format_is_made_again
         site.reopen()
         site.catch_up()
         assert tables_of(site.settings.home) == before
+
+
+@pytest.mark.parametrize("names", [("", "-wal", "-shm"), ("",), ("-wal",)], ids=["all", "database", "log"])
+def test_an_index_that_is_deleted_while_it_is_kept_up_is_made_again_at_once(
+    site: Site, names: tuple[str, ...]
+) -> None:
+    site.append(event("r", "START", inputs=("/a", "/b")), event("s", "COMPLETE", inputs=("/a",)))
+    site.catch_up()
+    before = tables_of(site.settings.home)
+    path = site.settings.home / INDEX_NAME
+    assert "is missing" not in said_by_status(site.settings.home)
+    for name in names:
+        path.with_name(INDEX_NAME + name).unlink()
+    if "" in names:
+        assert f"{path} is missing, and a runner makes it again" in said_by_status(site.settings.home)
+    assert (site.index.step().retry_s or 0) <= 2, "nothing new has come, and it looks soon"
+    site.catch_up()
+    assert tables_of(site.settings.home) == before
+    assert "is missing" not in said_by_status(site.settings.home)
+    site.append(event("t", "START", inputs=("/a",)))
+    site.catch_up()
+    assert site.open_dids() == {"r", "t"}
+
+
+def said_by_status(home: Path) -> str:
+    return call("status", "--home", home).stderr
 
 
 def test_what_the_journal_no_longer_has_is_read_from_the_archive(settings: Settings) -> None:

@@ -20,3 +20,4 @@ from .recent import RecentEntries as RecentEntries
 from .rescue import has_traces as has_traces
 from .rows import Item as Item
 from .to_read import OpenedToRead as OpenedToRead
+from .watch import Watch as Watch
