@@ -97,7 +97,7 @@ def _latest(folder: Path, write: Write) -> Commit | None:
 def _commits(folder: Path, write: Write) -> Iterator[Commit]:
     for path in folder.glob("_SUCCESS"):
         yield Commit(path.name, path.stat().st_mtime_ns // 1_000_000)
-    operation = next(operation for part, operation in _OPERATIONS if part in write.job)
+    operation = next(said for part, said in _OPERATIONS if part in write.job)  # the last one always is
     for path in folder.glob("_delta_log/*.json"):
         if path.stat().st_mtime_ns // 1_000_000 >= write.since_ms:
             with path.open("rb") as lines:
