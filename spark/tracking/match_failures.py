@@ -86,8 +86,8 @@ def is_part(execution: Execution, run: ObservedRun | None, told: Collection[int]
         run: its run, if the listener reported one.
         told: the statements whose record is known.
     """
-    if execution.root_id == execution.id:
-        return is_around_files(execution.plan) and execution.id in told
+    if execution.root_id == execution.id or is_around_files(execution.plan):
+        return is_around_files(execution.plan) and execution.statement in told
     is_query = command_of(execution.plan) is None and (run is None or not run.outputs)
     return is_query or (writes(execution.around) and not is_around_files(execution.around))
 

@@ -52,7 +52,7 @@ _SCAN: Final = re.compile(
 _PARTITION: Final = re.compile(r"(?:/[^/=]+=[^/]*)+\Z")
 _SUBQUERIES: Final = "===== Subqueries ====="
 _AROUND: Final = re.compile(
-    r"Execute (?:CreateDataSourceTableAsSelect|CreateHiveTableAsSelect|InsertIntoDataSourceDir)"
+    r"Execute (?:CreateDataSourceTableAsSelect|CreateHiveTableAsSelect|InsertIntoDataSourceDir|SaveAsV1Table)"
 )
 """Commands whose files another execution writes within them."""
 _URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -33,8 +34,14 @@ from . import listener_options
 from .application import Application, begin
 from .exit_status import ProgramFailure
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 log = logging.getLogger("waybill.spark")
 
+_CALL: Final = re.compile(r"\s*CALL\s+([\w.`]+)", re.IGNORECASE)
+_called: Final[set[str]] = set()
+"""The procedures that were warned of."""
 _CONNECT: Final = (
     "a Spark Connect session has its listener in its server; "
     "create it with waybill.spark.session(…, remote=…), or use spark.master"
@@ -165,6 +172,14 @@ class TrackedBuilder(SparkSession.Builder):
 
 class TrackedSession(SparkSession):
     """A session whose application fails when an exception leaves its block."""
+
+    def sql(self, sqlQuery: str, *args: Any, **named: Any) -> DataFrame:  # noqa: ANN401, N803 - PySpark's
+        """Execute a statement, and warn of a procedure of which Spark keeps no execution."""
+        called = _CALL.match(sqlQuery)
+        if called is not None and not self.version.startswith("3.") and called[1] not in _called:
+            _called.add(called[1])
+            log.warning("Spark keeps no execution of CALL %s: what it commits may have no record", called[1])
+        return super().sql(sqlQuery, *args, **named)
 
     def __exit__(
         self,

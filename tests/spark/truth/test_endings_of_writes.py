@@ -251,7 +251,7 @@ def test_a_write_whose_jobs_are_cancelled(scene: Scene) -> None:
     "a table",
     "`saveAsTable`, or `CREATE TABLE … AS SELECT`",
     really="the table and its files",
-    record="one, COMPLETE: that of its files; two if it has none, or the listener lost their count",
+    record="one, COMPLETE: that of its files",
 )
 def test_a_table_that_is_created(scene: Scene, name: str) -> None:
     assert scene.error(name) is None
@@ -304,12 +304,12 @@ def test_a_table_that_exists(scene: Scene) -> None:
     "a table",
     "a task fails while it is created",
     really="an exception, no table",
-    record="ERROR with the cause, for each of Spark's commands",
+    record="one, ERROR with the cause: that of its files",
 )
 def test_a_table_that_fails(scene: Scene, name: str) -> None:
     assert scene.error(name)
     assert not scene.is_committed(name)
-    assert set(scene.states(name)) == {ERROR}
+    assert scene.states(name) == [ERROR]
 
 
 @ending("a table", "`ALTER TABLE`, `DROP TABLE`", really="no data is written", record="none")
