@@ -15,9 +15,10 @@ def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, a
 
     Lists every dataset and job downstream, the nearest first: how many edges away it is, its owners (of the
     facet ownership), its tier (of the tag with the key tier), how a job ran last, and which columns of a
-    dataset are reached. Of a dataset, all its columns count. Of a column, only what comes from it counts;
-    "maybe" marks a job that reads such a dataset and tells nothing of columns. Exit code 2 if nothing has the
-    name, or several have it.
+    dataset are reached. Of a dataset, all its columns count. Of a column, only what comes from it counts.
+    "maybe" marks what comes from a dataset that events name among the inputs, and that the analyzers have not
+    found in the job's text; and a job that reads such a dataset and tells nothing of columns. Exit code 2 if
+    nothing has the name, or several have it.
 
     Examples:
 

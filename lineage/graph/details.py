@@ -110,8 +110,11 @@ def find_details(ask: Ask, name: str) -> NodeDetails:
     changes = sorted(_changes_of(ask, numbers, versions), key=lambda one: (-one.at_ms, one.what, one.of))
     if node.kind is NodeKind.COLUMN:
         told = {}
-        types = {name: kind for name, kind in types.items() if name == node.column}
-        changes = [one for one in changes if one.of == node.column]
+        named = {*types, *(one.of for one in changes)}
+        alike = (whole.with_column(name) for name in named if name.casefold() == node.column.casefold())
+        spelled = {one.column for one in alike if nodes.take([one]) == nodes.take([node])}
+        types = {name: kind for name, kind in types.items() if name in spelled}
+        changes = [one for one in changes if one.of in spelled]
     return NodeDetails(
         node,
         description_in(told.get("documentation", "{}")),

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from events import members
 
+from waybill.collector.endpoints import Readings
 from waybill.lineage import Lineage
-from waybill.lineage.graph import shown
+from waybill.lineage.graph import OfDetails, shown
 from waybill.lineage.index import Index
 from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -307,6 +309,9 @@ def test_a_column_has_one_name_in_capitals_and_small_letters_where_the_database_
     (columns,) = lineage.dependencies(daily["name"], up=0, down=0, columns=True).columns
     assert columns.names == ("id", "total")
     assert {edge.target.column for edge in columns.edges} == {"total"}
+    with closing(Journal(settings.home)) as journal, closing(Readings(journal, obey(journal))) as readings:
+        answers = readings.begin("").answers
+        assert answers.answer(OfDetails(f"{daily['name']}.TOTAL")).types == {"total": "int"}
 
 
 def test_columns_that_a_schema_names_in_both_ways_are_two(settings: Settings) -> None:
