@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -36,16 +35,16 @@ SELECT * FROM ({_ALONG}) AS edge WHERE NOT EXISTS (
     AND first_us <= ?3 AND (best.analyzer IN {SAID} OR edge.analyzer NOT IN {SAID})
 )
 """  # noqa: S608 - texts of our own
-_FEEDS: Final = """
-SELECT source, job, target, analyzer, confidence FROM all_edge
+_FEEDS: Final = f"""
+SELECT min(confidence, 1.0) + (analyzer IN {SAID}), source, job, target FROM all_edge
 WHERE target IN (SELECT value FROM json_each(?)) AND kind = 'feed' AND job <> 0 AND first_us <= ?
-"""
+"""  # noqa: S608 - texts of our own
 _ENDS: Final = """
 SELECT source, target FROM all_edge
 WHERE {} IN (SELECT value FROM json_each(?)) AND kind = ? AND confidence > 0
 """
 _BELIEFS: Final = f"""
-SELECT job, dataset, analyzer IN {SAID} FROM all_belief
+SELECT analyzer IN {SAID}, job, dataset FROM all_belief
 WHERE job IN (SELECT value FROM json_each(?)) AND NOT of_columns AND first_us <= ?
 """  # noqa: S608 - texts of our own
 _COLUMNS_OF: Final = """
@@ -319,10 +318,9 @@ class Walk:
     def _learn_explicit(self, numbers: Iterable[int]) -> None:
         jobs = [number for number in numbers if self._nodes.known[number].kind is NodeKind.JOB]
         told = _ask_of(self._nodes.ask, _BELIEFS, jobs, self._as_of_us)
-        self._nodes.settle(dataset for _, dataset, _ in told)
-        for job, dataset, is_said in told:
-            outputs, one = self._explicit[job], self._nodes.one[dataset]
-            outputs[one] = bool(is_said) or outputs.get(one, False)
+        self._nodes.settle(dataset for *_, dataset in told)
+        for is_said, job, dataset in sorted(told):
+            self._explicit[job][self._nodes.one[dataset]] = bool(is_said)
         differing = [job for (job,) in _ask_of(self._nodes.ask, _DIFFERING, jobs, self._as_of_us)]
         rows = _ask_of(self._nodes.ask, _TOGETHER, differing, self._as_of_us)
         self._nodes.settle(number for row in rows for number in row[1:] if number)
@@ -357,11 +355,11 @@ class Walk:
             is_said = explicit[way[1]].get(way[2])
             if is_said is None:
                 return self._is_together(way)
+            fed = feeds.get(way, -1)
             if is_said:
-                return (way, True) in feeds
-            is_fed = max(feeds.get((way, True), -1), feeds.get((way, False), -1))
-            self._has_doubts |= is_fed < 0
-            return is_fed > 0 or (is_fed < 0 and not self._is_certain and self._is_together(way))
+                return fed > 1
+            self._has_doubts |= fed < 0
+            return fed > 0 or (fed < 0 and not self._is_certain and self._is_together(way))
 
         return [row for row, some in ways if not some or any(map(is_open, some))]
 
@@ -373,16 +371,12 @@ class Walk:
             return True
         return not known.pairs.isdisjoint(((source, target), (source, 0), (0, target)))
 
-    def _list_feeds(self, targets: Iterable[int]) -> dict[tuple[_Way, bool], float]:
-        """The ways by jobs that are told into datasets, whether an event says it, and how sure that is."""
+    def _list_feeds(self, targets: Iterable[int]) -> dict[_Way, float]:
+        """How sure it is that a dataset comes from others by jobs, 0 to 1; more: an event says it."""
         rows = _ask_of(self._nodes.ask, _FEEDS, self._nodes.of(targets), self._as_of_us)
-        self._nodes.settle({source for source, *_ in rows})
+        self._nodes.settle({source for _, source, _, _ in rows})
         one = self._nodes.one
-        told = (
-            (((one[source], job, one[target]), analyzer in SAID), confidence)
-            for source, job, target, analyzer, confidence in rows
-        )
-        return dict(sorted(told, key=itemgetter(1)))
+        return {(one[source], job, one[target]): fed for fed, source, job, target in sorted(rows)}
 
 
 class _Together(NamedTuple):
