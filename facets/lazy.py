@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lazily(package: str) -> Callable[[str], object]:
-    """Create the `__getattr__` of a package (PEP 562) from its imports of names under themselves.
+    """Create the `__getattr__` of a package (PEP 562) from its imports of names from its own modules.
 
     It also gives `__all__`, the names that they import.
     """
@@ -44,5 +44,5 @@ def _read_modules(package: str) -> dict[str, str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.asname == alias.name
+        if alias.asname == alias.name or (node.level and alias.asname is None)
     }

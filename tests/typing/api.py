@@ -84,6 +84,7 @@ from waybill.facets import (
     SUMMARY_FACET,
     UNREADABLE,
     AnnotationRule,
+    Attempts,
     DatasetEvent,
     Event,
     EventType,
@@ -118,6 +119,7 @@ from waybill.facets import (
     parents_of,
     parse_instant_us,
     record_key,
+    record_so_far,
     records_of,
     spelled_alike,
 )
@@ -364,6 +366,8 @@ def events_fold_to_records(body: bytes) -> None:
             assert_type(state.ended, bool)
             assert_type(state.faceted, bool)
             assert_type(records_of(state), tuple[ProvenanceRecord, ...])
+            assert_type(record_so_far(state, "job"), ProvenanceRecord)
+            assert_type(Attempts().has_ended, bool)
             assert_type(fold([event], system_name="edge"), list[ProvenanceRecord])
             assert_type(has_record(event), bool)
             assert_type(inferred_reason(event), str)
