@@ -2,8 +2,9 @@
 
 A block with a title is a file. A block `console` is what a terminal shows: after `$ ` a command, which goes
 on after a line end with a backslash or within quotes, then what it prints. Of that, `…` stands for anything,
-ids and times for any others, and a command with nothing below it may print what it likes. In a command,
-`<did>` stands for the last id that was printed. A server is left running for the commands that follow.
+ids and times for any others, and a command with nothing below it may print what it likes. A block `sh` has
+only commands. In a command, `<did>` stands for the last id that was printed. A server is left running for the
+commands that follow.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 ADDRESS = "127.0.0.1:8090"
@@ -31,7 +33,7 @@ _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILI
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
 _ANY = re.compile(rf"…|{_UUID}|{_TIME}|\d{{8}}/\d\d\b|\s+")
-_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |.*━━)")
+_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━)")
 _INSTALLING = ("make ", "pip ", "python3 -m venv ")
 _WAIT_S = 120.0
 
@@ -76,29 +78,62 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(lines[count:]).strip()
 
 
-def paste(text: str, folder: Path, *, programs: Path = PROGRAMS) -> Iterator[Pasted]:
+def commands_of(block: Block) -> Iterator[tuple[str, str]]:
+    """Each command of a block that has commands, and what is shown below it."""
+    if block.language == "console":
+        yield from commands(block.text)
+    elif block.language == "sh":
+        command = ""
+        for line in block.text.splitlines():
+            command += f"{line}\n"
+            with contextlib.suppress(ValueError):
+                shlex.split(command, comments=True)
+                if not line.endswith("\\"):
+                    yield command.strip(), ""
+                    command = ""
+
+
+def paste(
+    text: str,
+    folder: Path,
+    *,
+    programs: Path = PROGRAMS,
+    places: Mapping[str, str] = MappingProxyType({}),
+    is_left_out: Callable[[str], bool] = lambda _: False,
+) -> Iterator[Pasted]:
     """Follow a page in a folder, as somebody who has never used Waybill and has just installed it.
 
     Args:
         text: the page.
         folder: everything is below it: the reader's home, and where the reader stands.
         programs: the folder with the `waybill` and the `python` that are tried.
+        places: folders that stand for others, and for buckets.
+        is_left_out: whether a command, with what is shown below it, cannot be run here; nor can a block then
+            that begins with it.
     """
     stands, seen = folder / "work", [""]
-    stands.mkdir()
+    stands.mkdir(exist_ok=True)
     variables, address = _environment(folder, programs), ADDRESS
     with contextlib.ExitStack() as servers:
         for block in blocks(text):
             if block.title:
+                (stands / block.title).parent.mkdir(parents=True, exist_ok=True)
                 (stands / block.title).write_text(block.text, encoding="utf-8")
-            for command, shown in commands(block.text) if block.language == "console" else ():
+            pasted = list(commands_of(block))
+            for command, shown in () if pasted and is_left_out("\n".join(pasted[0])) else pasted:
+                if is_left_out(f"{command}\n{shown}"):
+                    continue
                 called = command.replace("<did>", seen[-1]).replace(ADDRESS, address)
+                for place, other in places.items():
+                    called = called.replace(place, other)
                 if called.startswith(_INSTALLING):
                     continue  # what is to be tried is installed; demo and tests are commands of a checkout
                 if called.startswith("waybill serve"):
                     address = servers.enter_context(_served(called, stands, variables))
                     continue
                 code, printed, stands = _run(called, stands, variables)
+                if called.startswith("export "):
+                    variables[called.removeprefix("export ").partition("=")[0]] = printed
                 seen += re.findall(_UUID, printed)
                 yield Pasted(called, shown, printed, code)
 
@@ -131,7 +166,9 @@ def _run(command: str, stands: Path, variables: dict[str, str]) -> tuple[int, st
     """Run a command on a terminal; returns its exit code, its output, and where the reader stands then."""
     main, terminal = pty.openpty()
     told = stands / ".where"
-    script = f"{command}\ncode=$?; pwd > {shlex.quote(str(told))}; exit $code"
+    exported = re.match(r"export (\w+)=", command)
+    said = f'; printf %s "${exported[1]}"' if exported else ""
+    script = f"{command}\ncode=$?; pwd > {shlex.quote(str(told))}{said}; exit $code"
     with subprocess.Popen(
         ["/bin/bash", "-c", script],
         stdin=subprocess.DEVNULL,

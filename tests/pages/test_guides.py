@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -22,9 +23,11 @@ from pasting import blocks, commands
 from shown_runs import running_runs
 
 from waybill.facets.overrides import OVERRIDABLE
+from waybill.lineage.levels import read_plan
+from waybill.lineage.levels.objectives import Objectives
 from waybill.marquez import Backend, Delivery
 from waybill.spark import LISTENER_VERSION
-from waybill.transport import Journal
+from waybill.transport import Journal, Settings
 from waybill.transport.config import SETTINGS
 from waybill.transport.runner import runner
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
@@ -173,6 +176,38 @@ def settings_in(value: object, *, whole: bool) -> Iterator[str]:
         else:
             for one in value.values():
                 yield from settings_in(one, whole=False)
+
+
+def test_every_benchmark_of_the_page_is_there_with_its_options() -> None:
+    for block in blocks(text_of("benchmarks.md")):
+        for command, _ in commands(block.text) if block.language == "console" else ():
+            words = shlex.split(command, comments=True)
+            if words[:2] == ["python", "-m"]:
+                path = REPOSITORY / f"{words[2].replace('.', '/')}.py"
+                assert [
+                    one for one in words if one.startswith("--") and f'"{one}"' not in known_to(path)
+                ] == []
+
+
+def known_to(program: Path) -> str:
+    """The source of a benchmark, and of what all share."""
+    return "".join(one.read_text(encoding="utf-8") for one in (program, *program.parent.glob("measur*.py")))
+
+
+def test_the_objectives_of_the_guide_are_a_file_that_can_be_read(settings: Settings) -> None:
+    (block,) = [one for one in blocks(text_of("service-levels.md")) if one.language == "yaml"]
+    settings.home.mkdir()
+    (settings.home / "slis.yaml").write_text(block.text, encoding="utf-8")
+    plan = read_plan(settings)
+    assert plan.file.objectives == Objectives(), "these are the defaults, as the guide says"
+    assert plan.file.tiers
+    assert plan.file.maintenance
+
+
+def test_what_a_model_is_configured_with_is_a_command_that_there_is() -> None:
+    (block,) = [one for one in blocks(text_of("mcp.md")) if one.language == "json"]
+    (server,) = json.loads(block.text)["mcpServers"].values()
+    assert (server["command"], refused(server["args"])) == ("waybill", "")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

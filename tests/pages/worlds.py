@@ -1,0 +1,139 @@
+"""What a reader of a page has before the first command of it is pasted: files, events, an earlier home."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from events import members
+from pasting import PROGRAMS
+
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
+
+REPOSITORY = Path(__file__).parents[2]
+ORDERS = "01a1fd6a-9e75-7d78-870f-24897efac4a4"
+RUNS = ("01a1fd6a-9e75-7d78-870f-b23ff47e11e6", "01a1fd6a-9e75-7d78-870f-b23ff47e11e7")
+
+
+class World:
+    """A reader's machine.
+
+    Attributes:
+        folder: the reader's home.
+        stands: where the commands are pasted.
+        settings: those of the reader's own home.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.stands = folder, folder / "work"
+        self.stands.mkdir()
+        self.settings = self.settings_of(folder / ".local" / "share" / "waybill")
+
+    def settings_of(self, home: Path, **others: object) -> Settings:
+        """Settings of a home."""
+        given = {"home": home, "system_name": "shop", "provenance_enabled": True, "runner": "none", **others}
+        return Settings.load(given, origin="a page", env={}, cwd=self.stands)
+
+    def keep(self, *events: dict[str, Any]) -> None:
+        """Keep events in the reader's home."""
+        with closing(Journal(self.settings.home)) as journal:
+            for one in events:
+                journal.append(Kind.OPENLINEAGE, json.dumps(one).encode())
+
+    def track(self, name: str = "orders.csv", settings: Settings | None = None) -> None:
+        """Track a file, and file its record."""
+        settings = settings or self.settings
+        with Tracker(settings=settings) as tracker, tracker.file(name, data_source="sftp-in") as file:
+            file.egress("lake")
+        flush(settings)
+
+    def use(self, home: Path, **others: object) -> None:
+        """Make commands use another home."""
+        self.settings = self.settings_of(home, **others)
+        lines = [f"home: {self.settings.home}", f"root: {self.settings.root}", "provenance_enabled: true"]
+        (self.stands / "waybill.yaml").write_text("\n".join([*lines, "system_name: shop", ""]))
+
+
+def analyzers(world: World) -> None:
+    (world.stands / "job.sql").write_text("INSERT INTO totals SELECT region, amount FROM orders\n")
+    target = world.stands / "my_dbt_project" / "target"
+    target.mkdir(parents=True)
+    model = {
+        "unique_id": "model.shop.totals", "resource_type": "model", "name": "totals", "database": "shop",
+        "schema": "public", "alias": "totals", "depends_on": {"nodes": []}, "columns": {},
+        "compiled_code": "SELECT region FROM shop.public.orders",
+    }  # fmt: skip
+    manifest = {
+        "metadata": {"adapter_type": "postgres"},
+        "nodes": {"model.shop.totals": model},
+        "sources": {},
+    }
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    text = "INSERT INTO daily (id) SELECT id FROM orders"
+    line = f"2026-01-31 12:00:00.000 UTC [7] LOG:  duration: 0.4 ms  statement: {text}\n"
+    (world.stands / "postgresql.log").write_text(line)
+    (world.stands / "queries.jsonl").write_text(json.dumps({"QUERY_TEXT": text}) + "\n")
+    world.keep(members(ORDERS))
+
+
+def export(world: World) -> None:
+    world.use(world.folder / "data" / "home", root=world.folder / "data" / "lineage")
+    world.track()
+    (world.folder / "bucket" / "lineage").mkdir(parents=True)
+    waybill(world, "export", str(world.folder / "bucket" / "lineage"))
+    shutil.copytree(world.settings.root, world.folder / "mnt" / "archive")
+
+
+def waybill(world: World, *words: str) -> None:
+    own = ("--home", str(world.settings.home), "--root", str(world.settings.root))
+    command = [str(PROGRAMS / "waybill"), *words, *own]
+    subprocess.run(command, check=True, cwd=world.stands, capture_output=True)
+
+
+def fingerprints(world: World) -> None:
+    content = b"id,amount\n1,20\n"
+    (world.stands / "orders.csv").write_bytes(content)
+    (world.stands / "orders.csv.gz").write_bytes(gzip.compress(content))
+    (world.stands / "orders-again.csv.zst").write_bytes(zstandard.compress(content))
+
+
+def lineage_index(world: World) -> None:
+    world.use(world.stands, closure_table=True)
+    owned = {"ownership": {"owners": [{"name": "team:sales"}]}}
+    written = [{"namespace": "lake", "name": "orders.daily", "facets": owned}]
+    world.keep(members(RUNS[0], job="etl/night", inputs=["file/data/rates.csv"], outputs=written))
+    flush(world.settings)
+
+
+def packages(world: World) -> None:
+    shutil.copytree(REPOSITORY / "examples", world.stands / "examples")
+    package = world.stands / "packages" / "load"
+    package.mkdir(parents=True)
+    (package / "dk.yaml").write_text("metadata: {name: load}\nruntime: {command: ['true']}\n")
+    own = ("git", "-C", str(package.parent), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-b", "main"), ("add", "."), ("commit", "-m", "A package")):
+        subprocess.run([*own, *words], check=True, capture_output=True)
+
+
+def with_a_file(world: World) -> None:
+    world.track()
+
+
+WORLDS: dict[str, Callable[[World], None]] = {
+    "analyzers.md": analyzers,
+    "dbt.md": with_a_file,
+    "export.md": export,
+    "fingerprints.md": fingerprints,
+    "lineage-index.md": lineage_index,
+    "pipelines.md": packages,
+    "queries.md": with_a_file,
+    "service-levels.md": with_a_file,
+    "uninstall.md": with_a_file,
+}
