@@ -59,6 +59,22 @@ def test_a_failed_write_without_a_run_becomes_a_record_of_its_own(store: Store, 
     assert record.annotations == {"errorCause": "lost", "run": "not known"}
 
 
+def test_a_write_that_succeeded_without_a_run_becomes_a_record_of_its_own_once(
+    store: Store, tmp_path: Path
+) -> None:
+    log = tmp_path / APPLICATION
+    silent = ended(5, at=(AT[0] + 200, AT[1] + 200), plan=files("/out/d"), error="")
+    query = ended(6, at=(AT[0] + 300, AT[1] + 300), plan=COLLECT, error="")
+    log.write_text("\n".join(log_lines(APPLICATION, FAILED, silent, query)))
+    store.catch_up(log)
+    record = store.records()["file:/out/d"]
+    assert (record.final_state, record.parent_did) == (FinalState.COMPLETE, ROOT)
+    assert record.annotations == {"listener": "silent"}
+    count = len(store.all_records())
+    assert store.catch_up(log).events == ()
+    assert len(store.all_records()) == count
+
+
 def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began(
     store: Store, tmp_path: Path
 ) -> None:

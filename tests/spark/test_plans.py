@@ -11,9 +11,14 @@ from waybill.spark.tracking.plans import (
     EXISTS,
     command_of,
     hides_write,
+    is_around_files,
     reads_delta_log,
+    sources_of,
+    subqueries_of,
+    table_of,
     targets_of,
     why_nothing,
+    writes,
 )
 
 FILES = "Execute InsertIntoHadoopFsRelationCommand"
@@ -149,3 +154,84 @@ def test_what_delta_reads_of_its_log_is_no_write() -> None:
     assert reads_delta_log(scan)
     assert reads_delta_log("== Physical Plan ==\nScan json\nLocation: DeltaLogFileIndex [file:/out/t]\n")
     assert not reads_delta_log(QUERY)
+
+
+def command(name: str, says: str) -> str:
+    """The plan of a command of Delta's or Iceberg's, with its arguments."""
+    return f"== Physical Plan ==\n{name} (1)\n\n\n(1) {name.removeprefix('Execute ')}\nArguments: {says}\n\n"
+
+
+TABLE = "DeltaTableV2(org.apache.spark.sql.SparkSession@30,file:/lake/t,Some(CatalogTable(\nTable: t)),None)"
+
+
+@pytest.mark.parametrize(
+    ("plan", "targets", "table"),
+    [
+        (
+            command("Execute UpdateCommand", "Delta[version=2, file:/lake/t], `db`.`t`, [id]"),
+            ["/lake/t"],
+            "`db`.`t`",
+        ),
+        (command("Execute RestoreTableCommand", TABLE), ["/lake/t"], None),
+        (
+            command(
+                "Execute CreateDeltaTableCommand",
+                "`k`, ErrorIfExists, CloneTableCommand x@1, `k`, s3a://b/k, Create",
+            ),
+            ["k"],
+            "`k`",
+        ),
+        (
+            command("Execute ConvertToDeltaCommand", "`parquet`.`/lake/p`, true"),
+            ["/lake/p"],
+            "`parquet`.`/lake/p`",
+        ),
+        (command("Execute DeleteCommand", "DeltaLog@4a, `db`.`t`, (url = file:/no)"), [], "`db`.`t`"),
+        (command("TruncateTable", "lake.db.t, org.apache.spark.Strategy$$Lambda$1@66"), [], "lake.db.t"),
+        (command("AppendData", "Lambda@46, IcebergWrite(table=lake.db.t, format=PARQUET)"), [], "lake.db.t"),
+    ],
+)
+def test_a_command_names_the_folder_or_the_table_that_it_changes(
+    plan: str, targets: list[str], table: str | None
+) -> None:
+    assert writes(plan)
+    assert [target.name for target in targets_of(plan)] == targets
+    assert table_of(plan) == table
+
+
+@pytest.mark.parametrize(
+    "name", ["AlterTable", "CreateOrReplaceTag", "DropTable", "Execute VacuumTableCommand"]
+)
+def test_a_command_that_changes_no_rows_is_no_write(name: str) -> None:
+    assert not writes(command(name, "lake.db.t"))
+
+
+READS = (
+    "== Physical Plan ==\n* Project (4)\n\n\n(1) Scan parquet \nOutput [1]: [k]\nBatched: true\n"
+    "Location: InMemoryFileIndex [file:/in/a/day=1/hour=2, ... 3 entries]\nReadSchema: struct<k:bigint>\n\n"
+    "(2) BatchScan lake.db.t\nOutput [1]: [k]\n\n(3) Scan parquet spark_catalog.default.u\nOutput: [k]\n"
+    "Location: TahoeBatchFileIndex [file:/lake/u]\n\n(4) Scan DeltaCDFRelation(Mode(Snapshot(path=file:/lake/f/"
+    "_delta_log, version=1, x) spark_catalog.default.f [codegen id : 1]\nOutput [1]: [k]\n\n"
+    "(5) Scan json \nOutput [1]: [add]\nLocation: DeltaLogFileIndex [file:/lake/u/_delta_log/0.json]\n\n"
+    "===== Subqueries =====\n\n(6) Scan csv \nOutput [1]: [k]\nLocation: InMemoryFileIndex [s3a://b/c]\n\n"
+)
+
+
+def test_a_plan_names_what_is_read_also_in_subqueries_but_not_the_log_of_a_table() -> None:
+    folders = [DatasetName("file", "/in/a"), DatasetName("file", "/lake/f"), DatasetName("s3://b", "c")]
+    assert [one for one in sources_of(READS) if not isinstance(one, str)] == folders
+    assert [one for one in sources_of(READS) if isinstance(one, str)] == [
+        "lake.db.t",
+        "spark_catalog.default.u",
+    ]
+    assert sources_of(subqueries_of(READS)) == folders[-1:]
+
+
+def test_files_within_a_command_are_told_by_their_own_write_but_within_one_of_deltas_by_that() -> None:
+    assert is_around_files(CTAS)
+    assert is_around_files(command("Execute SaveAsV1TableCommand", "`t`"))
+    assert is_around_files(
+        command("AtomicReplaceTableAsSelect", "org.apache.iceberg.spark.SparkCatalog@1, db.t")
+    )
+    assert not is_around_files(command("AtomicReplaceTableAsSelect", "org.delta.DeltaCatalog@1, default.t"))
+    assert not is_around_files(files("/out/a"))
