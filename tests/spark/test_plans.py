@@ -209,9 +209,9 @@ def test_a_command_that_changes_no_rows_is_no_write(name: str) -> None:
 READS = (
     "== Physical Plan ==\n* Project (4)\n\n\n(1) Scan parquet \nOutput [1]: [k]\nBatched: true\n"
     "Location: InMemoryFileIndex [file:/in/a/day=1/hour=2, ... 3 entries]\nReadSchema: struct<k:bigint>\n\n"
-    "(2) BatchScan lake.db.t\nOutput [1]: [k]\n\n(3) Scan parquet spark_catalog.default.u\nOutput: [k]\n"
-    "Location: TahoeBatchFileIndex [file:/lake/u]\n\n(4) Scan DeltaCDFRelation(Mode(Snapshot(path=file:/lake/f/"
-    "_delta_log, version=1, x) spark_catalog.default.f [codegen id : 1]\nOutput [1]: [k]\n\n"
+    "(2) BatchScan lake.db.t\nOutput: [k]\n\n(3) Scan parquet spark_catalog.default.u\nOutput: [k]\n"
+    "Location: TahoeBatchFileIndex [file:/lake/u]\n\n(4) Scan DeltaCDFRelation(Mode("
+    "Snapshot(path=file:/lake/f/_delta_log, version=1, x) db.f [codegen id : 1]\nOutput: [k]\n\n"
     "(5) Scan json \nOutput [1]: [add]\nLocation: DeltaLogFileIndex [file:/lake/u/_delta_log/0.json]\n\n"
     "===== Subqueries =====\n\n(6) Scan csv \nOutput [1]: [k]\nLocation: InMemoryFileIndex [s3a://b/c]\n\n"
 )
