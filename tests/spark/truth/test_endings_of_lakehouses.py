@@ -214,8 +214,6 @@ DELTA_OPERATIONS = [
     good("RESTORE", "RESTORE TABLE t TO VERSION AS OF 1", "t"),
     good("CLONE", "CREATE TABLE k SHALLOW CLONE t", "k"),
     good("OPTIMIZE", "OPTIMIZE t", "t"),
-    good("plain files", "save parquet good plain append", "plain"),
-    good("CONVERT", "CONVERT TO DELTA parquet.`{out}/lake/plain`", "plain"),
     good("VACUUM", "VACUUM t"),
 ]
 
@@ -336,7 +334,7 @@ def test_an_operation_on_an_iceberg_table_is_told_as_it_went(
 
 @ending(
     "a table",
-    "of Delta: the same, RESTORE, CLONE, CONVERT and OPTIMIZE",
+    "of Delta: the same, RESTORE, CLONE and OPTIMIZE",
     really="a commit; or an exception, and none",
     record="the same, but a failed `CREATE TABLE … AS SELECT` has no sink: nothing names its folder",
 )
