@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -11,8 +12,6 @@ from .home import open_graph
 from .records import as_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from waybill.lineage.graph import Question
     from waybill.transport import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,8 +35,6 @@ from . import console
 from .options import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from waybill.lineage import OpenFile
     from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
     from waybill.lineage.index import IndexReader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import signal
 import sys
@@ -23,7 +24,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, end_at_once)
     codecs.register_error(_ESCAPES, _escaped)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors=_ESCAPES)  # type: ignore[union-attr]  # they are streams of text
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a program that calls this may have put another in its place
+            stream.reconfigure(errors=_ESCAPES)
     from .app import main as run
 
     output = sys.stdout

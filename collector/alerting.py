@@ -11,6 +11,8 @@ import logging
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
@@ -20,9 +22,6 @@ from waybill.lineage.graph import OfImpact
 from waybill.transport.errors import NotFoundError, WaybillError, reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from waybill.lineage.answers import GraphAnswers
     from waybill.lineage.levels import Level, Levels, OnAlert, Plan
     from waybill.transport import Journal

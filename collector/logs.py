@@ -10,14 +10,11 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
 import msgspec
 
 from waybill.facets.json_events import instant
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 Level = Literal["error", "warning", "info", "debug"]
 

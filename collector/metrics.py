@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,8 +16,6 @@ from waybill.transport.journal import Kind
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.exporter.health import Problem
     from waybill.lineage.levels import Breach, Level, Levels
     from waybill.transport import Journal

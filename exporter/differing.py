@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -21,9 +22,6 @@ from waybill.transport.locks import locked
 
 from .names import KEYS, Hour, hour_in
 from .remedies import repair_command
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 log = logging.getLogger("waybill.exporter")
 

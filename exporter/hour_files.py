@@ -9,15 +9,14 @@ whose rows may come back.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
 from .quarantine import list_quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
     from .names import Hour, RawName
 
 

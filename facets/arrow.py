@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from .chunks import in_chunks
 from .record import FinalState, record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from .record import ProvenanceRecord
 
 _INSTANT = pa.timestamp("ms", tz="UTC")

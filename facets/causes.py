@@ -8,10 +8,8 @@ Likely secrets are masked. The whole text stays in the event.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Final
 
 CAUSE_BYTES_MAX: Final = 1_024
 

@@ -11,8 +11,9 @@ JSON in the form of the standard facet `parent`, and for older integrations in `
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -20,9 +21,6 @@ import msgspec
 from .event import Parent
 from .json_events import standard_facet
 from .record import UNREADABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 CONTEXT: Final = "OPENLINEAGE_CONTEXT"
 PARENT: Final = "OPENLINEAGE_PARENT_ID"

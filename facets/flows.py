@@ -22,6 +22,7 @@ with what tells a job from the others of its flow, and ends with the data source
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,8 +31,6 @@ from .folding import FINAL_STATES, has_record
 from .record import UNREADABLE, FinalState, decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .event import Event
     from .record import ProvenanceRecord
 

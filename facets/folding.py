@@ -18,6 +18,7 @@ begun again. Events of one run id in two job namespaces are of two runs.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -55,8 +56,6 @@ from .spark_writes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from .event import DeltaFile, RunEvent
 
 REASON_CHARS_MAX: Final = 200

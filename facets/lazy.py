@@ -10,10 +10,8 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from importlib.abc import InspectLoader
+from importlib.abc import InspectLoader
+from typing import cast
 
 
 def lazily(package: str) -> Callable[[str], object]:

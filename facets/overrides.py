@@ -7,6 +7,7 @@ annotation. A Spark job tag `waybill:<key>=<value>`, if these are captured, coun
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,8 +18,6 @@ from .event import read_facet
 from .record import FinalState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from .event import ErrorMessage, RunFacets, SparkException
 
 OVERRIDABLE = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from .folding import has_record
 from .overrides import read_error_cause, read_sayings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .event import DatasetName, RunEvent
 
 _NO_FACETS = RunFacets()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,8 +19,6 @@ from .graph.observing import observe_part, parts_of
 from .graph.properties import owners_in, sql_in, types_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from waybill.exporter.sources import Source
     from waybill.facets import RunEvent
 

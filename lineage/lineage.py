@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -42,8 +43,6 @@ from .index import FolderRelations, Published
 from .records import Records
 
 if TYPE_CHECKING:
-    import os
-
     from waybill.exporter.query import Access
     from waybill.exporter.verification import Explanation
     from waybill.transport.journal import FileContent

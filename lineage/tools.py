@@ -5,7 +5,7 @@ They only read. The arguments are those of the same question over HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -17,8 +17,6 @@ from waybill.facets.arrow import from_table
 from .graph import OfDependencies, OfImpact, OfOrigins, OfSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from waybill.exporter.query import Condition
 
     from .answers import Answers

@@ -7,11 +7,10 @@ answer costs one row of half a KiB however far beyond the cursor it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .state_batch import StateBatch
 
 PAGE_ENTRIES: Final = 4096

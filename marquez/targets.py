@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -19,8 +20,6 @@ from .readback import EventReader
 from .summaries import SummaryRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 

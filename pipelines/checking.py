@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -17,8 +18,6 @@ from .manifest import MANIFEST_NAMES, read_package
 from .yaml_files import YamlFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from waybill.transport.tracker.datasets import Dataset
 
     from .manifest import DatasetSpec, Package

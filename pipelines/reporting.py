@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import time
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,8 +24,6 @@ from waybill.transport.fingerprints import fingerprint_of
 from .manifest import FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from .manifest import DatasetSpec, Package
 
 _GIT_TIMEOUT_S: Final = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,8 +13,6 @@ from .child import TIMED_OUT, Child
 from .yaml_files import duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from .child import Ended
     from .reporting import RunReport
 

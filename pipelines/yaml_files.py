@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -12,10 +14,6 @@ from waybill.transport.config import find_doubt
 from waybill.transport.config.strict_yaml import StrictLoader
 from waybill.transport.decoding import in_plain_words
 from waybill.transport.errors import WaybillError, reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _BYTES_MAX: Final = 2**20
 _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}

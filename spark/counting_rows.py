@@ -5,13 +5,12 @@ Executors need not have Waybill: this module is sent to them with the functions,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark import AccumulatorParam
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from pyspark import Accumulator
 
 _Batch = TypeVar("_Batch")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from pyspark import cloudpickle
@@ -19,9 +21,6 @@ from . import counting_rows
 from .tracking.listener_options import APPLICATION_RUN, NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
-
     from pyspark.sql import SparkSession
 
     from waybill.transport.tracker.datasets import DatasetName

@@ -14,15 +14,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from .tracker import TrackedFile, TrackedPath, Tracker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
     from openlineage.client import OpenLineageClient
 
     from .config import Settings

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets import spelled_alike
@@ -21,8 +22,6 @@ from .root import renew_used_node
 from .runner import Supervisor, note_program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from waybill.facets import RunEvent
 
     from .config import Settings

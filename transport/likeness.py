@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 _CHARS_MAX: Final = 96
 """Of longer names so much is compared, half of it from either end: the time grows with the square."""

@@ -10,13 +10,11 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from .permissions import open_private
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RUNNER: Final = "runner"
 COLLECTOR: Final = "collector"

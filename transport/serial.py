@@ -9,6 +9,7 @@ surrogate, as in a file name that is not UTF-8, becomes its escape.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
@@ -17,8 +18,6 @@ import attr
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from openlineage.client.client import Event
 
 

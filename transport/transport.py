@@ -7,6 +7,7 @@ Waybill setting. It works alone and inside the client's ``composite`` transport.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attr
@@ -19,8 +20,6 @@ from .home import Home, last_event_of
 from .serial import event_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from openlineage.client.client import Event
 
     from waybill.facets import RunEvent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +15,6 @@ from ..options import with_settings
 from ..records import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from waybill.lineage.graph import DatasetList, DuplicateList
 
 _HOUR_MS = 3_600_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -22,8 +23,6 @@ from ..home import as_agreed, open_answers
 from ..options import with_settings
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     import pyarrow as pa
 
     from waybill.exporter import Query

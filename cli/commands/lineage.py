@@ -6,6 +6,7 @@ import functools
 import itertools
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -25,8 +26,6 @@ from ..records import as_plain, iso
 from .flush import can_flush
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from waybill.lineage.graph import Dependencies, Edge, Graph, LastRun, Node, Onward
 
 _RULE: Final = "━" * 39

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib.metadata import version
@@ -21,8 +21,6 @@ from ..home import check_home, open_answers, open_graph
 from ..options import with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from mcp.server import Server
 
     from waybill.lineage.answers import Answers

@@ -6,6 +6,7 @@ import io
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,8 +23,6 @@ from ..options import with_settings
 from ..records import as_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from waybill.pipelines import BrokenUse, Package, PackageFinding
 
 app: Final = Group(help="Write, check, list and show the manifests of packages.")

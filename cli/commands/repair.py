@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +16,6 @@ from ..home import agreed_settings, checked_root
 from ..options import with_settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.exporter.repairing import RepairReport
 
 

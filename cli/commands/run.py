@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,9 +19,6 @@ from .. import console
 from ..arguments import FORMS, moment, seconds
 from ..home import check_options
 from ..options import with_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _DK_CONFIG: Final = "~/.dk/config.yaml"
 

@@ -7,14 +7,13 @@ values.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from waybill.exporter.query import Stats, Sum
     from waybill.facets import ProvenanceRecord
 

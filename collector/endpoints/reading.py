@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -21,8 +22,6 @@ from waybill.transport.errors import RootError
 from ..http import Problem, UnknownName, WebRequest, busy, request_of, wrong_root
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     import pyarrow as pa
 
     from waybill.exporter import Query

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from .exchange import JSON, Problem
 from .front import Front
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from ..metrics import Metrics
     from .exchange import Request
 

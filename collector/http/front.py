@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from .endpoint import WebResponse
     from .exchange import Request
 

@@ -1,3 +1,3 @@
 """The intake: a request's contents are committed, acknowledged and found again by their receipt."""
 
-from .acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
+from .acceptor import STALLED_S, Acceptor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -21,8 +22,6 @@ from .rendering import csv_of, link, render
 from .views import DESCRIBED, DRAWN, PATHS, load_views
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from starlette.requests import Request
 
     from ..endpoints import Readings

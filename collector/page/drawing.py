@@ -6,17 +6,14 @@ a group shows some more of those in it, each time that it is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from waybill.lineage.drawing import Arrow, Box, Link, write_svg
 
 from .rendering import link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 KEYS_MAX: Final = 200
 """So many keys count."""

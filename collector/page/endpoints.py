@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from .changing import Changing
 from .sign_in import Tries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..endpoints import Readings
     from ..http import Auth
     from ..sessions import Sessions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -24,8 +25,6 @@ from .rendering import instant, link
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from waybill.exporter import Query
     from waybill.lineage.answers import HomeAnswers
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -14,9 +16,6 @@ from waybill.transport import NotFoundError, Rejects, locks
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from waybill.lineage.answers import HomeAnswers
     from waybill.marquez import DeadLetter
     from waybill.transport import Journal, Reject, Settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal
@@ -20,8 +21,6 @@ from .rendering import node_url
 from .view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from waybill.lineage.answers import HomeAnswers
     from waybill.transport import Journal, Settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,6 @@ from waybill.transport.counting import counted, duration_text, size_text
 from .assets import asset_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from .view import Rows
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")

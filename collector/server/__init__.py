@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .server import serve as serve
-    from .stopping import stop as stop
+    from .server import serve
+    from .stopping import stop
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

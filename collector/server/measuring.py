@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from waybill.lineage.levels import EVERY_MS, Served, measure, read_plan
@@ -12,8 +13,6 @@ from waybill.transport.errors import WaybillError
 from ..alerting import tell_alerts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from waybill.transport import Journal, Settings
 
     from ..endpoints import Readings

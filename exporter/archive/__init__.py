@@ -5,15 +5,9 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .files import (
-        EVENTS_SCHEMA as EVENTS_SCHEMA,
-        archived_files as archived_files,
-        folder_hour as folder_hour,
-        read_entries as read_entries,
-        read_run_ids as read_run_ids,
-    )
-    from .projection import Archive as Archive, filed_ranges as filed_ranges, open_archive as open_archive
-    from .refiling import Refiled as Refiled, refile as refile
+    from .files import EVENTS_SCHEMA, archived_files, folder_hour, read_entries, read_run_ids
+    from .projection import Archive, filed_ranges, open_archive
+    from .refiling import Refiled, refile
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

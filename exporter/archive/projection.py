@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import RootError
@@ -25,8 +26,6 @@ from ..parquet import Covers
 from .files import BYTES_MAX, ENTRIES_MAX, ArchivedEntry, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .exported import ExportedKeys as ExportedKeys, open_exported as open_exported
-    from .listing import Keys as Keys
-    from .making import keep_step as keep_step
-    from .projection import PROJECTION as PROJECTION, open_keys as open_keys
+    from .exported import ExportedKeys, open_exported
+    from .listing import Keys
+    from .making import keep_step
+    from .projection import PROJECTION, open_keys
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

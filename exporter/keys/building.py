@@ -11,7 +11,7 @@ import functools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,8 +31,6 @@ from .hashes import HASHES
 from .spans import KnownFile, check, footer_of, hour_of_file, known_files, numbers_of, read_files, write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import duckdb
 
     from ..ledger import Position

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..differing import LOCK
@@ -18,8 +19,6 @@ from ..names import COMPACTED, KEYS, LATE, Hour, hour_in
 from .spans import stamp_of, version_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .opened import OpenKeys
 
 _HOLDS_S: Final = 0.01

@@ -24,7 +24,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -51,8 +51,6 @@ from .opened import OpenKeys
 from .spans import hour_of_file, known_files, set_aside
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from ..differing import Differing
     from ..query import Listing, Query
     from .spans import KnownFile

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.transport.files import Files
@@ -17,9 +19,6 @@ from .holding import read_note, seal_there
 from .state import LedgerState, finding_id, is_archived, read_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
     from ..differing import Differing
     from ..names import Hour
     from .following import Position

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,8 +26,6 @@ from ..directory import names
 from ..names import LEDGER, RAW, Hour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from ..quarantine import Quarantined
 
 

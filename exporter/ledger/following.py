@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,9 +11,6 @@ from ..directory import names
 from ..names import LEDGER, Hour, hour_in
 from .entries import LedgerEntry, decode, hash_of, last_entry, read_entries
 from .state import is_archived
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Position(msgspec.Struct, frozen=True):

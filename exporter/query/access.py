@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..hour_files import HourFiles
 from ..parquet import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
 
     from ..differing import Differing

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -42,8 +43,6 @@ from ..parquet import Covers
 from ..stored_records import decode_entries
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.transport.journal import Entry, Journal
 
 _CHUNK_ENTRIES: Final = 10_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -31,8 +31,6 @@ from .sums import Dimension
 from .tail import IN_FILES, STEP, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import duckdb
     import pyarrow.parquet as pq
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from ..stored_records import decode_entries
 from ..tombstones import tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from waybill.transport.journal import Entry
 
 

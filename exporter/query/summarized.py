@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.marquez.summaries import Members
@@ -13,9 +15,6 @@ from ..stored_records import decode_entries
 from .tail import archived_entries, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import pyarrow as pa
 
     from waybill.transport.config import Settings

@@ -1,3 +1,3 @@
 """Restoring the rows that a root has lost."""
 
-from .repairing import RepairReport as RepairReport, repair as repair
+from .repairing import RepairReport, repair

@@ -11,12 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from typing import IO
 
 LINE_CHARS_MAX: Final = 2**20
 """A longer line is not read."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -25,8 +26,6 @@ from waybill.transport.runner import PAUSES_S
 from .analyzer import Finding
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from .analyzer import Catalog, Found
 
 TIME_S_MAX: Final = 5.0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from waybill.facets import ProvenanceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension, Kind, Stats
     from waybill.exporter.verification import Explanation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -11,8 +12,6 @@ import msgspec
 from waybill.exporter import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from waybill.transport.journal import FileContent
 
     from ..index import IndexReader

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from waybill.exporter.query import scan
@@ -13,10 +16,6 @@ from waybill.transport import NotFoundError, Settings
 from .indexed import IndexedAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from waybill.exporter import Query
     from waybill.exporter.query import Access, Dimension
     from waybill.exporter.reading import Asker

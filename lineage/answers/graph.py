@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from waybill.exporter import reading
@@ -9,8 +10,6 @@ from waybill.exporter import reading
 from ..index import IndexReader
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from waybill.exporter.reading import Asker
     from waybill.transport.journal import Journal
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
@@ -12,9 +14,6 @@ from .graph import GraphAnswers
 from .indexed import IndexedAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
     from waybill.exporter import Query
     from waybill.exporter.query import Access, Dimension, TailReader
     from waybill.exporter.reading import Asker

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,10 +25,6 @@ from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
 from .opened import can_be_open, check_open, meets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from waybill.exporter.query import Access, Dimension, Kind, Stats
     from waybill.exporter.reading import Asker
     from waybill.exporter.sources import Source

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -23,9 +23,6 @@ from waybill.exporter.parquet import in_pieces
 from waybill.exporter.query import TooManyError, beyond, in_order, read_cursor
 from waybill.facets import FinalState
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
-
-if TYPE_CHECKING:
-    from typing import Any
 
 Ask = Callable[..., Iterator[pa.Table]]
 """Answers a query with the columns of `SCHEMA` that are asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,8 +13,6 @@ from waybill.transport import NotFoundError
 from waybill.transport.likeness import most_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     Ask = Callable[..., Iterator[Any]]
     """Answers a query with these columns, or with sums; see `Answers.tables`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,8 +19,6 @@ from .lines import FOLDED_FROM
 from .writing import COLOURS, Arrow, Box, Look, shorten, write_graphml
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from ..graph.around import Graph
     from ..graph.columns import DatasetColumns
     from ..graph.elements import Edge

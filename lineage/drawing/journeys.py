@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,8 +12,6 @@ from .wording import state_of, words_of
 from .writing import COLOURS, Arrow, Box, Look, shorten, write_graphml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..file_table import JourneyFile
     from ..files import JourneyFiles
 

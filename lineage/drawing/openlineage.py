@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,8 +13,6 @@ from waybill.facets import PRODUCER
 from ..graph.elements import Edge, EdgeKind, Node, NodeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from ..graph.around import Graph
 
 _SPEC: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/{}"

@@ -7,6 +7,7 @@ read by accident is kept, too, to be read again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -19,8 +20,6 @@ from ..analyzers import EVENT_BYTES_MAX, Finding
 from .elements import Seen, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import apsw
 
     from waybill.facets import Event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,6 @@ from .runs import last_runs
 from .walking import COLUMNS, FLOW, Nodes, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     from .asking import Dependencies
     from .walking import Reach
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -19,9 +20,6 @@ from .properties import columns_in, properties_of
 from .related import find_related
 from .runs import LastRun, last_runs
 from .walking import ALWAYS_US, COLUMNS, FLOW, Nodes, Reach, Walk, list_ends, nodes_with
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TYPES: Final = (NodeKind.DATASET, NodeKind.JOB, NodeKind.COLUMN)
 _NAMED_MAX: Final = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -26,8 +27,6 @@ from .naming import settle_dataset, settle_names
 from .observing import Part, is_too_long, job_of, observe_part, part_of_file, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from waybill.facets import Event
     from waybill.facets.event import DatasetName
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from .elements import Ask, Edge, Node, NodeKind
 from .properties import columns_in, properties_of
 from .walking import ALWAYS_US, COLUMNS, Nodes, Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class DatasetColumns(msgspec.Struct, frozen=True):

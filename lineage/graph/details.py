@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, cast
@@ -17,8 +18,6 @@ from .runs import LastRun, newest_runs
 from .walking import Nodes, list_ends, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from .elements import Ask
 
 RUNS_MAX: Final = 100

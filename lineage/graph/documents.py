@@ -7,13 +7,12 @@ columns, its tags, owners and description, as they were told last.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from .elements import Node, NodeKind, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     import apsw
 
 SEARCH_SCHEMA: Final = """

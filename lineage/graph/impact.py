@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +18,6 @@ from .runs import LastRun, last_runs
 from .walking import COLUMNS, FLOW, Nodes, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from .walking import EdgeRow
 
 IMPACT_COLUMNS: Final = (

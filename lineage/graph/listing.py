@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,9 +13,6 @@ from .elements import Ask, EdgeKind, Node
 from .properties import is_drop, properties_of, sql_in
 from .runs import ended_runs
 from .walking import Nodes, list_ends, nodes_with
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 HOUR_MS: Final = 3_600_000
 

@@ -8,6 +8,7 @@ analyzers find.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -21,8 +22,6 @@ from waybill.facets.standard import NOTES_MAX_BYTES, read_dependencies, read_mem
 from .elements import COLUMN_LINEAGE, EVENT, LINEAGE, EdgeKind, Node, NodeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from waybill.facets import Event, JobEvent
     from waybill.facets.event import DatasetName, Job
     from waybill.facets.flows import FlowPath

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,8 +13,6 @@ from .runs import list_outputs
 from .walking import ALWAYS_US, FLOW, NOWHERE, Nodes, Reach, Walk, list_ends, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .elements import Ask
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +11,6 @@ from waybill.facets.standard import read_standard
 from .elements import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from waybill.facets.standard import SchemaField
 
     from .elements import Ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,8 +16,6 @@ from .runs import LastRun, recent_runs
 from .walking import list_ends, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from .elements import Ask
 
 RunStateName = Literal["RUNNING", "COMPLETE", "ERROR", "FILTERED", "CANCELLED", "SPLIT"]

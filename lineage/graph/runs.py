@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +17,6 @@ from .elements import HOUR_US, as_json
 from .walking import ALWAYS_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import apsw
 
     from .batch import Batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +17,6 @@ from .properties import columns_in, description_in, owners_in, properties_of, ta
 from .walking import list_columns, nodes_with
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from .elements import Ask
 
 MATCHES_MAX: Final = 10_000

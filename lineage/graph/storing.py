@@ -7,6 +7,7 @@ minima and maxima, so it is the same in whichever order they come.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,8 +18,6 @@ from .elements import HOUR_US
 from .runs import JobRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import apsw
 
     from waybill.transport.journal import Entry

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from .elements import SAID, Ask, Edge, EdgeKind, Node, NodeKind, as_json
 from .naming import is_caseless
 from .properties import columns_in, properties_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 ALWAYS_US: Final = 2**62
 """An instant after every event."""

@@ -5,19 +5,13 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .closure import Closure as Closure
-    from .facts import (
-        Fact as Fact,
-        JobRun as JobRun,
-        Kind as Kind,
-        OpenFile as OpenFile,
-        shown_as as shown_as,
-    )
-    from .kept import KeptIndex as KeptIndex
-    from .projection import Index as Index, open_index as open_index
-    from .published import FolderRelations as FolderRelations, Published as Published
-    from .reading import IndexReader as IndexReader
-    from .tables import INDEX as INDEX, INDEX_NAME as INDEX_NAME
+    from .closure import Closure
+    from .facts import Fact, JobRun, Kind, OpenFile, shown_as
+    from .kept import KeptIndex
+    from .projection import Index, open_index
+    from .published import FolderRelations, Published
+    from .reading import IndexReader
+    from .tables import INDEX, INDEX_NAME
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -29,9 +31,6 @@ from .publishing import Publisher
 from .tables import DAY_MS, FORMAT, INDEX, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal, set_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from waybill.exporter.names import RawName
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal

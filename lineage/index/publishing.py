@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -20,9 +22,6 @@ from .facts import Kind
 from .tables import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     import apsw
 
     from waybill.exporter.relations import Relation

@@ -11,6 +11,8 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 import apsw
@@ -29,9 +31,6 @@ from .facts import JobRun, Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
-
     from waybill.transport.journal import Journal
 
     from ..graph import FileEnd, Onward, Question

@@ -7,6 +7,7 @@ dataset with several names is put together here.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -28,8 +29,6 @@ from ..graph import (
 from .objectives import TIERS, Field, LevelsFile, Sli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from ..graph import Ask
     from .declared import Declared
 

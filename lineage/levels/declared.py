@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, cast
 
@@ -21,8 +22,6 @@ from waybill.transport.errors import WaybillError, reason_of
 from .objectives import TIERS, Tier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from waybill.pipelines import Package
 
     from .objectives import Inventory, Plan

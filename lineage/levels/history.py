@@ -8,13 +8,12 @@ over a span of time, and an hour's slots become one.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from waybill.transport.journal import Journal
 
 OWNER: Final = "levels"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -19,8 +20,6 @@ from .intake import failures_since, lags_since
 from .objectives import TIERS, MaintenanceWindow, Sli
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from waybill.transport.journal import Journal
 
     from ..graph import Question

@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 from enum import Enum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from waybill.transport.config import apply_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WEB_PAGE: Final = "a web page"
 """What stands for the words of a backend, or of a proxy before it, that are HTML."""

@@ -7,8 +7,10 @@ import gzip
 import http.client
 import ssl
 import time
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,9 +21,6 @@ from requests.auth import AuthBase
 from .answers import WEB_PAGE, Answer, Correction, Verdict, explain, judge, marquez_settings, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from requests import PreparedRequest, Response
 
 CONNECT_TIMEOUT_S: Final = 5.0

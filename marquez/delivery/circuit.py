@@ -7,12 +7,10 @@ through, in case the fault was the backend's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from ..backend import Answer, Verdict
-
-if TYPE_CHECKING:
-    from random import Random
 
 BACKOFF_BASE_S: Final = 0.5
 PROBE_EVERY_MAX_S: Final = 4.0

@@ -8,6 +8,7 @@ the Parquet layout.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,8 +16,6 @@ import msgspec
 from waybill.transport.config import MARQUEZ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from waybill.transport.journal import Journal
 
     from ..state_batch import StateBatch

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -48,8 +49,6 @@ from .schedule import Schedule, SendOutcome
 from .tagging import TAGS_PREFIX, Tagging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from waybill.facets.flows import FlowNode, FlowPath
     from waybill.transport.journal import Journal
 

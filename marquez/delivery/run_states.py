@@ -15,6 +15,7 @@ before the end if others went out after it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,8 +24,6 @@ from waybill.facets import SEVERITY
 from ..subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from waybill.transport.journal import Journal
 
     from ..state_batch import StateBatch

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import math
 from enum import Enum
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,8 +26,6 @@ from ..backend import Answer, Verdict
 from .circuit import PROBE_EVERY_MAX_S, Circuit, full_jitter
 
 if TYPE_CHECKING:
-    from random import Random
-
     from .pending import PendingEvents
 
 POISON_TRIES: Final = 8

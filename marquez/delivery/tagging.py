@@ -9,6 +9,7 @@ no longer has.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -22,8 +23,6 @@ from ..graph import row_key
 from ..links import namespace_in_marquez
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from waybill.facets.standard import JobNotes
 
     from ..backend import Answer, Backend

@@ -7,6 +7,7 @@ schema completes, so the last schema is remembered and sent again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +18,6 @@ from waybill.facets.flows import FlowNode
 from waybill.facets.standard import read_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from waybill.facets.event import OutputDataset
 
 DATASET_PREFIX: Final = "dataset:"

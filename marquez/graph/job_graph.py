@@ -8,6 +8,7 @@ would remove the job's state from the page.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,8 +24,6 @@ from .run_events import counts, run_event, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from waybill.facets import ProvenanceRecord
     from waybill.facets.event import OutputDataset
     from waybill.transport.journal import Entry

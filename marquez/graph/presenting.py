@@ -21,6 +21,7 @@ facet of a file are derived. So an event gives the same record as before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,8 +36,6 @@ from ..links import records_url
 from .file_events import full_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from waybill.facets import Event
 
     from .job_graph import JobGraph

@@ -6,6 +6,7 @@ has two events; the first is derived from the second.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,8 +15,6 @@ from waybill.facets import PRODUCER, SUMMARY_FACET, FinalState
 from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, standard_facet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from waybill.facets import WaybillSummaryRunFacet
 
 

@@ -17,6 +17,7 @@ give the jobs.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -34,8 +35,6 @@ from ..summaries import CoalescedEntries, summary_event
 from .run_comparison import KnownRuns, is_later, is_lesser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from waybill.transport.journal import Journal
 
     from .event_reader import EventReader

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.facets import SEVERITY, Attempts, EventType, RunEvent, decode_event, parse_instant_us
@@ -21,8 +22,6 @@ from ..links import namespace_in_marquez
 from ..subject import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .event_reader import EventReader, ShownRun
 
 _STATES: Final = {EventType.COMPLETE: "COMPLETED", EventType.ABORT: "ABORTED", EventType.FAIL: "FAILED"}

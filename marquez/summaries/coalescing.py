@@ -15,6 +15,7 @@ its
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,8 +27,6 @@ from ..graph import WINDOW_MS
 from .summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from waybill.transport.journal import Entry, Journal
 
     from ..graph import FileEvent, Flow

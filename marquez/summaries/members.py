@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from waybill.facets import RunEvent, decode_event
@@ -10,8 +11,6 @@ from ..graph import WINDOW_MS, file_event_of
 from .coalescing import CoalescedEntries, summary_event, waiting_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from waybill.transport.journal import Entry, Journal
 
     from ..graph import Flow

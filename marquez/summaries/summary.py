@@ -7,6 +7,7 @@ is the same as with them. Its id is derived from the files, so that sending it a
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -18,8 +19,6 @@ from waybill.facets.json_events import standard_facet
 from ..graph import CAUSE_CHARS_MAX, Flow, counts, run_event, window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..graph import FileEvent
 
 NAMES_MAX: Final = 100

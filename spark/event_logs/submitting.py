@@ -8,12 +8,10 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import Final
 
 from ..runtime import find_java, spark_defaults, spark_home
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 _ENABLED: Final = "spark.eventLog.enabled"
 _FOLDER: Final = "spark.eventLog.dir"

@@ -1,3 +1,3 @@
 """The rebuild on Spark: executors run the embedded engine's code."""
 
-from .rebuilding import rebuild_on_spark as rebuild_on_spark
+from .rebuilding import rebuild_on_spark

@@ -10,8 +10,9 @@ import os
 import re
 import secrets
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from waybill.transport.errors import MissingExtraError
@@ -20,9 +21,6 @@ from waybill.transport.locks import locked
 
 from ..errors import SparkSetupError
 from .java import Java, cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NOT_FOLLOWED: Final = {"hudi": "Hudi", "paimon": "Paimon"}
 """Table formats of which neither the listener nor a plan says enough, by a part of their packages' names."""

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets.json_events import new_run_id
@@ -22,8 +23,6 @@ from .failure_watch import FailureWatch
 from .observed_runs import ObservedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from waybill.transport import Settings

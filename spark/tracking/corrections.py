@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +17,6 @@ from .observed_runs import FailedExecution, ObservedRun
 from .plans import command_of, targets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from openlineage.client.facet_v2 import RunFacet
 
     from waybill.facets.event import DatasetName

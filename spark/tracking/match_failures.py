@@ -18,13 +18,12 @@ execution, and a run whose failure is already reported gets no other.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .plans import command_of, is_around_files, names_path, targets_of, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     from waybill.facets.event import DatasetName
 
     from .executions import Execution

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -23,8 +24,6 @@ from .bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
 from .repeated_keys import repeated_in_event, repeated_in_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from waybill.facets import Event
     from waybill.facets.record import SentRecord
 

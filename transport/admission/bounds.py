@@ -6,7 +6,7 @@ record repeats the event's names. The defaults are far above anything that known
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterable, Iterator, Sized
 from functools import cached_property
 from math import isqrt
 from typing import TYPE_CHECKING, Final
@@ -19,8 +19,6 @@ from waybill.facets.sizes import made_chars
 from ..errors import AdmissionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from waybill.facets import Event
     from waybill.facets.event import DatasetName, DeltaFile, Job
     from waybill.facets.record import SentRecord

@@ -7,12 +7,10 @@ redacts may not be what another sees.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,8 +31,6 @@ from .backends import freed_of_users, without_users
 from .settings import HOME, SETTINGS, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     from ..journal import Journal
 
 log = logging.getLogger("waybill.transport")

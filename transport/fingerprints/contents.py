@@ -18,14 +18,13 @@ import io
 import lzma
 import re
 import zlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import FingerprintError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from _typeshed import WriteableBuffer
 
 PIECE_BYTES: Final = 2**16

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,8 +18,6 @@ from ..errors import FingerprintError
 from ..files import open_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .contents import Readable
 
 ALGORITHM: Final = "xxh3-128"

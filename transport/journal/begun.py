@@ -6,14 +6,12 @@ program was killed. Its text has the shape of an event, so that the rules of `re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _PREFIX: Final = b"transforms:"
 _CHARS_MAX: Final = 8_192

@@ -18,7 +18,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import apsw
 
@@ -30,9 +31,6 @@ from .nodes import new_node
 from .rescue import begin_anew, check_without_log, note_made, save, take_back
 from .schema import make_tables
 from .watch import Watch, log_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENTRY_BYTES_MAX: Final = 256 * 2**20
 """The largest entry that is kept, in bytes."""

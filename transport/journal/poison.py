@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -21,8 +22,6 @@ from .entry import Entry, Kind
 from .rows import Row, insert, stored_row, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import apsw
 
     from .database import Database

@@ -14,7 +14,9 @@ import logging
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, cast
 
 import apsw
 
@@ -23,10 +25,6 @@ from ..errors import JournalError, reason_of
 from ..files import Files
 from ..permissions import open_private
 from .watch import log_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 log = logging.getLogger("waybill.transport")
 

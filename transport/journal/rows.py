@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -14,8 +14,6 @@ from .entry import Kind
 from .fingerprints import FileContent, contents_in
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import pyarrow as pa
 
 PACK_BYTES_MIN: Final = 8 * 2**10

@@ -7,10 +7,7 @@ that nobody can ever read.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def log_of(path: Path) -> Path:

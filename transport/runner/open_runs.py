@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -13,8 +14,6 @@ from waybill.facets.json_events import instant
 from ..journal import BegunTransforms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from waybill.facets import RunEvent
 
     from ..journal import Entry

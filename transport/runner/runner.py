@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -20,8 +21,6 @@ from .projection import Projection, Step, open_projections
 from .unended import UnendedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from ..config import Settings
     from ..journal import Journal
 

@@ -23,6 +23,7 @@ read, also an inferred one, so that a crash ends no run twice.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -40,8 +41,6 @@ from .commits import Write, find_commit, is_local
 from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from waybill.facets import RunEvent
 
     from ..journal import BegunTransforms, Entry, Journal

@@ -1,5 +1,5 @@
 """The Tracker: a Python program reports each file's progress as it happens."""
 
-from .function import tracked as tracked
-from .tracked_file import TrackedFile as TrackedFile, TrackedPath as TrackedPath
-from .tracker import Tracker as Tracker
+from .function import tracked
+from .tracked_file import TrackedFile, TrackedPath
+from .tracker import Tracker

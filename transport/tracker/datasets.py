@@ -7,16 +7,13 @@ in the namespace `file`, and `s3a://bucket/lake` is `lake` in the namespace `s3:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ..errors import AdmissionError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FIELDS_MAX: Final = 1_000
 SCHEMA_MAX_BYTES: Final = 16 * 1024

@@ -19,7 +19,12 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Mapping  # msgspec reads it at run time
+from collections.abc import (
+    Callable,
+    Iterable,
+    Mapping,  # msgspec reads it at run time
+    Sequence,
+)
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from uuid import UUID
 
@@ -41,8 +46,6 @@ from ..fingerprints import ALGORITHM, Fingerprint
 from .datasets import Dataset, dataset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import InputDatasetFacet, JobFacet, RunFacet
 

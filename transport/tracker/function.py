@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from .datasets import dataset_of
@@ -12,8 +13,6 @@ from .file_run import failure_of
 from .job_run import ToldRun, Uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from .datasets import Dataset, DatasetName
     from .tracker import Tracker
 

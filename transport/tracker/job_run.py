@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from waybill.facets import PRODUCER
@@ -11,8 +11,6 @@ from waybill.facets.json_events import instant, new_run_id
 from .file_run import error_of, job_type_of, now_ms, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
     from openlineage.client.facet_v2 import RunFacet
 

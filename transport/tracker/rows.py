@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from waybill.facets.context import Around, JobRun
@@ -13,9 +15,6 @@ from .file_run import Failure, OfOneProcess, failure_of
 from .job_run import ToldRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
-
     from openlineage.client.event_v2 import RunEvent
 
     from .datasets import Dataset, DatasetName

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
@@ -26,10 +29,6 @@ from .file_run import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
     from .datasets import Dataset, DatasetName, DatasetSchema
     from .file_run import DataSinks, Failure
 

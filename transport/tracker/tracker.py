@@ -32,6 +32,8 @@ Many threads may share one Tracker, but a path belongs to one thread at a time.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
@@ -66,9 +68,6 @@ from .rows import TrackedRows, check_sample
 from .tracked_file import TrackedFile, TrackedPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
-
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import RunEvent
 
