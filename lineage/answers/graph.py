@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from waybill.exporter import reading
+from waybill.transport.errors import NotFoundError
 
 from ..index import IndexReader
 
@@ -38,8 +39,12 @@ class GraphAnswers:
         """Answer a question about the graph of datasets and jobs; see `Answers`."""
         question = reading.allow(self._asker, question)
         with self.open() as index:
-            self.notes.update(dict.fromkeys(index.graph_lacks()))
-            return index.answer(question)
+            lacks = index.graph_lacks()
+            self.notes.update(dict.fromkeys(lacks))
+            try:
+                return index.answer(question)
+            except NotFoundError as error:
+                raise NotFoundError("; ".join([str(error), *lacks])) from None
 
     def open(self) -> AbstractContextManager[IndexReader]:
         """The index without the records that are in no file yet."""
