@@ -208,7 +208,7 @@ class Application:
             if intake is None or request.scope.method != "POST":
                 return await answer_through(self._router, request)
             request.path, request.method = intake.path, "POST"
-            self._auth.check(request, Role.EMIT)
+            await self._auth.check(request, Role.EMIT)
             answer = await intake.take(request)
         except Problem as problem:
             self._log(request, problem)
@@ -238,15 +238,11 @@ class Application:
         async def answer(web: WebRequest) -> WebResponse:
             request = request_of(web)
             request.path, request.method = endpoint.path, endpoint.method
-            is_of_page, session = endpoint.show_problem is not None, None
             try:
-                if is_of_page and endpoint.role is not None and (cookies := request.header("cookie")):
-                    session = await asyncio.to_thread(self._auth.key_of_session, cookies)
-                self._auth.check(
+                await self._auth.check(
                     request,
                     endpoint.role,
-                    is_of_page=is_of_page,
-                    session=session,
+                    is_of_page=endpoint.show_problem is not None,
                     any_host=endpoint.any_host,
                 )
                 web.state.key = request.key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -65,25 +66,13 @@ class Auth:
         """Whether the key of this name has a role, or none is needed."""
         return self._open or any(key.name == name and key.may(role) for key in self.keys)
 
-    def check(
-        self,
-        request: Request,
-        role: Role | None,
-        *,
-        is_of_page: bool = False,
-        session: ApiKey | None = None,
-        any_host: bool = False,
+    async def check(
+        self, request: Request, role: Role | None, *, is_of_page: bool = False, any_host: bool = False
     ) -> None:
         """Raise a `Problem` unless the request's key has this role; with None no key is needed.
 
         Requests of the page may have a session instead of a key. The page itself checks who sends its forms.
-
-        Args:
-            request: the request.
-            role: the role.
-            is_of_page: whether it is one of the page.
-            session: what `key_of_session` found.
-            any_host: whether the Host header may name any host, or none.
+        With `any_host`, the Host header may name any host, or none.
         """
         hosts = request.hosts()
         if len(hosts) > 1:
@@ -100,7 +89,7 @@ class Auth:
             if not is_of_page:
                 self._check_sender(request)
             return
-        key = self._key_of(request, session, is_of_page=is_of_page)
+        key = await self._key_of(request, is_of_page=is_of_page)
         if not key.may(role):
             detail = f"the key {key.name} does not have the role {role}; use one that does"
             raise self.refusal(
@@ -108,20 +97,14 @@ class Auth:
             )
         request.key = key.name
 
-    def key_of_session(self, cookies: str) -> ApiKey | None:
-        """The key of the session in the header `Cookie`; waits for the journal.
-
-        Raises:
-            JournalError: the journal cannot be read.
-        """
-        return self._sessions.key_of(session_id_in(cookies), self.keys)
-
-    def _key_of(self, request: Request, session: ApiKey | None, *, is_of_page: bool) -> ApiKey:
+    async def _key_of(self, request: Request, *, is_of_page: bool) -> ApiKey:
         """The key of a request or, of one of the page, of its session."""
         scheme, _, given = request.header("authorization").partition(" ")
         of_session = is_of_page and not scheme
         if of_session:
-            key = session
+            session_id = session_id_in(request.header("cookie"))
+            # It waits for the journal.
+            key = await asyncio.to_thread(self._sessions.key_of, session_id, self.keys)
         else:
             key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
         if key is not None:
