@@ -160,7 +160,8 @@ def analyze_event(event: Found, catalog: Catalog, analyzers: Iterable[Analyzer])
             found = analyzer.analyze(event, catalog)
             if found is None:
                 continue
-            found, cut = _bounded(found)
+            found = msgspec.json.decode(msgspec.json.encode(found))  # the analyzer may keep its own
+            cut = _bound(found)
             facets = found.get("job", {}).get("facets", {})
             told = facets.get(INFERRED_FACET, {})
             sure = told.get(CONFIDENCE, confidence)
@@ -198,30 +199,24 @@ def columns_of(dataset: Found, catalog: Catalog) -> Mapping[str, str]:
     return told or catalog.get((dataset["namespace"], dataset["name"]), {})
 
 
-def _bounded(found: Found) -> tuple[Found, str | None]:
-    """What was found with at most `_ORIGINS_MAX` origins of columns, and what was left out of it.
+def _bound(found: Found) -> str | None:
+    """Leave at most `_ORIGINS_MAX` origins of columns in what was found; returns what was left out.
 
     A column of which not all fit has none, so that no answer shows a part as the whole.
     """
-    left, cut, outputs = _ORIGINS_MAX, 0, []
+    left, cut = _ORIGINS_MAX, 0
     for output in found.get("outputs") or ():
-        lineage = (output.get("facets") or {}).get("columnLineage") or {}
-        fields = {}
-        for column, told in (lineage.get("fields") or {}).items():
+        fields = ((output.get("facets") or {}).get("columnLineage") or {}).get("fields") or {}
+        for column, told in [*fields.items()]:
             if (count := len(told.get("inputFields") or ())) > left:
                 cut += 1
-                continue
-            left -= count
-            fields[column] = told
-        outputs.append(
-            {**output, "facets": {**output["facets"], "columnLineage": {**lineage, "fields": fields}}}
-            if lineage
-            else output
-        )
+                del fields[column]
+            else:
+                left -= count
     if not cut:
-        return found, None
+        return None
     said = f"what {counted(cut, 'column comes', 'columns come')} from is left out"
-    return {**found, "outputs": outputs}, f"{said}, since there are more than {_ORIGINS_MAX:,} origins"
+    return f"{said}, since there are more than {_ORIGINS_MAX:,} origins"
 
 
 def _with_columns(event: Found, found: Found) -> Found:

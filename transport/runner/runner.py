@@ -370,11 +370,10 @@ class _Worker(threading.Thread):
 
     def _report(self, step: Step) -> None:
         now_s, reported = time.monotonic(), self._reported
-        is_counted = self._empty_turns == reported.empty_turns or now_s < self._count_due_s
-        if step.problem is None and reported.problem is None and is_counted:
+        turns = reported.empty_turns if now_s < self._count_due_s else self._empty_turns
+        if step.problem is None and reported.problem is None and turns == reported.empty_turns:
             return
         name = self.projection_name
-        turns = reported.empty_turns if is_counted else self._empty_turns
         with contextlib.suppress(Exception):  # tried again after the next step
             seq = self._journal.cursor(name) if step.problem else 0
             status = ProjectionStatus(
