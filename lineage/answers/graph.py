@@ -44,7 +44,9 @@ class GraphAnswers:
             try:
                 return index.answer(question)
             except NotFoundError as error:
-                raise NotFoundError("; ".join([str(error), *lacks])) from None
+                missing = str(error)
+        # Raised here, it is no reason to close an index that is kept.
+        raise NotFoundError("; ".join([missing, *lacks]))
 
     def open(self) -> AbstractContextManager[IndexReader]:
         """The index without the records that are in no file yet."""

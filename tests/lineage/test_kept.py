@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from events import event
 
+from waybill.exporter.reading import PYTHON
+from waybill.lineage.answers import GraphAnswers
+from waybill.lineage.graph import OfDependencies
 from waybill.lineage.index import Index, IndexReader, KeptIndex
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Journal, Kind, NotFoundError, Settings
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
@@ -70,25 +73,44 @@ def test_what_was_accepted_since_is_in_the_next_answer(site: Site) -> None:
     site.check(is_open={"one"}, reads_a={"one", "two"})
 
 
-def test_only_what_is_new_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    for at in range(5):
-        site.tell(f"run-{at}", "START", at)
-    site.check(is_open={f"run-{at}" for at in range(5)}, reads_a=set())
-    site.tell("last", "START", 9)
+def read_of(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the entries that are read from now on, each as often as it is."""
     read: list[int] = []
-    plain = site.journal.read
+    plain = journal.read
 
     def noted(after: int, *, limit: int = 0, max_bytes: int = 0) -> object:
         entries = plain(after, limit=limit, max_bytes=max_bytes) if max_bytes else plain(after, limit=limit)
         read.extend(entry.seq for entry in entries if max_bytes)  # else it asks for the first entry
         return entries
 
-    monkeypatch.setattr(site.journal, "read", noted)
+    monkeypatch.setattr(journal, "read", noted)
+    return read
+
+
+def test_only_what_is_new_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(5):
+        site.tell(f"run-{at}", "START", at)
+    site.check(is_open={f"run-{at}" for at in range(5)}, reads_a=set())
+    site.tell("last", "START", 9)
+    read = read_of(site.journal, monkeypatch)
     for expected in ([site.journal.last_seq()], []):
         read.clear()
         with site.kept.open() as reader:
             assert len(reader.open_files()) == 6
         assert read == expected
+
+
+def test_a_name_that_nothing_has_does_not_make_the_next_question_begin_anew(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.tell("one", "START", 1, "a")
+    answers = GraphAnswers(site.journal, PYTHON, site.kept)
+    read = read_of(site.journal, monkeypatch)
+    for _ in range(3):
+        with pytest.raises(NotFoundError, match=r"^no dataset, column or job has the name 'in/b'$"):
+            answers.answer(OfDependencies("in/b"))
+    assert answers.answer(OfDependencies("in/a")).node.name == "a"
+    assert read == [site.journal.last_seq()]
 
 
 def test_an_index_that_was_made_again_is_opened_again(site: Site) -> None:
