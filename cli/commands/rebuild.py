@@ -13,8 +13,8 @@ from waybill.transport.counting import counted
 
 from .. import completing, console
 from ..arguments import Engine, JsonObject, Master, Since, Until, Workers, check_span
-from ..home import agreed_settings
-from ..options import with_settings
+from ..home import agreed_settings, is_home
+from ..options import ORIGIN, with_settings
 from ..records import as_plain
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def rebuild(
     root = local_or_url(to)
     stages = isinstance(root, str) and engine is Engine.EMBEDDED and staging is None
     is_of_home = source == "journal" or stages
-    agreed = agreed_settings(settings, needed=is_of_home or (False if places else None))
+    if places and not is_of_home and settings.origins["home"] != ORIGIN and not is_home(settings.home):
+        agreed = settings  # a home that the environment names, and nobody made, has no say in files
+    else:
+        agreed = agreed_settings(settings, needed=is_of_home or (False if places else None))
     wanted = Wanted(
         system_name=agreed.system_name,
         rule=rule_for(agreed, local_or_url(places[0]) if places and source == "events" else agreed.root),

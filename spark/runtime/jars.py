@@ -30,7 +30,7 @@ LISTENER_VERSION: Final = "1.53.0"
 LISTENER_CLASS: Final = "io.openlineage.spark.agent.OpenLineageSparkListener"
 """What `spark.extraListeners` names."""
 
-DRIVER_VERSION: Final = "42.7.8"
+DRIVER_VERSION: Final = "42.7.14"
 
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 MIRROR_VARIABLE: Final = "WAYBILL_MAVEN_URL"

@@ -41,6 +41,26 @@ def test_every_source_of_a_home_gives_its_records_by_the_homes_own_settings(
     )
 
 
+def test_files_need_no_home_that_only_the_environment_names(
+    called: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    monkeypatch.setenv("WAYBILL_HOME", str(nowhere))
+    source = (
+        "rebuild",
+        "--from",
+        "jsonl",
+        lines_of(kept.home, tmp_path / "lines"),
+        "--to",
+        tmp_path / "again",
+    )
+    done = called(*source, "--json")
+    assert (done.returncode, json.loads(done.stdout)["records"], nowhere.exists()) == (0, 4, False)
+    monkeypatch.delenv("WAYBILL_HOME")
+    done = called(*source, "--home", nowhere)
+    assert (done.returncode, "there is no home at" in done.stderr) == (2, True)
+
+
 def test_without_the_home_it_goes_by_the_rule_of_the_files(called: Run, kept: Kept, tmp_path: Path) -> None:
     Journal(other := tmp_path / "other").close()
     done = called("rebuild", "--from", "events", kept.home, "--to", tmp_path / "again", "--home", other)
