@@ -27,10 +27,14 @@ class GraphAnswers:
         journal: its journal.
         asker: who asks.
         kept: the index, where it stays open between questions; None: it is opened for each.
+
+    Attributes:
+        waiting: how many accepted entries the last answer lacks.
     """
 
     def __init__(self, journal: Journal, asker: Asker, kept: KeptIndex | None = None) -> None:
         self.notes: dict[str, None] = {}
+        self.waiting = 0
         self._journal = journal
         self._asker = asker
         self._kept = kept
@@ -39,7 +43,7 @@ class GraphAnswers:
         """Answer a question about the graph of datasets and jobs; see `Answers`."""
         question = reading.allow(self._asker, question)
         with self.open() as index:
-            lacks = index.graph_lacks()
+            lacks, self.waiting = index.graph_lacks(), index.graph_waiting
             self.notes.update(dict.fromkeys(lacks))
             try:
                 return index.answer(question)

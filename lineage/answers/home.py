@@ -61,6 +61,11 @@ class HomeAnswers(IndexedAnswers):
         """Answer a question about the graph of datasets and jobs; see `Answers`."""
         return self._graph.answer(question)
 
+    @property
+    def waiting(self) -> int:
+        """How many accepted entries the last answer about the graph lacks."""
+        return self._graph.waiting
+
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)

@@ -159,6 +159,10 @@ class Answering(Protocol):
     def answer(self, question: Question[_Answer]) -> _Answer:
         """Answer a question."""
 
+    @property
+    def waiting(self) -> int:
+        """How many accepted entries the last answer lacks."""
+
 
 class _Reading(NamedTuple):
     """What a level is now: its value, what is counted of it for the history, and why it is unknown.
@@ -205,7 +209,9 @@ def measure(
     slots = read_slots(journal)
     last_ms = slots[-1].at_ms if slots else 0
     is_due = now_ms - last_ms >= EVERY_MS
-    readings = _of_datasets(found, declared)
+    if answers.waiting:  # they may tell of the datasets that seem to be late
+        found = DatasetCounts({}, {}, (), 0)
+    readings = _of_datasets(found, declared, _LACKING if answers.waiting else "")
     since_ms = max(last_ms, now_ms - HOUR_MS)
     readings |= _of_entries(journal, plan, now_ms, since_ms)
     before = _read_served(journal)
@@ -250,8 +256,9 @@ def _read_served(journal: Journal) -> Served | None:
     return None if row is None else _SERVED_DECODER.decode(row)
 
 
-def _of_datasets(found: DatasetCounts, declared: Declared) -> _Readings:
+def _of_datasets(found: DatasetCounts, declared: Declared, lacking: str) -> _Readings:
     lacks = {Sli.COVERAGE: declared.coverage_lack, Sli.ACCURACY: declared.accuracy_lack}
+    lacks = dict.fromkeys(OF_TIERS, lacking) if lacking else lacks
     readings: _Readings = {}
     for sli in OF_TIERS:
         for tier in TIERS:
@@ -270,6 +277,7 @@ def _of_datasets(found: DatasetCounts, declared: Declared) -> _Readings:
     return readings
 
 
+_LACKING: Final = "accepted entries are not in the graph yet"
 _NO_DATA: Final = {
     Sli.COVERAGE: "the inventory names no dataset of this tier",
     Sli.FRESHNESS: "no dataset of this tier has lineage",

@@ -15,6 +15,7 @@ from waybill.exporter import reading
 from waybill.exporter.keys import Keys
 from waybill.exporter.query import TailReader
 from waybill.lineage.answers import HomeAnswers
+from waybill.lineage.index import reading as tail
 from waybill.lineage.levels import Level, Levels, Served, measure, read_plan
 from waybill.transport import Journal, Kind, Rejects, Settings, flush
 
@@ -80,6 +81,24 @@ def breaches(found: Levels, sli: str) -> list[tuple[str, str, str]]:
 def write_plan(settings: Settings, text: str) -> None:
     settings.home.mkdir(exist_ok=True)
     (settings.home / "slis.yaml").write_text(text)
+
+
+def test_no_dataset_is_late_while_the_graph_lacks_entries(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_GRAPH_SIZE_MAX", 5)
+    late = ran("load", 40 * 24 * HOUR_S, outputs=[dataset("orders", CRITICAL)])
+    others = [ran(f"other-{at}", outputs=[f"lake/other-{at}"]) for at in range(3)]
+    keep_some_filed(settings, [late, *others, ran("load", outputs=["lake/orders"])], 1)
+    found = measured(settings, record=True)
+    for sli in ("coverage", "freshness", "completeness", "accuracy", "missing_provenance"):
+        assert level(found, sli, "critical").is_met is None
+        assert level(found, sli, "critical").unknown == "accepted entries are not in the graph yet"
+    assert found.breaches == ()
+    flush(settings)
+    found = measured(settings)
+    assert level(found, "freshness", "critical").is_met is True
+    assert breaches(found, "freshness") == []
 
 
 @pytest.mark.parametrize("filed", [0, 1, 2])
