@@ -124,7 +124,7 @@ def lineage(
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         write(STDOUT, "\n".join(drawing.openlineage_of(graph, now)))
         return
-    for line in lines_of(found, name, None if unfold else drawing.FOLDED_FROM):
+    for line in lines_of(found, name, edges, None if unfold else drawing.FOLDED_FROM):
         console.line(line)
 
 
@@ -164,8 +164,17 @@ def _edges(text: str, option: str) -> int | Literal["all"]:
     return int(text)
 
 
-def lines_of(found: Dependencies, name: str, folded_from: int | None = None) -> Iterator[str]:
-    """What is printed of a dataset or a job; for `folded_from` see `waybill.lineage.drawing.fold`."""
+def lines_of(
+    found: Dependencies, name: str, edges: tuple[object, object], folded_from: int | None = None
+) -> Iterator[str]:
+    """What is printed of a dataset or a job.
+
+    Args:
+        found: what it depends on, and what depends on it.
+        name: the name by which it was asked.
+        edges: how many were followed upstream and downstream; of a direction with 0 nothing is said.
+        folded_from: see `waybill.lineage.drawing.fold`.
+    """
     from waybill.lineage.drawing import columns_said
     from waybill.lineage.graph import Graph
 
@@ -176,7 +185,8 @@ def lines_of(found: Dependencies, name: str, folded_from: int | None = None) -> 
         yield ""
         yield "Columns:"
         yield from (f"  {console.shown(row)}" for row in below[found.node])
-    for title, reach in (("Upstream", found.upstream), ("Downstream", found.downstream)):
+    ways = (("Upstream", found.upstream), ("Downstream", found.downstream))
+    for title, reach in itertools.compress(ways, edges):
         yield ""
         yield f"{title}:"
         graph = Graph.between(found.node, (reach,))

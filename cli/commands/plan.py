@@ -107,7 +107,7 @@ def _draw(found: list[Found], *, columns: bool) -> list[str]:
     for target, edges in feeding.items():
         reached = tuple(ReachedNode(1, edge.source) for edge in sorted(edges))
         upstream = Reach(reached, tuple(sorted(edges)))
-        lines += lines_of(Dependencies(target, upstream, Reach((), ())), shown(target))
+        lines += lines_of(Dependencies(target, upstream, Reach((), ())), shown(target), (1, 0))
         if unread[target]:
             lines += ["", "Not read:", *(f"  {console.shown(sentence)}" for sentence in unread[target])]
         if columns:

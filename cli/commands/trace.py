@@ -114,7 +114,7 @@ def trace(
             ways = (edges if up or not down else 0, edges if down or not up else 0)
             question = OfDependencies(file, *ways, as_of_ms)
             with suppress(NotFoundError):
-                _show_dependencies(answers.answer(question), file, forms, as_json=as_json)
+                _show_dependencies(answers.answer(question), file, ways, forms, as_json=as_json)
                 return
             raise
     for note in answers.notes:
@@ -141,7 +141,14 @@ def _note_dataset(answers: HomeAnswers | FileAnswers, name: str, journey: Journe
         console.note(f"a {node.kind} has this name, too: `waybill lineage {name}` shows what it depends on")
 
 
-def _show_dependencies(found: Dependencies, name: str, forms: Mapping[str, object], *, as_json: bool) -> None:
+def _show_dependencies(
+    found: Dependencies,
+    name: str,
+    ways: tuple[object, object],
+    forms: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> None:
     """Show what a dataset or a job depends on, since no file has the name."""
     if asked := [option for option, value in forms.items() if value]:
         raise typer.BadParameter(
@@ -150,7 +157,7 @@ def _show_dependencies(found: Dependencies, name: str, forms: Mapping[str, objec
     if as_json:
         console.json(records.as_plain(found))
         return
-    for line in lines_of(found, name):
+    for line in lines_of(found, name, ways):
         console.line(line)
 
 

@@ -91,6 +91,19 @@ def test_a_run_that_has_not_ended_is_running_and_a_dataset_that_nobody_writes_ha
     assert users.endswith("Last Run:\n  none\n")
 
 
+def test_nothing_is_said_of_a_direction_that_was_not_followed(called: Run, told: Path) -> None:
+    for words, left_out in (
+        (("lineage", "my-package", "--up", "0"), "Upstream"),
+        (("lineage", "my-package", "--down", "0"), "Downstream"),
+        (("trace", "my-package", "--down"), "Upstream"),
+        (("trace", "smtp/reports", "--up"), "Downstream"),
+    ):
+        done = called(*words, "--home", told)
+        assert done.returncode == 0, done.stderr
+        ways = [line.rstrip(":") for line in done.stdout.splitlines() if line.startswith(("Up", "Down"))]
+        assert ways == [way for way in ("Upstream", "Downstream") if way != left_out], words
+
+
 def test_json_has_the_nodes_with_their_distances_and_the_edges(called: Run, told: Path) -> None:
     found = json.loads(called("lineage", "mail", "--home", told, "--up", "3", "--json").stdout)
     assert [(one["distance"], one["node"]["name"]) for one in found["upstream"]["nodes"]] == [

@@ -26,9 +26,6 @@ Lineage for: spark/lake.log
 Upstream:
   └─ spark/lake.revenue
 
-Downstream:
-  none
-
 Last Run:
   none
 
@@ -46,9 +43,6 @@ Lineage for: spark/lake.old
 Upstream:
   none
 
-Downstream:
-  none
-
 Last Run:
   none
 
@@ -64,9 +58,6 @@ Lineage for: spark/lake.revenue
 Upstream:
   ├─ spark/shop.customers
   └─ spark/shop.orders
-
-Downstream:
-  none
 
 Last Run:
   none
