@@ -1,10 +1,15 @@
-"""A run that is no file, on the page: its job, and all that it read and wrote."""
+"""A run that is no file, on the page: its job, all that it read and wrote, and what comes from what."""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
-from events import event
+from events import event, members
+from typer.testing import CliRunner
+
+from waybill.cli.app import app
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -30,3 +35,17 @@ def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(start: Start)
     assert (found["runs"][RUN]["job"], found["records"][0]["filename"]) == (JOB, "orders")
     assert "read a dataset of this name" in collector.get("/find?filename=rates", html).body.decode()
     assert f"<bdi>{JOB}</bdi>" in collector.get("/search?q=orders", html).body.decode()
+
+
+def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(start: Start) -> None:
+    collector = start("--runner", "none")
+    flows: dict[str, Any] = {"job": "etl/sum", "inputs": ["db/orders", "db/<rates>"], "outputs": ["db/sums"]}
+    told = members(RUN, **flows)
+    told["job"]["facets"] = {"sql": {"query": "INSERT INTO sums SELECT total FROM orders"}}
+    assert collector.post("/api/v1/lineage", json.dumps(told).encode()).status == 201
+    read = CliRunner().invoke(app, ["lineage", "db/sums", "--refresh", "--home", str(collector.home)])
+    assert read.exit_code == 0, read.output
+    page = collector.get("/column?node=db/sums&column=total", {"Accept": "text/html"}).body.decode()
+    text = " ".join(re.sub("<[^>]*>", " ", page).split())
+    assert "db/orders.total db/sums.total direct" in text
+    assert "Maybe from db/&lt;rates&gt; , too" in text
