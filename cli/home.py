@@ -37,7 +37,7 @@ from .options import ORIGIN
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
     from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
-    from waybill.lineage.index import IndexReader
+    from waybill.lineage.index import IndexReader, JobRun
     from waybill.transport.runner import OpenRun
 
 _OF_FILES: Final = frozenset({ARCHIVE, INDEX, KEYS, LAYOUT})
@@ -48,19 +48,20 @@ _ENDLESS_RUNS: Final = 3
 """So many runs of a producer, all silent for so long, are no chance."""
 
 
-def list_open_runs(journal: Journal | None) -> list[tuple[OpenFile, OpenRun]]:
+def list_open_runs(journal: Journal | None) -> tuple[list[tuple[OpenFile, OpenRun]], dict[str, JobRun]]:
     """The files and runs of a home that have begun and not ended, the longest silent first.
 
-    Each comes with the values that its end has to repeat.
+    Each comes with the values that its end has to repeat. By did, those that are no files follow.
     """
     from waybill.lineage.index import IndexReader
 
     if journal is None:
-        return []
+        return [], {}
     with IndexReader.open(journal.home, journal) as index:
         if index.lack is not None:
             console.note(index.lack)
-        return index.open_runs()
+        found = index.open_runs()
+        return found, index.job_runs([file.did for file, _ in found])
 
 
 def endless_producers(index: IndexReader) -> Iterator[str]:

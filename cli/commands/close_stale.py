@@ -65,7 +65,8 @@ def close_stale(
             "it is in the future; give an age or a time in the past", param_hint="--older-than"
         )
     with existing_journal(settings, to_read=dry_run) as journal:
-        runs = [(file, run) for file, run in list_open_runs(journal) if file.last_ms < since_ms]
+        found, jobs = list_open_runs(journal)
+        runs = [(file, run) for file, run in found if file.last_ms < since_ms]
         silent = [file for file, _ in runs]
         if journal is not None and not dry_run:
             now_ms = time.time_ns() // 1_000_000
@@ -77,7 +78,7 @@ def close_stale(
                 )
                 for file, run in runs
             )
-    open_files.show(silent, {}, as_json=as_json, as_csv=as_csv)
+    open_files.show(silent, jobs, as_json=as_json, as_csv=as_csv)
     done = "would end" if dry_run else "ended"
     console.note(
         f"{done} {len(silent):,} as {end.value}" if silent else "nothing has been open and silent that long"

@@ -105,6 +105,20 @@ def test_status_does_not_count_what_is_open_where_that_would_take_long(
     assert "open      not counted" in left.called("status", "--home", left.home).stdout
 
 
+def test_a_run_that_is_no_file_is_listed_by_its_job_with_all_that_it_reads(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = event("two", "START", "2026-01-31T12:00:00Z", job="etl/join", inputs=["b/left", "b/right"])
+    left.journal.append(Kind.OPENLINEAGE, began)
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + int(1.5 * DAY_S * 1e9))
+    given = ("close-stale", "--as", "ERROR", "--older-than", "1d", "--dry-run")
+    (told,) = [one for one in left.ask(*given) if one["did"] == "two"]
+    assert (told["job"], told["inputs"], told["outputs"]) == ("join", ["b/left", "b/right"], [])
+    shown = left.called(*given, "--home", left.home).stdout
+    assert "\tjoin\tb/left, b/right\tjoin\t" in shown
+
+
 @pytest.mark.parametrize("state", ["ERROR", "CANCELLED"])
 def test_what_is_stale_is_ended_with_a_reason_only_when_somebody_asks(left: Left, state: str) -> None:
     left.work()
