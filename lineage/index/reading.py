@@ -194,8 +194,7 @@ class IndexReader:
             self._after = entries[-1].seq
             self.tail_entries += len(entries)
             self._tail.add(told_in(entries, system_name=""))
-            added = 0 if self.graph_waiting else self._graph_tail.add(entries, size_max=_GRAPH_SIZE_MAX)
-            self.graph_waiting += len(entries) - added
+            self.graph_waiting += len(entries) - self._graph_tail.add(entries, size_max=_GRAPH_SIZE_MAX)
 
     @classmethod
     def of(cls, facts: Iterable[Fact], begun: Iterable[tuple[OpenRun, int, int]], folder: Path) -> Self:
