@@ -167,13 +167,9 @@ def _edges(text: str, option: str) -> int | Literal["all"]:
 def lines_of(
     found: Dependencies, name: str, edges: tuple[object, object], folded_from: int | None = None
 ) -> Iterator[str]:
-    """What is printed of a dataset or a job.
+    """What is printed of a dataset or a job; nothing of a direction in which 0 `edges` were followed.
 
-    Args:
-        found: what it depends on, and what depends on it.
-        name: the name by which it was asked.
-        edges: how many were followed upstream and downstream; of a direction with 0 nothing is said.
-        folded_from: see `waybill.lineage.drawing.fold`.
+    For `folded_from` see `waybill.lineage.drawing.fold`.
     """
     from waybill.lineage.drawing import columns_said
     from waybill.lineage.graph import Graph

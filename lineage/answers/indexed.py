@@ -344,6 +344,9 @@ class IndexedAnswers(ABC):
         wanted, with_name = query.dids, query.filename_dids
         if query.input_dataset is not None:
             reading = frozenset(index.dids_with_input(query.input_dataset))
+            if not reading:
+                says = f"no run is known that read {query.input_dataset!r}; give the name that records show"
+                self.notes[says] = None
             wanted = reading if wanted is None else wanted & reading
         if query.producer is not None:
             produced = frozenset(index.dids_with_producer(query.producer))

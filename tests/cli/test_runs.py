@@ -74,6 +74,14 @@ def test_a_name_that_an_input_has_finds_the_run_and_says_why(called: Run, told: 
     assert "1 of these is a run that read a dataset of this name, and no file of it" in done.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--open"], ["--count"]], ids=["found", "open", "counted"])
+def test_an_input_that_no_run_has_by_this_name_is_said(called: Run, told: Path, more: list[str]) -> None:
+    for name, says in (("lake/rates/", True), ("lake/rates", False), ("rates", False)):
+        done = called("find", "--home", told, "--input", name, *more)
+        assert done.returncode == 0, done.stderr
+        assert (f"no run is known that read '{name}'; give the name that" in done.stderr) is says, name
+
+
 def test_its_journey_proof_and_what_misses_a_sink_name_the_job(called: Run, told: Path) -> None:
     traced = called("trace", "--home", told, FAILED).stdout
     assert (f"{JOB}  {FAILED}" in traced, SHOWN in traced) == (True, True)
