@@ -46,7 +46,8 @@ _LISTS: Final = (
     (re.compile(r"\(\s*\?\s*\)(?: ?, ?\(\s*\?\s*\))+"), "(?)"),
 )
 _WRITES: Final = re.compile(
-    r"\b(?:insert|update|delete|merge|create|replace|into|overwrite)\b", re.IGNORECASE
+    r"\b(?:insert|update|delete|merge|create|replace|into|overwrite|alter|rename|copy|load|call|exec(?:ute)?|do)\b",
+    re.IGNORECASE,
 )
 
 

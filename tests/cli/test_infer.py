@@ -208,3 +208,18 @@ def test_a_home_says_how_often_each_was_used(called: Run, home: Path) -> None:
     assert edges["airflow"] == 0
     table = called("analyzers", "--used", "--home", home)
     assert table.stdout.splitlines()[0].split("\t") == ["analyzer", "sure", "edges", "reads"]
+
+
+def test_what_may_write_and_cannot_be_read_is_not_said_to_write_nothing(
+    called: Run, made: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "queries.jsonl"
+    may_write = ("CALL x()", "COPY t FROM 's3://b/x.csv'", "EXECUTE p(1)", "DO $$ BEGIN PERFORM f(); END $$")
+    reading = ("SELECT copy, load FROM t", "SELECT 1")
+    renaming = ("ALTER TABLE daily RENAME TO day",)
+    log.write_text("".join(json.dumps({"query": text}) + "\n" for text in may_write + reading + renaming))
+    done = called("infer", log, *GIVEN, "--dry-run", "--home", made)
+    says = "jobs that would be stored: 1; statements that write nothing: 2; that could not be read: 4\n"
+    assert done.stderr.startswith(says), done.stderr
+    assert "the first that could not be read: ValueError: statement 1 (CALL x() …) is not read" in done.stderr
+    assert "shop.public.daily\n  -> shop.public.day\n" in done.stdout
