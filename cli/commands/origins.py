@@ -51,6 +51,9 @@ def origins(
     )
     nothing = f"nothing is known of where {shown(found.column)} comes from"
     show_answer(found, columns, rows, nothing=nothing, as_json=as_json)
+    is_direct = any(step.target == found.column and step.how == "direct" for step in found.steps)
+    if found.steps and not is_direct and not as_json:
+        console.note("no column is known that its values come from")
     if found.maybe and not as_json:
         console.note(f"maybe from {', '.join(console.shown(shown(one)) for one in found.maybe)}, too")
     for one in () if as_json else found.texts:

@@ -142,12 +142,7 @@ def _note_dataset(answers: HomeAnswers | FileAnswers, name: str, journey: Journe
 
 
 def _show_dependencies(
-    found: Dependencies,
-    name: str,
-    ways: tuple[object, object],
-    forms: Mapping[str, object],
-    *,
-    as_json: bool,
+    found: Dependencies, name: str, ways: tuple[object, object], forms: Mapping[str, object], *, as_json: bool
 ) -> None:
     """Show what a dataset or a job depends on, since no file has the name."""
     if asked := [option for option, value in forms.items() if value]:

@@ -84,6 +84,23 @@ def test_origins_are_steps_with_the_job_s_sql(called: Run, told: Path) -> None:
     assert (wrong.returncode, "lake/orders is a dataset, no column" in wrong.stderr) == (2, True)
 
 
+def test_a_column_of_which_only_what_decides_its_rows_is_known_is_told_as_such(
+    called: Run, told: Path
+) -> None:
+    query = "INSERT INTO sums SELECT note, one.amount FROM one JOIN two USING (id)"
+    job = {"namespace": "etl", "name": "join", "facets": {"sql": {"query": query}}}
+    event = members("s", job=job, inputs=["db/one", "db/two", "db/more"], outputs=["db/sums"])
+    with closing(Journal(told)) as journal:
+        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    assert called("lineage", "db/sums", "--refresh", "--home", told).returncode == 0
+    says = "no column is known that its values come from"
+    for column, is_said in (("note", True), ("amount", False)):
+        done = called("origins", f"db/sums.{column}", "--home", told)
+        assert (says in done.stderr) is is_said, (column, done.stdout)
+        assert "db/one.id\tindirect\tINDIRECT/JOIN" in done.stdout
+        assert "maybe from db/more, too" in done.stderr
+
+
 def test_lists_of_datasets_are_tables_csv_or_json(called: Run, told: Path) -> None:
     done = called("datasets", "--unread", "--home", told)
     assert done.stdout.splitlines() == ["dataset\tlast written", "lake/orders\t2026-01-31T12:00:00.000Z"]

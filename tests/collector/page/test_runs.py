@@ -41,11 +41,15 @@ def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(start: Start) -
     collector = start("--runner", "none")
     flows: dict[str, Any] = {"job": "etl/sum", "inputs": ["db/orders", "db/<rates>"], "outputs": ["db/sums"]}
     told = members(RUN, **flows)
-    told["job"]["facets"] = {"sql": {"query": "INSERT INTO sums SELECT total FROM orders"}}
+    told["job"]["facets"] = {
+        "sql": {"query": "INSERT INTO sums SELECT total, 1 AS n FROM orders WHERE total > 1"}
+    }
     assert collector.post("/api/v1/lineage", json.dumps(told).encode()).status == 201
     read = CliRunner().invoke(app, ["lineage", "db/sums", "--refresh", "--home", str(collector.home)])
     assert read.exit_code == 0, read.output
-    page = collector.get("/column?node=db/sums&column=total", {"Accept": "text/html"}).body.decode()
-    text = " ".join(re.sub("<[^>]*>", " ", page).split())
-    assert "db/orders.total db/sums.total direct" in text
-    assert "Maybe from db/&lt;rates&gt; , too" in text
+    for column, how in (("total", "direct"), ("n", "indirect")):
+        page = collector.get(f"/column?node=db/sums&column={column}", {"Accept": "text/html"}).body.decode()
+        text = " ".join(re.sub("<[^>]*>", " ", page).split())
+        assert f" db/sums.{column} {how}" in text
+        assert ("No column is known that its values come from" in text) is (how == "indirect")
+        assert "Maybe from db/&lt;rates&gt; , too" in text
