@@ -29,7 +29,7 @@ from waybill.transport.config import (
     taking_over,
 )
 from waybill.transport.journal import has_traces
-from waybill.transport.root import check_root
+from waybill.transport.root import check_root, known_root
 
 from . import console
 from .options import ORIGIN
@@ -293,13 +293,18 @@ def check_options(settings: Settings, names: Collection[str] | None = None) -> N
 
     Args:
         settings: those of the command.
-        names: of the options; None: of all, if a runner lives; what else differs from it is said.
+        names: of the options; None: of all, if a runner lives; what else differs from it is said. The root
+            of a home that has filed nothing is checked even without a runner, as it would have two then.
 
     Raises:
         SettingsConflictError: an option differs.
     """
     with any_journal(settings, to_read=True) as journal:
-        if journal is None or not (names or locks.is_held(settings.home)):
+        if journal is None:
+            return
+        if names is None and known_root(journal) is None:
+            check_differing(journal, settings, {"root"})
+        if not (names or locks.is_held(settings.home)):
             return
         check_differing(journal, settings, names or {*AGREED} - {"root"})
         for conflict in [] if names or settings.strict else conflicts(journal, settings):

@@ -159,9 +159,13 @@ def test_beside_a_live_runner_it_is_refused_too_and_files_are_named_by_the_real_
 
 def test_the_root_may_be_mounted_elsewhere(called: Run, filed: Settings, tmp_path: Path) -> None:
     filed.root.rename(tmp_path / "moved")
-    done = called("flush", "--home", filed.home, "--root", tmp_path / "moved")
+    moved = tmp_path / "moved"
+    done = called("flush", "--home", filed.home, "--root", moved)
     assert done.returncode == 0, done.stderr
-    assert agreed(Journal(filed.home))["root"] == str(tmp_path / "moved")
+    assert agreed(Journal(filed.home))["root"] == str(filed.root), "an option holds for its command"
+    assert called("settings", "apply", "--home", filed.home, "--root", moved).returncode == 0
+    assert called("flush", "--home", filed.home).returncode == 0
+    assert agreed(Journal(filed.home))["root"] == str(moved)
 
 
 def test_a_root_that_was_agreed_on_and_is_not_there_yet_is_kept(
@@ -175,11 +179,17 @@ def test_a_root_that_was_agreed_on_and_is_not_there_yet_is_kept(
     assert (tmp_path / "new").is_dir()
 
 
-def test_a_home_that_has_filed_nothing_takes_another_root_than_its_own_folder(
-    called: Run, home: Path, root: Path
+@pytest.mark.parametrize("command", ["flush", "drain"])
+def test_a_home_that_has_filed_nothing_gets_another_root_by_its_settings_alone(
+    called: Run, home: Path, root: Path, command: str
 ) -> None:
     Tracker(home=home, runner="none").close()
-    assert called("flush", "--home", home, "--root", root).returncode == 0
+    done = called(command, "--home", home, "--root", root)
+    apply = f"waybill settings apply --home {home} --root {root}"
+    assert (done.returncode, "leave the option out" in done.stderr, apply in done.stderr) == (2, True, True)
+    assert (agreed(Journal(home))["root"], root.exists()) == (str(home), False)
+    assert called(*apply.split()[1:]).returncode == 0
+    assert called(command, "--home", home, "--root", root).returncode == 0
     assert agreed(Journal(home))["root"] == str(root)
 
 

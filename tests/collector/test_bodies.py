@@ -70,7 +70,7 @@ class Promising(Prompt):
 
 def request_of(sender: Sender | Prompt, length: int = SIZE) -> Request:
     headers = {"content-type": JSON, "content-length": str(length)}
-    scope: Any = SimpleNamespace(headers=headers, client="127.0.0.1:1")
+    scope: Any = SimpleNamespace(headers=headers, client="127.0.0.1:1", path="/")
     exchange: Any = sender
     return Request(scope, exchange)
 

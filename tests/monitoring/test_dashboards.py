@@ -116,7 +116,7 @@ def fill(collector: Collector, now: datetime) -> None:
     ]
     assert collector.post("/provenance", json.dumps(records).encode()).status == 202
     assert collector.post("/api/v1/lineage", b"{}").status == 422
-    assert collector.ask("GET", "/metrics", headers={"Host": "elsewhere.example"}).status == 403
+    assert collector.ask("GET", "/where", headers={"Host": "elsewhere.example"}).status == 403
 
 
 def instants(dashboard: dict[str, Any]) -> dict[str, str]:

@@ -263,7 +263,7 @@ def test_the_write_of_a_killed_program_is_finished_if_its_place_shows_that(
     says = f"{REASON}, but {shown_by} of its output is newer than its start" if is_finished else REASON
     assert ended["run"]["facets"]["waybill_inferred"]["reason"] == says
     assert ended["eventType"] == ("COMPLETE" if is_finished else "ABORT")
-    assert ended.get("outputs") == ([{"namespace": "file", "name": str(out)}] if is_finished else None)
+    assert ended["outputs"] == ([{"namespace": "file", "name": str(out)}] if is_finished else [])
     assert ended["eventTime"] == f"2026-01-01T00:00:{'05' if is_finished else '00'}.000Z"
 
 
