@@ -166,6 +166,14 @@ class Model:
                 *((f"j/j{each.job}", self.name(f"d/d{number}")) for number in each.writes),
             )
         }
+        self.runs = [
+            (
+                f"j/j{each.job}",
+                {self.name(f"d/d{one}") for one in each.reads},
+                {self.name(f"d/d{one}") for one in each.writes},
+            )
+            for each in said
+        ]
         columns = [each.column for each in said if each.column is not None]
         self.columns = {tuple(self.name(f"d/d{number}.x") for number in pair) for pair in columns}
         self.flows |= {(self.name(f"d/d{near}"), self.name(f"d/d{far}")) for near, far in columns}
@@ -175,14 +183,28 @@ class Model:
         return text if text.startswith("j/") else f"d/d{self.one[int(text[3])]}{text[4:]}"
 
     def reached(self, edges: Iterable[tuple[str, ...]], start: str, *, down: bool) -> dict[str, int]:
-        """A breadth-first search."""
-        away, frontier = {start: 0}, [start]
-        for near in frontier:
-            ends = [edge if down else edge[::-1] for edge in edges]
-            for far in sorted({end for begin, end in ends if begin == near} - away.keys()):
-                away[far] = away[near] + 1
-                frontier.append(far)
-        return {name: distance for name, distance in away.items() if distance}
+        """A breadth-first search, in which each dataset comes to a job of its own."""
+        ends = [edge if down else edge[::-1] for edge in edges]
+        away, frontier = {(start, ""): 0}, [(start, "")]
+        for near, entry in frontier:
+            for far in sorted({end for begin, end in ends if begin == near}):
+                if entry and not self.is_way(*((entry, near, far) if down else (far, near, entry))):
+                    continue
+                place = (far, near if far.startswith("j/") else "")
+                if place not in away:
+                    away[place] = away[near, entry] + 1
+                    frontier.append(place)
+        nearest: dict[str, int] = {}
+        for (name, _), distance in away.items():
+            nearest.setdefault(name, distance)
+        return {name: distance for name, distance in nearest.items() if distance}
+
+    def is_way(self, source: str, job: str, target: str) -> bool:
+        """Whether a run of a job may have read the one and written the other."""
+        runs = [(reads, writes) for name, reads, writes in self.runs if name == job]
+        pairs = {(read, written) for reads, writes in runs for read in reads for written in writes}
+        is_known = source in {read for read, _ in pairs} and target in {written for _, written in pairs}
+        return not is_known or (source, target) in pairs
 
 
 @hypothesis_settings(max_examples=10)
