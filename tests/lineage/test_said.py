@@ -105,7 +105,7 @@ def test_an_input_that_a_text_does_not_name_stays_in_every_view_and_is_a_maybe(
     assert {short(shown(one.node)) for one in of_job.upstream.nodes} >= {"orders", "rates"}
     assert all(one.is_certain for one in (*of_job.upstream.nodes, *of_job.downstream.nodes))
     of_out = lineage.dependencies("shop.public.out", up=2, down=0)
-    assert any(line.endswith("shop.public.rates  maybe") for line in lines_of(of_out, "out"))
+    assert any(line.endswith("shop.public.rates  maybe") for line in lines_of(of_out, "out", (2, 0)))
     boxes, _ = boxes_of_graph(Graph.of(of_out))
     assert [box.words[1:] for box in boxes if box.words[0].endswith("rates")] == [["maybe"]]
     near = lineage.dependencies("shop.public.out")
