@@ -4,7 +4,7 @@
 UV_VERSION := 0.13.8
 PYTHON ?=
 ARGS ?=
-FAULTS_BOUND_S := 1500
+FAULTS_BOUND_S := 2100
 STORM_S ?= 3600
 MINUTES ?= 60
 
@@ -62,7 +62,7 @@ test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Ma
 test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients (dbt, Airflow and, with Maven, Java's), and the quick start in a fresh environment
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
-faults: .venv/dev.stamp ## Run the exhaustive tests, at most 25 minutes
+faults: .venv/dev.stamp ## Run the exhaustive tests, at most 35 minutes
 	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) --ignore=tests/collector/page $(ARGS) tests/faults tests/collector tests/exporter tests/transport
 
 walks: .venv/dev.stamp ## Walk through the runbook on broken collectors, and through each view of the page with a million records
