@@ -24,7 +24,7 @@ from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
 
 from ..acks import ROW_PREFIX, Acks
-from ..backend import Answer, Backend, Verdict, explain, setting_of
+from ..backend import Answer, Verdict, explain, setting_of
 from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
@@ -46,7 +46,6 @@ from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter
 from .pending import PendingEvents
 from .run_states import End, RunState, RunStates, Start, note_run
 from .schedule import Schedule, SendOutcome
-from .tagging import TAGS_PREFIX, Tagging
 
 if TYPE_CHECKING:
     from waybill.facets.flows import FlowNode, FlowPath
@@ -67,8 +66,6 @@ _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
 _SYNC_EVERY_S: Final = 0.1
 _ANSWER_POLL_S: Final = 0.05
-_TAGS_AT_END_S: Final = 2.0
-"""For how long a delivery that ends still begins to tag jobs; the next runner tags the others."""
 
 
 class Delivery:
@@ -127,9 +124,6 @@ class Delivery:
         )
         self._job_graph = JobGraph(jobs, journal.node, datasets)
         self._begun_times = BegunTimes()
-        tagged = journal.state(name, TAGS_PREFIX) if draws else {}
-        tagged_at = backend if draws and isinstance(backend, Backend) else None
-        self._tagging = Tagging(tagged, tagged_at, name, clock())
         self._counted = int(journal.state_get(name, _COUNTED) or self._acks.cursor)
         for node in self._job_graph.untold():
             self._tell(node)
@@ -149,7 +143,6 @@ class Delivery:
         applied = looked + self._hand_out()
         # While every connection is busy there is nothing else to do; otherwise an event that can go may
         # arrive.
-        self._tag(is_idle=False)
         is_busy = len(self._in_flight) == self._in_flight_max and not self._coalescing.active
         applied += self._take_in(None if is_busy else 0.0 if applied else _ANSWER_POLL_S)
         # No connection idles while the disk writes: the events sent now belong to other runs.
@@ -163,20 +156,15 @@ class Delivery:
         return waiting + len(self._owed) + self._job_graph.held_back
 
     def finish(self) -> None:
-        """Wait for the responses to events in flight, so that none of them is repeated, and set tags."""
+        """Wait for the responses to events in flight, so that none of them is repeated."""
         while self._in_flight:
             self._take_in(None)
             self._store()
-        ends_s = time.monotonic() + _TAGS_AT_END_S
-        while self._tag(is_idle=time.monotonic() < ends_s):
-            self._tagging.wait(None)
-        self._store()
         self._journal.sync()
 
     def close(self) -> None:
         """Close the connections to the backend."""
         self._senders.shutdown()
-        self._tagging.close()
         self._backend.close()
 
     # -- sending ---------------------------------------------------------------------------------------------
@@ -255,7 +243,6 @@ class Delivery:
         notes = JobNotes()
         if event is not None and entry.run_event is not None:
             notes = job_notes_of(entry.run_event.job)
-            self._tagging.want(event.flow.job_in_marquez, notes)
         for path, outcome in self._paths_of(entry, event):
             jobs = self._job_graph.learn(path, now_ms(), notes)
             if entry.seq > self._counted:
@@ -374,10 +361,6 @@ class Delivery:
                 break
         return answer
 
-    def _tag(self, *, is_idle: bool) -> bool:
-        """Tag a job if one is due and the backend is up; returns whether that is under way."""
-        return self._schedule.outage is None and self._tagging.work(self._clock(), is_idle=is_idle)
-
     # -- answers ---------------------------------------------------------------------------------------------
 
     def _take_in(self, timeout_s: float | None) -> int:
@@ -425,9 +408,7 @@ class Delivery:
         if answer.verdict is not Verdict.DELIVERED:
             log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.shown)
         self._owed.discard(number)
-        facets = self._job_graph.told(node, now_ms())
-        if answer.verdict is Verdict.DELIVERED:
-            self._tagging.want(node, facets)
+        self._job_graph.told(node, now_ms())
 
     def _note_run(self, entry: Entry, subject: Subject) -> None:
         """Note the state of a run; after any other event its deciding end is sent again."""
@@ -485,7 +466,7 @@ class Delivery:
     def _store(self) -> None:
         self._acks.save(self._batch)
         self._coalescing.save(self._batch)
-        for key, row in (*self._job_graph.changed(), *self._tagging.changed()):
+        for key, row in self._job_graph.changed():
             self._batch.put(key, row)
         for key, dataset in self._job_graph.datasets.changed():
             if dataset is None:
@@ -507,16 +488,8 @@ class Delivery:
             self._coalescing.wait_s() if may_look else None,
             self._job_graph.wait_s(now_ms()) if may_look else None,
             sync_s,
-            self._tagging.wait_s(self._clock()) if self._schedule.outage is None else None,
         )
-        is_tagging = self._tag(is_idle=not self._pending.held)
-        if is_tagging and not self._in_flight:
-            self._tagging.wait(_ANSWER_POLL_S)
-        wait_s = (
-            0.0
-            if self._in_flight or is_tagging
-            else min((one for one in waits_s if one is not None), default=None)
-        )
+        wait_s = 0.0 if self._in_flight else min((one for one in waits_s if one is not None), default=None)
         outage, stuck = self._schedule.outage, self._schedule.stuck
         if outage is not None or stuck is None or wait_s is None:
             return self._step(outage, retry_s=wait_s)
