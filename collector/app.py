@@ -246,13 +246,12 @@ class Application:
                     any_host=endpoint.any_host,
                 )
                 web.state.key = request.key
-                response = await endpoint.answer(web)
+                return await endpoint.answer(web)
             except Problem as problem:
                 if endpoint.show_problem is None:
                     raise
                 self._log(request, problem)
-                response = endpoint.show_problem(web, problem)
-            return self._auth.front.lead_within(response)
+                return endpoint.show_problem(web, problem)
 
         return answer
 

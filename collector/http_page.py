@@ -34,7 +34,7 @@ code { background: #8882; border-radius: 3px; font-size: 0.9em; padding: 0 0.2em
 td, th { padding: 0.1rem 1rem 0.1rem 0; text-align: left; vertical-align: top; }
 </style>
 <h1>Waybill collector</h1>
-<p>For programs: <a href="/openapi.json">openapi.json</a>.</p>
+<p>For programs: <a href="openapi.json">openapi.json</a>.</p>
 """
 
 

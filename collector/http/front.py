@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from .endpoint import WebResponse
     from .exchange import Request
 
 Network = IPv4Network | IPv6Network
 
 _PORTS: Final = {"http": 80, "https": 443}
-_ADDRESS: Final = re.compile(rb'(<[^<>]* (?:href|action|src|hx-get)=")/')
-"""An address of the collector in a tag; names are escaped, so that none looks like one."""
 
 
 class Front:
@@ -61,18 +57,6 @@ class Front:
             while named and any(ip_address(_host_of(client)) in network for network in self._proxies):
                 client = f"{ip_address(named.pop().strip())}:0"
         return client
-
-    def lead_within(self, response: WebResponse) -> WebResponse:
-        """Let all that a page or a redirection leads to be below the public path."""
-        if not self.path:
-            return response
-        if (to := response.headers.get("location", "")).startswith("/"):
-            response.headers["location"] = self.path + to
-        if (response.media_type or "").startswith("text/html"):
-            path = self.path.encode()
-            response.body = _ADDRESS.sub(lambda found: found[1] + path + b"/", bytes(response.body))
-            response.headers["content-length"] = str(len(response.body))
-        return response
 
 
 def _host_of(client: str) -> str:

@@ -22,6 +22,7 @@ from ..http import Endpoint, Problem
 from ..keys import Role, match
 from ..sessions import COOKIE, SESSION_S, session_id_in
 from .answering import HEADERS, SIGN_IN_PATH
+from .rendering import link
 from .sign_in import Tries, own_path
 
 if TYPE_CHECKING:
@@ -146,4 +147,4 @@ class Changing:
 
 
 def _redirect(to: str) -> Response:
-    return RedirectResponse(to, HTTPStatus.SEE_OTHER, HEADERS)
+    return RedirectResponse(link(to), HTTPStatus.SEE_OTHER, HEADERS)

@@ -10,6 +10,7 @@ from ..http import Endpoint
 from .answering import Answering
 from .assets import STATIC_PATH, static
 from .changing import Changing
+from .rendering import lead_below
 from .sign_in import Tries
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def page_endpoints(
         levels: reads its service levels.
         ensure_runner: starts the home's runner, unless there is one.
     """
+    lead_below(auth.front.path)
     answering = Answering(readings, auth, sessions, [health.view(), levels.view()])
     changing = Changing(answering, auth, sessions, health, ensure_runner, tries=Tries())
     return [

@@ -113,7 +113,7 @@ class Params(NamedTuple):
 
     def next_url(self, cursor: str) -> str:
         """The address of the next page."""
-        return f"/find?{next_page(self.text, cursor)}"
+        return f"{link('/find')}?{next_page(self.text, cursor)}"
 
     @property
     def given_conditions(self) -> list[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What makes a spreadsheet take a cell for a formula."""
+
+_PUBLIC: Final = SimpleNamespace(path="")
+
+
+def lead_below(public_path: str) -> None:
+    """Let all addresses of the page, in this process, be below the path by which users know it."""
+    _PUBLIC.path = public_path
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -49,7 +57,7 @@ def _environment() -> Environment:
         "size": size_text,
     }
     made.globals |= {
-        "asset": asset_url,
+        "asset": lambda name: link(asset_url(name)),
         "link": link,
         "node_url": node_url,
         "node_name": shown,
@@ -83,7 +91,8 @@ def link(path: str, params: Mapping[str, Any] | Iterable[tuple[str, str]] = (), 
         for value in (values if isinstance(values, list | tuple) else [values])
         if value not in {None, ""}
     ]
-    return f"{path}?{urlencode(several)}" if several else path
+    query = f"?{urlencode(several)}" if several else ""
+    return f"{_PUBLIC.path}{path}{query}"
 
 
 def node_url(node: Node, column: str = "") -> str:
