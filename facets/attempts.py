@@ -12,6 +12,10 @@ class Attempts(NamedTuple):
 
     One START and one end are those of a run that has ended, whichever of them came first, and whatever their
     clocks say: two threads may have timed them. A run is begun again by another START after its last end.
+
+    These times say whether a run is open, but not which of its ends counts: an inferred end closes a run that
+    was begun again, and replaces no end that the run has stated, of whichever attempt. So two STARTs of two
+    threads, with the end between them, cost no stated end; see `RunState.ending`.
     """
 
     first_us: int = 0

@@ -5,8 +5,8 @@ single events, or a union. So states merge in any order, any grouping and any nu
 state, and it gives the same records. Events are ordered by (time in microseconds, rank of the type, the value
 itself); the order of arrival does not matter.
 
-An inferred end is the weakest: the run's own terminal event replaces it, whatever its type
-and however late it arrives.
+An inferred end is the weakest: it counts only in a run that has stated none. The run's own terminal event
+replaces it, whatever its type, however late it arrives, and also if the run was begun again since.
 
 A run that is begun again under its id, as the cleared task of a scheduler is, ends as its last attempt did.
 The latest START parts the attempts: only the terminal events since then count. In a run of one START all of
@@ -72,7 +72,7 @@ FINAL_STATES: Final[tuple[FinalState, ...]] = (FinalState.ERROR, FinalState.CANC
 
 
 class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A terminal event; the least of an attempt's endings by `place` is its deciding event.
+    """A terminal event; the least of an attempt's endings is its deciding event.
 
     Attributes:
         inferred: why Waybill inferred it; empty: it is the run's own.
@@ -87,11 +87,6 @@ class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False)
     def kind(self) -> tuple[bool, int]:
         """Of endings of one kind, the first and the last are kept."""
         return bool(self.inferred), self.severity
-
-    @property
-    def place(self) -> tuple[bool, Ending]:
-        """Its position among the endings of an attempt: the inferred ones come last."""
-        return bool(self.inferred), self
 
 
 class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -230,17 +225,25 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def ending(self) -> Ending | None:
-        """The terminal event that decides its record: of its last attempt that has ended."""
-        if since := [ending for ending in self.endings if ending.time_us >= self.since_us]:
-            return min(since, key=lambda ending: ending.place)
-        return max(
-            self.endings, key=lambda ending: (not ending.inferred, ending.time_us, ending), default=None
-        )
+        """The terminal event that decides its record: of its last attempt that has ended.
+
+        Those that it has stated count, whichever attempt they are of; only without any, the inferred ones.
+        """
+        endings = [ending for ending in self.endings if not ending.inferred] or self.endings
+        if since := [ending for ending in endings if ending.time_us >= self.since_us]:
+            return min(since)
+        return max(endings, key=lambda ending: (ending.time_us, ending), default=None)
+
+    @property
+    def attempts(self) -> Attempts:
+        """When it began and ended."""
+        ended_us = max((ending.time_us for ending in self.endings), default=0)
+        return Attempts(self.first_begun_us, self.begun_us, ended_us)
 
     @property
     def since_us(self) -> int:
         """When its last attempt began, in epoch microseconds; 0: it has had only one."""
-        return Attempts(self.first_begun_us, self.begun_us).since_us
+        return self.attempts.since_us
 
     @property
     def ended(self) -> bool:

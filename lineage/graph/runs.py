@@ -231,7 +231,7 @@ def _told(state: RunState | LastFile, as_of_us: int) -> LastRun:
         return LastRun(run=state.did, state=state.final_state, started_ms=began_ms, ended_ms=ended_ms)
     ending = state.ending
     started_us = state.begun_us or state.created_us
-    is_open = ending is None or ending.time_us < state.since_us or ending.time_us > as_of_us
+    is_open = ending is None or not state.attempts.has_ended or ending.time_us > as_of_us
     if ending is not None and not is_open:
         started_us = min(started_us, ending.time_us)  # as its record has it
     return LastRun(

@@ -415,24 +415,26 @@ class Delivery:
         if not subject.is_run:
             return
         seq, event = entry.seq, entry.run_event
-        before, start, first_us = self._run_states.of(subject.key)
+        before, start, first_us, is_open = self._run_states.of(subject.key)
         end = before
         time_us = 0 if event is None else parse_instant_us(event.eventTime)
         delivered = End.of(subject, seq, time_us)
         if delivered is not None:
             start = start and start._replace(is_shown=True)
-            end = delivered if end is None or end < delivered else end
+            is_of_next = is_open and (delivered.is_own or end is None or not end.is_own)
+            end = delivered if end is None or end < delivered or is_of_next else end
+            is_open = False
         elif event is not None:
-            attempts = Attempts(first_us, first_us, 0 if end is None else end.time_us)
+            attempts = Attempts(first_us, first_us, 0 if end is None or is_open else end.time_us)
             attempts = attempts.take(event.eventType, time_us)
-            end, first_us = end if attempts.has_ended else None, attempts.first_us
+            is_open, first_us = not attempts.has_ended, attempts.first_us
             told = Start(time_us, seq)
             start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
-        note_run(self._batch, subject.key, RunState(end, start, first_us), seq)
-        if before is not None and before != end and before.seq in self._repeated:
+        note_run(self._batch, subject.key, RunState(end, start, first_us, is_open), seq)
+        if before is not None and (before != end or is_open) and before.seq in self._repeated:
             self._no_longer_owed(before.seq)
             self._outdated.add(before.seq)
-        if end is not None and end.seq != seq:
+        if end is not None and end.seq != seq and not is_open:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
             self._owe(end.seq, end.subject(subject.key))
             self._repeated.add(end.seq)

@@ -6,7 +6,7 @@ projection's state per run notes its delivered terminal event, or that some othe
 long as the journal holds the event. Of several ends the one that decides the record is sent last, because
 Spark's listener may send COMPLETE after FAIL. An inferred terminal event is noted as such: the run's own
 replaces it, whichever of them came first. A second START that happened after the end begins the run again, so
-no end is sent after it until another comes.
+no end is sent after it until another comes; if that is an inferred one, the run's own is sent after it.
 
 Marquez also takes the start of a run from the last event to arrive that is no end: from each RUNNING, of
 which Spark's listener sends up to six. So the row notes the earliest such event, which is sent once more
@@ -75,14 +75,16 @@ class RunState(NamedTuple):
     """The known delivered events of a run that decide what the backend shows of it.
 
     Attributes:
-        end: its end.
+        end: its end; if it was begun again, that of an earlier attempt.
         start: the event that says when it began.
         first_us: its first START, in epoch microseconds; 0: none was delivered.
+        is_open: whether it has not ended, or was begun again.
     """
 
     end: End | None = None
     start: Start | None = None
     first_us: int = 0
+    is_open: bool = True
 
 
 class RunStates:
@@ -102,11 +104,12 @@ class RunStates:
         if started:
             seq, time_us, first = started.removesuffix(_MOVED).split(b":")
             start, first_us = Start(int(time_us), int(seq), is_shown=not started.endswith(_MOVED)), int(first)
-        if ended.startswith(_OPEN):
+        is_open, ended = ended.startswith(_OPEN), ended.removeprefix(_OPEN)
+        if not ended:
             return RunState(None, start, first_us)
         seq, weight, time_us = ended.removeprefix(_INFERRED).split(b":")
         end = End(not ended.startswith(_INFERRED), int(weight), int(seq), int(time_us))
-        return RunState(end, start, first_us)
+        return RunState(end, start, first_us, is_open)
 
     def open_of(self, runs: Iterable[str]) -> frozenset[str]:
         """The given runs that the backend knows, but without an end of their own."""
@@ -117,11 +120,11 @@ class RunStates:
 
 def note_run(batch: StateBatch, run: str, state: RunState, seq: int) -> None:
     """Note what was delivered of a run, lastly an entry; the row goes with the end, or with that entry."""
-    end, start, first_us = state
-    row = _OPEN + b"%d" % seq
+    end, start, first_us, is_open = state
+    row = _OPEN if is_open else b""
     if end is not None:
         text = b"%d:%d:%d" % (end.seq, end.weight, end.time_us)
-        row = text if end.is_own else _INFERRED + text
+        row += text if end.is_own else _INFERRED + text
     if start is not None:
         row += (
             _STARTED

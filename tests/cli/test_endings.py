@@ -149,6 +149,25 @@ def test_an_inferred_end_never_replaces_a_stated_one(
         assert flush(doors.settings).problems == {}
 
 
+@pytest.mark.parametrize("steps", [*itertools.permutations((("START", "10:00:00.000"), START, END))])
+def test_closing_a_run_of_two_starts_replaces_no_end_that_is_timed_between_them(
+    doors: Doors, steps: tuple[tuple[str, str], ...]
+) -> None:
+    for body in told(steps):
+        doors.keep(body)
+        assert flush(doors.settings).problems == {}
+    (before,) = doors.ask("find")
+    (closed,) = doors.ask("close-stale", "--older-than", "0s", "--as", "CANCELLED")
+    assert closed["did"] == RUN
+    for _ in range(2):
+        assert doors.ask("find") == [before]
+        assert (before["final_state"], before["completed"]) == ("COMPLETE", "2026-01-31T10:00:00.300Z")
+        assert doors.state() == "COMPLETE"
+        assert doors.ask("find", "--open") == []
+        assert doors.ask("find", "--open", "--missing-sink", "lake/out") == []
+        assert flush(doors.settings).problems == {}
+
+
 def test_an_open_run_is_described_by_what_its_record_would_say_now(
     called: Run, settings: Settings, tmp_path: Path
 ) -> None:

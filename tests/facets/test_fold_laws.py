@@ -157,20 +157,8 @@ def run_of(event: RunEvent) -> tuple[str, str]:
 
 
 def ended_by_themselves(events: list[RunEvent]) -> set[tuple[str, str]]:
-    """The runs with an end of their own that were not begun again after it."""
-    begun = {
-        run: max((us(one) for one in events if run_of(one) == run and one.eventType == "START"), default=0)
-        for run in map(run_of, events)
-    }
-    return {
-        run_of(one)
-        for one in events
-        if one.eventType in TERMINAL and not inferred_reason(one) and us(one) >= begun[run_of(one)]
-    }
-
-
-def us(event: RunEvent) -> int:
-    return parse_instant_us(event.eventTime)
+    """The runs with an end of their own, also if they were begun again after it."""
+    return {run_of(one) for one in events if one.eventType in TERMINAL and not inferred_reason(one)}
 
 
 @given(EVENTS, INFERRED_ENDS, RANDOMS)
@@ -192,12 +180,38 @@ def test_the_records_of_inferred_ends_and_no_others_say_so(
         own = [one for one in events if run_of(one) == run]
         of_run = [*own, *(one for one in inferred if run_of(one) == run)]
         has_inferred = any(one.eventType in TERMINAL and inferred_reason(one) for one in of_run)
-        if run not in ended and any(one.eventType in TERMINAL and not inferred_reason(one) for one in own):
-            continue  # it was begun again: an inferred end counts if it came since
         for record in fold(of_run, system_name="host"):
             is_marked = (record.annotations or {}).get(EVIDENCE, "").startswith("inferred: ")
             assert is_marked == (run not in ended)
             assert has_inferred or not is_marked
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("START", "RUNNING", *TERMINAL)), st.integers(0, 9)), min_size=1, max_size=6
+)
+
+
+@given(STEPS, st.integers(0, 12), RANDOMS)
+def test_no_clock_order_or_repetition_lets_an_inferred_end_replace_a_stated_one(
+    steps: list[tuple[str, int]], inferred_s: int, chance: random.Random
+) -> None:
+    stated = [at_second(kind, second) for kind, second in steps]
+    inferred = at_second("ABORT", inferred_s, {"waybill_inferred": {"reason": "nothing was heard of it"}})
+    alone = fold(stated, system_name="host")
+    again = [*stated, inferred, *chance.choices([*stated, inferred], k=4)]
+    chance.shuffle(again)
+    found = fold(again, system_name="host")
+    assert found == fold([*stated, inferred], system_name="host")
+    told = [(one.final_state, one.completed, one.annotations) for one in found]
+    assert told == [(one.final_state, one.completed, one.annotations) for one in alone] or not alone
+    assert alone or [one.final_state for one in found] == ["CANCELLED"]
+
+
+def at_second(kind: str, second: int, facets: dict[str, object] | None = None) -> RunEvent:
+    at = f"2026-01-03T00:00:{second:02}Z"
+    decoded = decode_event(msgspec.json.encode(members("r", kind, at, facets=facets or {}, job="ns/job")))
+    assert isinstance(decoded, RunEvent)
+    return decoded
 
 
 ENDS = st.lists(st.sampled_from(TERMINAL), max_size=3, unique=True)
@@ -208,17 +222,10 @@ def test_a_run_that_is_begun_again_ends_as_its_last_attempt_that_ended_did(
     attempts: list[list[str]], chance: random.Random
 ) -> None:
     kinds = [(kind, at) for at, ends in enumerate(attempts) for kind in ("START", *ends)]
-    events = [
-        decode_event(
-            msgspec.json.encode(
-                members("r", kind, f"2026-01-03T00:00:{second:02}Z", facets=said(kind, at), job="ns/job")
-            )
-        )
-        for second, (kind, at) in enumerate(kinds)
-    ]
+    events = [at_second(kind, second, said(kind, at)) for second, (kind, at) in enumerate(kinds)]
     of_last = [at for at, ends in enumerate(attempts) if ends]
     chance.shuffle(events)
-    made = fold([one for one in events if isinstance(one, RunEvent)], system_name="host")
+    made = fold(events, system_name="host")
     if not of_last:
         assert made == []
         return

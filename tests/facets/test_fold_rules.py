@@ -165,11 +165,22 @@ def test_a_later_attempt_that_fails_replaces_a_success() -> None:
     assert (made.final_state, made.completed) == (FinalState.ERROR, NOON_MS + 19 * MINUTE_MS)
 
 
-def test_the_inferred_end_of_a_later_attempt_counts_for_more_than_the_end_of_an_earlier_one() -> None:
-    begun = [event("START"), event("FAIL", 5), event("START", 10)]
-    gone = event("ABORT", 30, facets=inferred())
-    assert record(*begun, gone).final_state == FinalState.CANCELLED
-    assert record(*begun, gone, event("COMPLETE", 12)).final_state == FinalState.COMPLETE
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        ("COMPLETE", FinalState.COMPLETE),
+        ("FAIL", FinalState.ERROR),
+        ("ABORT", FinalState.CANCELLED),
+    ],
+)
+def test_the_inferred_end_of_a_later_attempt_replaces_no_stated_end_of_an_earlier_one(
+    end: str, state: FinalState
+) -> None:
+    begun = [event("START"), event(end, 5), event("START", 10)]
+    gone = event("FAIL" if end == "ABORT" else "ABORT", 30, facets=inferred())
+    assert record(*begun, gone) == record(*begun)
+    assert (record(*begun, gone).final_state, record(*begun, gone).annotations) == (state, None)
+    assert record(*begun, gone, event("COMPLETE", 12)).completed == NOON_MS + 12 * MINUTE_MS
 
 
 def test_a_start_in_the_instant_of_an_end_begins_no_new_attempt() -> None:

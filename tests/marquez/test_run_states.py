@@ -247,6 +247,31 @@ def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(
     assert marquez.runs == {"run": "COMPLETED"}
 
 
+def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_own(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
+) -> None:
+    states = []
+    steps = [
+        ("START", "run"),
+        ("START", "run"),
+        ("COMPLETE", "run"),
+        ("START", "run"),
+        ("RUNNING", "run"),
+        ("ABORT", INFERRED),
+        ("START", "run"),
+        ("FAIL", "run"),
+    ]
+    for number, (kind, run) in enumerate(steps):
+        said = {} if run == "run" else {"run": run}
+        keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
+        worker = new_worker(journal, marquez.url)
+        worker.run()
+        assert worker.delivery.pending() == 0
+        states.append(marquez.runs["run"])
+    assert states[2:] == ["COMPLETED", "RUNNING", "RUNNING", "COMPLETED", "RUNNING", "FAILED"]
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4, 5, 2, 6, 7]
+
+
 def test_a_runs_own_end_that_is_retried_beats_an_inferred_one_of_a_higher_number(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
 ) -> None:
