@@ -20,7 +20,6 @@ WITH_OUTPUT = ("README.md", "quickstart.md", "audit.md", "openlineage.md", "delt
 ELSEWHERE = {
     "benchmarks.md": "it measures for hours; the options are checked below",
     "cli.md": "it is the help, whose options are checked with those of all pages",
-    "datasets.md": "tests/cli/test_lineage.py and tests/lineage/test_onward.py have its graph",
     "index.md": "`make demo` makes its home, and tests/cli/test_demo.py looks at it",
     "operations.md": "it takes homes that are broken; tests/cli/test_root.py and tests/faults break some",
     "quickstart-spark.md": "tests/spark/test_quickstart.py pastes it, with Spark",
@@ -36,6 +35,7 @@ LEFT_OUT = {
     "kubectl": "it takes Kubernetes",
     "waybill dev": "it takes Docker",
     "dbt-ol": "it takes dbt; tests/ecosystem/test_dbt.py runs it",
+    "waybill lineage s3://lake/daily/orders --down all --dot": "it takes Graphviz",
     "waybill dead-letters": "it takes a Marquez that refuses; tests/cli/test_dead_letters.py has one",
     "waybill reconcile": "it takes a Marquez; tests/cli/test_reconcile.py has one",
     "waybill verify /data/lineage http": "it takes a Marquez",

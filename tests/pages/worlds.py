@@ -83,6 +83,38 @@ def analyzers(world: World) -> None:
     world.keep(members(ORDERS))
 
 
+def datasets(world: World) -> None:
+    """A table with what it comes from and what comes from it, and a file that went on to other ones."""
+    sources = [
+        {"namespace": "kafka://production", "name": "orders"},
+        {"namespace": "postgres://users-db", "name": "users"},
+    ]
+    fields = [{"name": "total", "type": "int"}]
+    column = {"inputFields": [sources[0] | {"field": "amount"}]}
+    facets = {
+        "schema": {"fields": fields},
+        "columnLineage": {"fields": {"total": column}},
+        "ownership": {"owners": [{"name": "team:sales"}]},
+        "tags": {"tags": [{"key": "tier", "value": "gold"}]},
+    }
+    names = ("daily/orders", "raw", "clean/orders", "sales/orders")
+    lake: dict[str, Any] = {name: {"namespace": "s3://lake", "name": name} for name in names}
+    written = lake["daily/orders"] | {"facets": facets}
+    file = {"did": ORDERS, "filename": "orders.csv", "systemName": "shop", "created": "2026-01-31T12:00:00Z"}
+    path = {"dataSource": "sftp-in", "transforms": ["decompress"], "dataSink": "lake"}
+    sink = {"identifiers": [{"namespace": "shop", "name": "lake", "type": "DATA_SINK"}]}
+    passed, left = {"waybill_deltaFile": file | path}, lake["raw"] | {"facets": {"symlinks": sink}}
+    world.keep(
+        members(RUNS[0], at="2026-01-30T12:00:00Z", job="shop/daily_orders", inputs=sources[:1]),
+        members(RUNS[1], "START", job="shop/daily_orders", inputs=sources),
+        members(RUNS[1], "COMPLETE", "2026-01-31T12:05:32Z", job="shop/daily_orders", outputs=[written]),
+        members(ORDERS, at="2026-01-31T12:00:02Z", job="shop/sftp-in", facets=passed, outputs=[left]),
+        members("d", job="dash/refresh", inputs=[lake["daily/orders"]], outputs=["dashboard/orders"]),
+        members("c", job="etl/clean_orders", inputs=[lake["raw"]], outputs=[lake["clean/orders"]]),
+        members("h", job="hive/load", outputs=["hive/sales.orders", lake["sales/orders"]]),
+    )
+
+
 def export(world: World) -> None:
     world.use(world.folder / "data" / "home", root=world.folder / "data" / "lineage")
     world.track()
@@ -128,6 +160,7 @@ def with_a_file(world: World) -> None:
 
 WORLDS: dict[str, Callable[[World], None]] = {
     "analyzers.md": analyzers,
+    "datasets.md": datasets,
     "dbt.md": with_a_file,
     "export.md": export,
     "fingerprints.md": fingerprints,
