@@ -439,7 +439,7 @@ _READ_ALONE: Final[dict[str, msgspec.json.Decoder[msgspec.Struct | None]]] = {
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def without_unreadable_facets(body: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+def _without_unreadable_facets(body: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """An event without the run facets, and the tags, that `decode_event` cannot read.
 
     `waybill_deltaFile` stays as it is.
@@ -528,12 +528,6 @@ def _static_kind(schema_url: str) -> str | None:
     return kind if kind in _STATIC else None
 
 
-def model_of(schema_url: object) -> type[RunEvent | JobEvent | DatasetEvent]:
-    """Return the kind of event that a `schemaURL` names; a run event if it names none."""
-    kind = _static_kind(schema_url) if isinstance(schema_url, str) else None
-    return RunEvent if kind is None else _STATIC[kind].type
-
-
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
     """Decode one event, of the kind that its `schemaURL` ends with; a run event if it names none.
 
@@ -553,7 +547,7 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
         kind = _static_kind(bytes(_KIND.decode(body).schemaURL).decode().strip('"'))
         if kind is not None:
             return _STATIC[kind].decode(body)
-        event = _RUN_EVENT.decode(without_unreadable_facets(body))
+        event = _RUN_EVENT.decode(_without_unreadable_facets(body))
     kind = None if event.schemaURL is None else _static_kind(event.schemaURL)
     if kind is not None:
         return _STATIC[kind].decode(body)

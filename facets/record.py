@@ -230,7 +230,3 @@ def with_plain_keys(body: bytes) -> bytes:
                 records[at] = msgspec.Raw(msgspec.json.encode(plain))
                 others += 1
     return msgspec.json.encode(records) if others else body
-
-
-WIRE_RECORDS = list[SentRecord]
-"""The type that `decode_records` decodes, for explaining what is wrong with a body."""

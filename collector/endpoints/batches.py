@@ -1,4 +1,4 @@
-"""Bodies with many elements: each element is admitted or refused independently, with the reasons."""
+"""Bodies with many elements: each element is admitted or refused independently, with the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from waybill.facets.chunks import in_chunks
-from waybill.transport.admission import EXPLAINED_BYTES_MAX, depth_error, without_indices
+from waybill.transport.admission import depth_error, without_indices
 from waybill.transport.errors import AdmissionError, Reason
 
 from ..http import Problem, count_values
@@ -28,22 +28,23 @@ RECORD_VALUES_MAX: Final = 500_000
 the facets are not decoded.
 """
 
-EXPLAINED_MAX: Final = 100
-"""This many refused elements of one body are reported with every reason, up to `EXPLAINED_BYTES_MAX`
-together; further ones with the first reason only.
-"""
-
 _WHOLE_BYTES: Final = 2**20
 _PIECE_BYTES: Final = 64 * 2**10
 """The elements of a body above the first size are checked in pieces of the second, which fit a processor's
 cache; others have their turn between them.
 """
 
-BETWEEN_REASONS: Final = " | "
-
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 _T = TypeVar("_T")
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An element that may not be stored: its index, it as a separate body, and why."""
+
+    index: int
+    body: bytes
+    reason: str
 
 
 def sort_elements(
@@ -51,8 +52,7 @@ def sort_elements(
     wanted: str,
     alone: Callable[[msgspec.Raw], bytes],
     admit: Callable[[msgspec.Raw, bytes], _T],
-    faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]],
-) -> tuple[list[_T], list[tuple[int, list[str]]], list[tuple[bytes, str]]]:
+) -> tuple[list[_T], list[Refused]]:
     """Separate the elements of a JSON array that may be stored from those that may not.
 
     Args:
@@ -60,19 +60,16 @@ def sort_elements(
         wanted: what the body should be, for the error message.
         alone: creates a body of one element.
         admit: takes an element, as it is and as a separate body, and returns the part to store.
-        faults_of: finds all errors in a body that was refused.
 
     Returns:
-        What is kept; index and reasons of each refused element; bytes and first reason of the same.
+        What is kept, and what is refused.
 
     Raises:
         Problem: the body is not JSON, not an array, has more than `ELEMENTS_MAX` elements, or more than
             `REFUSED_MAX` of them are refused.
     """
     good: list[_T] = []
-    failed: list[tuple[int, list[str]]] = []
-    refused: list[tuple[bytes, str]] = []
-    left, left_bytes = EXPLAINED_MAX, EXPLAINED_BYTES_MAX
+    refused: list[Refused] = []
     for index, element in enumerate(_elements(body, wanted)):
         single = alone(element)
         try:
@@ -80,21 +77,15 @@ def sort_elements(
         # No variable may outlive the error: its traceback holds this frame, and in a cycle the bodies that
         # the frame knows would stay in memory until the garbage collector runs.
         except AdmissionError as error:
-            reasons = [str(error)]
-            if left and len(single) <= left_bytes:
-                left -= 1
-                left_bytes -= len(single)
-                reasons = [str(fault) for fault in faults_of(single, error)]
-            if len(failed) == REFUSED_MAX:
+            if len(refused) == REFUSED_MAX:
                 detail = (
                     f"more than {REFUSED_MAX:,} elements are wrong, so none was stored; correct them, "
-                    f"or send fewer at once; the first error: {failed[0][1][0]}"
+                    f"or send fewer at once; the first error: {refused[0].reason}"
                 )
                 status = HTTPStatus.UNPROCESSABLE_ENTITY
                 raise Problem(status, detail, reason="too many wrong elements") from None
-            failed.append((index, reasons))
-            refused.append((single, str(error)))
-    return good, failed, refused
+            refused.append(Refused(index, single, str(error)))
+    return good, refused
 
 
 def check_in_pieces(
@@ -159,15 +150,14 @@ def check_values(element: bytes, values_max: int = VALUES_MAX) -> None:
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
-def refusal(error: AdmissionError, faults: Sequence[AdmissionError] = ()) -> Problem:
-    """The response for a body that may not be stored, with all its errors."""
-    first, *_ = faults = faults or (error,)
+def refusal(error: AdmissionError) -> Problem:
+    """The response for a body that may not be stored."""
     # The path of a NUL has keys of the body.
     place = "a NUL" if "NUL" in error.what else without_indices(error.where)
-    is_about_form = first.reason is Reason.INVALID
+    is_about_form = error.reason is Reason.INVALID
     return Problem(
-        HTTPStatus(first.reason.http_status),
-        str(first),
-        errors=[str(fault) for fault in faults],
-        reason=f"wrong: {place}" if is_about_form else first.reason.value,
+        HTTPStatus(error.reason.http_status),
+        str(error),
+        errors=[str(error)],
+        reason=f"wrong: {place}" if is_about_form else error.reason.value,
     )

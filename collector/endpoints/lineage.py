@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.admission import event_errors
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
 from ..http import Answer, Request, json_answer
-from .batches import BETWEEN_REASONS, check_values, refusal, sort_elements
+from .batches import check_values, refusal, sort_elements
 
 if TYPE_CHECKING:
     from waybill.transport.admission import Redaction
 
     from ..http import Bodies
     from ..intake import Acceptor
+    from .batches import Refused
 
 LINEAGE_PATH: Final = "/api/v1/lineage"
 BATCH_PATH: Final = "/api/v1/lineage/batch"
@@ -66,30 +65,27 @@ class LineageEndpoints:
             admitted = await self._bodies.checked(body, self._admit)
         except AdmissionError as error:
             await self._acceptor.reject(Kind.OPENLINEAGE, [(body, str(error))])
-            faults = await self._bodies.sorted(body, partial(event_errors, first=error))
-            raise refusal(error, faults) from None
+            raise refusal(error) from None
         headers = await self._acceptor.keep(Kind.OPENLINEAGE, [admitted], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
         """An array of events: each is stored or refused independently; the 200 response has the counts."""
         body = await self._bodies.read(request)
-        good, failed, refused = await self._bodies.sorted(body, self._sort)
+        good, refused = await self._bodies.sorted(body, self._sort)
         if refused:
             self._bodies.hold_refused(request, len(refused))
-            await self._acceptor.reject(Kind.OPENLINEAGE, refused)
+            await self._acceptor.reject(Kind.OPENLINEAGE, [(one.body, one.reason) for one in refused])
         headers = await self._acceptor.keep(Kind.OPENLINEAGE, good, len(good)) if good else ()
-        status = "success" if not failed else "partial_success" if good else "failure"
-        summary = BatchSummary(len(good) + len(failed), len(good), len(failed), 0, len(failed))
-        return json_answer(BatchResult(status, summary, tuple(failed)), headers=headers)
+        status = "success" if not refused else "partial_success" if good else "failure"
+        summary = BatchSummary(len(good) + len(refused), len(good), len(refused), 0, len(refused))
+        failed = tuple(FailedEvent(one.index, one.reason) for one in refused)
+        return json_answer(BatchResult(status, summary, failed), headers=headers)
 
     def _admit(self, body: bytes) -> bytes:
         check_values(body)
         return self._redaction.admit(body)
 
-    def _sort(self, body: bytes) -> tuple[list[bytes], list[FailedEvent], list[tuple[bytes, str]]]:
+    def _sort(self, body: bytes) -> tuple[list[bytes], list[Refused]]:
         wanted = "an array of OpenLineage events"
-        good, failed, refused = sort_elements(
-            body, wanted, bytes, lambda _, event: self._redaction.admit(event), event_errors
-        )
-        return good, [FailedEvent(index, BETWEEN_REASONS.join(told)) for index, told in failed], refused
+        return sort_elements(body, wanted, bytes, lambda _, event: self._redaction.admit(event))

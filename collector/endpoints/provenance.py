@@ -16,7 +16,7 @@ from starlette.responses import StreamingResponse
 from waybill.exporter import reading
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import NotFoundError, flush
-from waybill.transport.admission import check_records, record_errors
+from waybill.transport.admission import check_records
 from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
@@ -34,7 +34,7 @@ from ..http import (
     malformed,
     read_params,
 )
-from .batches import BETWEEN_REASONS, array_of, check_in_pieces, refusal, sort_elements
+from .batches import array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import answer_within, problems_told
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from ..http import Bodies
     from ..intake import Acceptor
+    from .batches import Refused
     from .query_params import QueryParams
     from .reading import Readings
 
@@ -129,16 +130,21 @@ class ProvenanceEndpoints:
     async def _take_the_good(self, request: Request, body: bytes, status: HTTPStatus) -> Answer:
         """Store the good records; if there are none, the status says why."""
         sort = partial(_sort, bounds=self._bounds)
-        good, failed, reasons, refused = await self._or_rejected(body, self._bodies.sorted(body, sort))
+        good, refused = await self._or_rejected(body, self._bodies.sorted(body, sort))
         self._bodies.hold_refused(request, len(refused))
-        await self._acceptor.reject(Kind.PROVENANCE, refused)
+        await self._acceptor.reject(Kind.PROVENANCE, [(one.body, one.reason) for one in refused])
+        # Each was the only one of its body, so its reason names it as the first.
+        failed = tuple(
+            FailedRecord(one.index, _FIRST.sub(f"$[{one.index}]", one.reason, count=1)) for one in refused
+        )
         if not good:
             detail = (
                 "none of the records can be stored; correct them (see `waybill rejects`) and send them again"
             )
+            reasons = [one.reason for one in failed]
             raise Problem(status, detail, errors=reasons, reason="all records are wrong")
         headers = await self._acceptor.keep(Kind.PROVENANCE, [array_of(good)], len(good))
-        taken = Taken(len(good) + len(failed), len(good), tuple(failed))
+        taken = Taken(len(good) + len(failed), len(good), failed)
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
     def _check(self, body: bytes) -> tuple[bytes, int]:
@@ -339,30 +345,20 @@ def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[Prov
     return found, cursor_of(found[-1]) if has_more else None
 
 
-def _sort(
-    body: bytes, bounds: Bounds
-) -> tuple[list[msgspec.Raw], list[FailedRecord], list[str], list[tuple[bytes, str]]]:
+def _sort(body: bytes, bounds: Bounds) -> tuple[list[msgspec.Raw], list[Refused]]:
     """Separate the records that may be stored from those that may not.
-
-    Returns:
-        The good ones; the others for the response; every reason; bytes and reason of each for the rejects.
 
     Raises:
         Problem: the body is not an array of records, or cannot be stored although each record could.
     """
     admit = partial(_admit, bounds=bounds)
-    good, failed, refused = sort_elements(body, _WANTED, lambda one: array_of([one]), admit, record_errors)
-    if not failed:  # the error is between the records
+    good, refused = sort_elements(body, _WANTED, lambda one: array_of([one]), admit)
+    if not refused:  # the error is between the records
         try:
             check_records(body, bounds)
         except AdmissionError as error:
             raise refusal(error) from None
-    records, reasons = [], []
-    for index, found in failed:
-        own = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in found]
-        records.append(FailedRecord(index, BETWEEN_REASONS.join(own)))
-        reasons += own
-    return good, records, reasons, refused
+    return good, refused
 
 
 def _admit(record: msgspec.Raw, alone: bytes, bounds: Bounds) -> msgspec.Raw:

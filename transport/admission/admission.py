@@ -21,7 +21,7 @@ from waybill.facets.record import decode_plain, decode_sent, with_plain_keys
 
 from ..errors import AdmissionError, Reason
 from .bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
-from .repeated_keys import repeated_in_event, repeated_in_records
+from .repeated_keys import FACETS, repeated_in_event, repeated_in_records
 
 if TYPE_CHECKING:
     from waybill.facets import Event
@@ -42,35 +42,23 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 # An escaped NUL, but not the text `\u0000` after an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# The facets that no record is made of; what is read of the others leaves out texts with a NUL.
-_OF_OTHERS: Final = re.compile(
-    r"\$\.(?:(?:run|job|dataset)\.facets(?:$|\.(?!waybill_|parent\b))|(?:in|out)puts\[\d+\]\.(?:facets|(?:in|out)putFacets))"
-)
-
 _PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
 _INDEX: Final = re.compile(r"\[[^]]*\]")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
 _WHAT_CHARS_MAX: Final = 200
 
 
-class Form(NamedTuple):
+class _Form(NamedTuple):
     """What to send instead, when the whole body is wrong and when only a part of it is."""
 
     whole: str
     part: str
 
 
-INSTANTS: Final = (
-    ("eventTime",),
-    ("run", "facets", "waybill_deltaFile", "created"),
-    ("run", "facets", "waybill_deltaFile", "completed"),
-)
-"""The paths of a run event's instants, which must be readable. Other events have only the first."""
-
-EVENT_FORM: Final = Form(
+_EVENT_FORM: Final = _Form(
     "send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 specifies it"
 )
-RECORDS_FORM: Final = Form(
+_RECORDS_FORM: Final = _Form(
     "send a JSON array of provenance records in UTF-8",
     "give it in the form that DeltaFi's analytics collector accepts",
 )
@@ -100,16 +88,16 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
     Raises:
         AdmissionError: the event is refused; names the place, the reason, and what the sender can do.
     """
-    event = _decode(body, _event, EVENT_FORM)
+    event = _decode(body, _event, _EVENT_FORM)
     _check_repeated(functools.partial(repeated_in_event, body))
     if bounds is not None and len(body) > bounds.free_bytes:
         check_event_bounds(event, bounds)
-    check_instant(event.eventTime, "$.eventTime")
+    _check_instant(event.eventTime, "$.eventTime")
     if isinstance(event, RunEvent) and event.run.facets is not None:
         facet = event.run.facets.delta_file
         if facet is not None:
-            check_instant(facet.created, "$.run.facets.waybill_deltaFile.created")
-            check_instant(facet.completed, "$.run.facets.waybill_deltaFile.completed")
+            _check_instant(facet.created, "$.run.facets.waybill_deltaFile.created")
+            _check_instant(facet.completed, "$.run.facets.waybill_deltaFile.completed")
     return event
 
 
@@ -124,14 +112,14 @@ def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, 
         AdmissionError: a record is refused; names the record and the place, the reason, and what the sender
         can do.
     """
-    plain, records = _decode(body, _plain_records, RECORDS_FORM)
+    plain, records = _decode(body, _plain_records, _RECORDS_FORM)
     _check_repeated(functools.partial(repeated_in_records, body, records))
     if len(body) > bounds.free_bytes:
         check_record_bounds(plain, records, bounds)
     return plain, len(records)
 
 
-def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
+def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
     if len(body) > MAX_BODY_BYTES:
         what = f"the body has {len(body):,} bytes"
         way_out = f"send at most {MAX_BODY_BYTES:,} bytes per request"
@@ -142,7 +130,7 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
             body.decode()
         value = decode(body)
     except msgspec.ValidationError as error:
-        raise error_of(str(error), form) from None
+        raise _error_of(str(error), form) from None
     except msgspec.DecodeError as error:
         reason = str(error).removeprefix("JSON is malformed: ")
         what = f"the body is not valid JSON: {reason}"
@@ -170,11 +158,14 @@ def _check_nul(body: bytes) -> None:
     # Most bodies have no escapes, and searching for a single byte is four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
-            place = next(places_of_nul(msgspec.json.decode(body)), None)
+            value = msgspec.json.decode(body)
+            read = _without_facets_of_others(value) if isinstance(value, dict) else value
+            place = next(_places_of_nul(read), None)
         except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
-            place = Place()
+            place = ""
         if place is not None:
-            raise nul_error(place)
+            what = "a string contains a NUL character, which backends cannot store"
+            raise AdmissionError(f"${place}", what, "remove it")
 
 
 def _event(body: bytes) -> Event:
@@ -219,11 +210,10 @@ def depth_error() -> AdmissionError:
     return AdmissionError("$", what, "send flatter facets", Reason.TOO_DEEP)
 
 
-def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
-    """Turn the message of a `msgspec.ValidationError` about the value at a path into an error."""
+def _error_of(message: str, form: _Form) -> AdmissionError:
+    """Turn the message of a `msgspec.ValidationError` into an error."""
     place = _PLACE.fullmatch(message)
     what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
-    where = at + where[1:]
     missing = _MISSING.fullmatch(what)
     if missing is not None:
         what, where = "is missing", f"{where}.{missing['field']}"
@@ -241,7 +231,7 @@ def without_indices(where: str) -> str:
     return _INDEX.sub("", where)
 
 
-def check_instant(text: str | None, where: str) -> None:
+def _check_instant(text: str | None, where: str) -> None:
     """Check that an instant of an event, if there is one, is readable and in range."""
     if text is None:
         return
@@ -251,47 +241,36 @@ def check_instant(text: str | None, where: str) -> None:
         raise AdmissionError(where, str(error), _WAYS_OUT[where.rpartition(".")[2]]) from None
 
 
-def nul_error(place: Place) -> AdmissionError:
-    """The error for a string that contains a NUL character."""
-    return AdmissionError(
-        str(place), "a string contains a NUL character, which backends cannot store", "remove it"
-    )
+def _without_facets_of_others(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without the facets that no record is made of: what is read of these leaves out NULs."""
+    read = dict(event)
+    for part in ("run", "job", "dataset"):
+        match event.get(part):
+            case {"facets": dict(facets)}:
+                own = {
+                    name: facet
+                    for name, facet in facets.items()
+                    if "\0" not in name and (name == "parent" or name.startswith("waybill_"))
+                }
+                read[part] = {**event[part], "facets": own}
+    for side in ("inputs", "outputs"):
+        datasets = event.get(side)
+        if isinstance(datasets, list) and all(isinstance(one, dict) for one in datasets):
+            read[side] = [{key: value for key, value in one.items() if key not in FACETS} for one in datasets]
+    return read
 
 
-class Place(NamedTuple):
-    """A place in a JSON value.
-
-    The path is joined only when it is reported: keys may be long, and one key may hold many values.
-    """
-
-    part: str = "$"
-    above: Place | None = None
-
-    def __str__(self) -> str:
-        parts, place = [], self
-        while place.above is not None:
-            parts.append(place.part)
-            place = place.above
-        return "".join([place.part, *reversed(parts)])
-
-
-def places_of_nul(value: Any) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
-    """The places of strings that contain a NUL character, and of objects with such a key, outside of facets.
-
-    In our own facets there may be none either.
-    """
-    return (place for place in _places_of_nul(value, Place()) if _OF_OTHERS.match(str(place)) is None)
-
-
-def _places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
+def _places_of_nul(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    """The places below a value of strings that contain a NUL character, and of objects with such a key."""
     if isinstance(value, str):
         if "\0" in value:
-            yield place
+            yield ""
     elif isinstance(value, dict):
         if any("\0" in key for key in value):
-            yield place
+            yield ""
         for key, item in value.items():
-            yield from _places_of_nul(item, Place(f".{key}", place))
+            # Joined only where there is one: keys may be long, and one key may hold many values.
+            yield from (f".{key}{below}" for below in _places_of_nul(item))
     elif isinstance(value, list):
         for at, item in enumerate(value):
-            yield from _places_of_nul(item, Place(f"[{at}]", place))
+            yield from (f"[{at}]{below}" for below in _places_of_nul(item))

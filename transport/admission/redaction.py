@@ -27,14 +27,13 @@ from waybill.facets import PRESENTED_FACET
 from ..errors import AdmissionError
 from .admission import admit_event, depth_error
 from .bounds import DEFAULT_BOUNDS, Bounds
-from .repeated_keys import has_as_many_strings
+from .repeated_keys import FACETS, has_as_many_strings
 
 MASK: Final = "[redacted]"
 
 _REPEATED_CHARS_MIN: Final = 4
 """A shorter text may be part of anything."""
 _OPTION: Final = re.compile(r"\A-{0,2}[\w.-]+=(.+)", re.DOTALL)
-_FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
 _NAMES_AND_TIMES: Final = frozenset(
     {
         *("parent", "jobDependencies", "nominalTime", "schema", "columnLineage", "lineage", "symlinks"),
@@ -228,7 +227,7 @@ def _mask_repeats(event: Any, repeated: re.Pattern[str]) -> None:  # noqa: ANN40
             _mask_repeats(one, repeated)
     elif isinstance(event, dict):
         for key, value in event.items():
-            if key in _FACETS and isinstance(value, dict):
+            if key in FACETS and isinstance(value, dict):
                 for name in value.keys() - _NAMES_AND_TIMES:
                     value[name] = _without(value[name], repeated)
             else:

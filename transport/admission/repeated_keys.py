@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-_FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
+FACETS: Final = frozenset({"facets", "inputFacets", "outputFacets"})
+"""The names under which an event has facets."""
 
 
 def repeated_in_records(body: bytes, decoded: object) -> str | None:
@@ -81,7 +82,7 @@ def _repeated(value: object, *, is_event: bool = False) -> Iterator[str]:
             if key in keys:
                 yield key
             keys.add(key)
-            if not (is_event and key in _FACETS and isinstance(inner, _Pairs)):
+            if not (is_event and key in FACETS and isinstance(inner, _Pairs)):
                 yield from _repeated(inner, is_event=is_event)
             else:
                 yield from _repeated(_Pairs(pair for pair in inner if pair[0].startswith("waybill_")))
