@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import ProvenanceRecord
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.lineage.graph import QUESTIONS
@@ -121,10 +120,19 @@ def description() -> _Json:
 def _operations() -> dict[str, _Operation]:
     """What each path does."""
     from waybill.exporter.query import Stats, Sum
-    from waybill.lineage import OpenFile, ToldJourney
+    from waybill.lineage import ToldJourney
     from waybill.lineage.answers import ReceiptStatus
 
-    from .endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken, Where
+    from .endpoints import (
+        DeltaFiRecord,
+        DeltaFiStats,
+        DeltaFiSum,
+        Readiness,
+        Taken,
+        ToldOpenFile,
+        ToldRecord,
+        Where,
+    )
     from .endpoints.query_params import Filters, Page, Partial, Summary, Sums, Trace
     from .page import LevelsOverTime
 
@@ -150,10 +158,10 @@ def _operations() -> dict[str, _Operation]:
             method="post",
             body=_OBJECT,  # only its media type matters, without a key
         ),
-        RECORDS_PATH: _Operation("List records, newest first", list[ProvenanceRecord], (Filters, Page)),
+        RECORDS_PATH: _Operation("List records, newest first", list[ToldRecord], (Filters, Page)),
         f"{RECORDS_PATH}/stats": _Operation("Count records by kind", Stats | list[Sum], (Filters, Sums)),
         OPEN_PATH: _Operation(
-            "List the files that have begun and not ended", list[OpenFile], (Filters, Partial)
+            "List the files that have begun and not ended", list[ToldOpenFile], (Filters, Partial)
         ),
         DUPLICATES_PATH: _Operation(
             "List the files that have the same content as another one, by content", list[list[FileContent]]

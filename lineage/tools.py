@@ -15,6 +15,7 @@ from waybill.exporter.query import CONDITIONS, ConditionKind, InvalidQueryError,
 from waybill.facets.arrow import from_table
 
 from .graph import OfDependencies, OfImpact, OfOrigins, OfSearch
+from .index import as_plain
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Condition
@@ -106,7 +107,7 @@ def _find(answers: Answers, arguments: Arguments) -> object:
     query = Query(**read_conditions(given, _read_ms), limit=limit)
     found = [record for table in answers.tables(query) for record in from_table(table)]
     runs = answers.job_runs(found, query)
-    return [msgspec.to_builtins(one) | msgspec.to_builtins(runs.get(one.did, {})) for one in found]
+    return as_plain(found, runs)
 
 
 def _texts(value: object) -> Sequence[str]:

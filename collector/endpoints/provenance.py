@@ -14,6 +14,8 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from waybill.exporter import reading
+from waybill.facets import ProvenanceRecord
+from waybill.lineage.index import OpenFile, as_plain
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import NotFoundError, flush
 from waybill.transport.admission import check_records
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.exporter.query import Dimension, Summarized
-    from waybill.facets import ProvenanceRecord
     from waybill.lineage.answers import HomeAnswers
     from waybill.lineage.graph import Question
     from waybill.transport.admission import Bounds
@@ -92,6 +93,22 @@ class Taken(msgspec.Struct, frozen=True):
     received: int
     accepted: int
     failed: tuple[FailedRecord, ...] = ()
+
+
+class ToldRecord(ProvenanceRecord, frozen=True, kw_only=True, gc=False):
+    """A record; that of a run that is no file has its job, and all that it read and wrote."""
+
+    job: str | msgspec.UnsetType = msgspec.UNSET
+    inputs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    outputs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ToldOpenFile(OpenFile, frozen=True, kw_only=True):
+    """An open file or run; a run that is no file has its job, and all that it read and wrote so far."""
+
+    job: str | msgspec.UnsetType = msgspec.UNSET
+    inputs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    outputs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProvenanceEndpoints:
@@ -163,9 +180,11 @@ class ProvenanceEndpoints:
 
         params = query_params_of(request.url.query, from_deltafi=from_deltafi)
 
-        def page_of(tables: Iterable[pa.Table], _: HomeAnswers) -> tuple[object, str | None]:
+        def page_of(tables: Iterable[pa.Table], answers: HomeAnswers) -> tuple[object, str | None]:
             found, cursor = _page_of(tables, params)
-            return deltafi_records(found) if from_deltafi else found, cursor
+            if from_deltafi:
+                return deltafi_records(found), cursor
+            return as_plain(found, answers.job_runs(found, params.query)), cursor
 
         return await self._ask(page_of, params, request)
 
@@ -228,9 +247,13 @@ class ProvenanceEndpoints:
         """The files and runs that have begun and not ended, the longest silent first."""
         from .query_params import filter_of
 
-        params = filter_of(request.url.query)
+        query = filter_of(request.url.query).query
 
-        return await self._list(lambda answers: answers.open_files(params.query), request)
+        def list_open(answers: HomeAnswers) -> object:
+            found = answers.open_files(query)
+            return as_plain(found, answers.job_runs(found, query))
+
+        return await self._list(list_open, request)
 
     async def answer(self, kind: type[Question[Any]], request: WebRequest) -> WebResponse:
         """The answer to a question about the graph of datasets and jobs."""

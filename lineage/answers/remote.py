@@ -131,7 +131,7 @@ class CollectorClient:
         told: Iterable[ProvenanceRecord | OpenFile],  # noqa: ARG002
         query: Query | None = None,  # noqa: ARG002
     ) -> dict[str, JobRun]:
-        """None: a collector says of the files of a journey which are runs, and of no others."""
+        """None: what asks a collector shows records, not runs."""
         return {}
 
     def duplicates(self) -> list[list[FileContent]]:

@@ -6,7 +6,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .closure import Closure
-    from .facts import Fact, JobRun, Kind, OpenFile, shown_as
+    from .facts import Fact, JobRun, Kind, OpenFile, as_plain, shown_as
     from .kept import KeptIndex
     from .projection import Index, open_index
     from .published import FolderRelations, Published

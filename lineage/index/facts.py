@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -130,6 +130,11 @@ def _listed(names: tuple[str, ...]) -> str:
 def shown_as(told: Iterable[_Shown], runs: Mapping[str, JobRun]) -> list[_Shown]:
     """Records or open files as people are shown them; `runs` has those, by did, that are no files."""
     return [runs[one.did].shown(one) if one.did in runs else one for one in told]
+
+
+def as_plain(told: Iterable[ProvenanceRecord | OpenFile], runs: Mapping[str, JobRun]) -> list[dict[str, Any]]:
+    """Records or open files as plain values; those of `runs`, by did, with what is said of a run."""
+    return [msgspec.to_builtins(one) | msgspec.to_builtins(runs.get(one.did, {})) for one in told]
 
 
 class Told(NamedTuple):

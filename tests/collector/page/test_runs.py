@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RUN = "01a1fd6a-9e75-7d78-870f-24897efac4a1"
 OPEN = "01a1fd6a-9e75-7d78-870f-24897efac4a2"
+FILE = "01a1fd6a-9e75-7d78-870f-24897efac4a3"
 JOB = "dbt.shop.daily_totals"
 NAMES = ("lake/orders", "lake/rates", "lake/totals", "lake/rejects")
 
@@ -35,6 +36,36 @@ def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(start: Start)
     assert (found["runs"][RUN]["job"], found["records"][0]["filename"]) == (JOB, "orders")
     assert "read a dataset of this name" in collector.get("/find?filename=rates", html).body.decode()
     assert f"<bdi>{JOB}</bdi>" in collector.get("/search?q=orders", html).body.decode()
+
+
+def test_a_run_is_told_over_http_with_its_job_and_all_inputs_and_outputs(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    file = {"waybill_deltaFile": {"did": FILE, "filename": "a.csv", "dataSource": "in"}}
+    flows: dict[str, Any] = {"job": f"etl/{JOB}", "inputs": NAMES[:2], "outputs": NAMES[2:]}
+    for body in (
+        event(RUN, "COMPLETE", **flows),
+        event(OPEN, "START", **flows),
+        event(FILE, "COMPLETE", facets=file),
+    ):
+        assert collector.post("/api/v1/lineage", body).status == 201
+    of_run = {"job": JOB, "inputs": list(NAMES[:2]), "outputs": sorted(NAMES[2:])}
+    told = {one["did"]: one for one in collector.get("/api/v1/records").json}
+    assert {key: told[RUN][key] for key in of_run} == of_run
+    assert told[RUN]["data_source"] == NAMES[0]  # the record is as the fold has it
+    assert of_run.keys() & told[FILE].keys() == set()
+    (still_open,) = collector.get("/api/v1/records/open").json
+    assert ({key: still_open[key] for key in of_run}, still_open["did"]) == (of_run, OPEN)
+    asked = collector.get("/api/v1/records?filename=rates")
+    assert [one["did"] for one in asked.json] == [RUN, RUN]
+    assert "read a dataset of this name" in asked.headers["warning"]
+    assert all(of_run.keys().isdisjoint(one) for one in collector.get("/provenance/query").json or [])
+    described = collector.get("/openapi.json").json
+    for path, name in (("records", "ToldRecord"), ("records/open", "ToldOpenFile")):
+        answer = described["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]
+        items = answer["content"]["application/json"]["schema"]["items"]
+        assert items == {"$ref": f"#/components/schemas/{name}"}
+        assert described["components"]["schemas"][name]["properties"].keys() >= of_run.keys()
+        assert of_run.keys().isdisjoint(described["components"]["schemas"][name]["required"])
 
 
 def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(start: Start) -> None:
