@@ -39,11 +39,6 @@ class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
         """The value as a text."""
         return self.value if isinstance(self.value, str) else msgspec.json.encode(self.value).decode()
 
-    @property
-    def label(self) -> str:
-        """Key and value; only the key of a tag that is just there."""
-        return self.key if self.text in {"", "true"} else f"{self.key}:{self.text}"
-
 
 class SchemaField(msgspec.Struct, frozen=True):
     """A column, which may have others in it."""
@@ -104,13 +99,9 @@ class JobNotes(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.documentation or self.owners or self.tags)
 
     def described(self, says: str) -> str:
-        """A job's description: a sentence, the job's own documentation, its owners and its tags."""
-        parts = [says, self.documentation] if self.documentation else [says]
-        if self.owners:
-            parts.append(f"Owners: {', '.join(owner.name for owner in self.owners)}.")
-        if self.tags:
-            parts.append(f"Tags: {', '.join(tag.label for tag in self.tags)}.")
-        return " ".join(parts)
+        """A job's description: a sentence, the job's own documentation, and its owners."""
+        says = f"{says} {self.documentation}" if self.documentation else says
+        return f"{says} Owners: {', '.join(owner.name for owner in self.owners)}." if self.owners else says
 
 
 def read_standard(facet: msgspec.Raw | bytes | str) -> Facet:

@@ -107,9 +107,9 @@ class Backend:
             self._compresses = answer.verdict is not Verdict.DELIVERED
         return answer
 
-    def get(self, path: str) -> Answer:
-        """Read from Marquez's own API; whatever comes of it is an answer."""
-        return self._send("GET", self._base_url + path, None, {})
+    def request(self, method: str, path: str) -> Answer:
+        """Send a request of Marquez's own API, without a body; whatever comes of it is an answer."""
+        return self._send(method, self._base_url + path, None, {})
 
     def renewed(self) -> bool:
         """Use the key of the settings' files if it was not refused yet, and otherwise the given one.
@@ -189,7 +189,7 @@ def probe(
         url, api_key, connect_timeout_s=timeout_s, answer_timeout_s=timeout_s, to_correct=to_correct
     )
     with contextlib.closing(backend):
-        answer = backend.get(_PROBED)
+        answer = backend.request("GET", _PROBED)
     problem = None
     if answer.status != HTTPStatus.OK:
         problem = explain(answer, backend.shown_url, to_correct=to_correct)

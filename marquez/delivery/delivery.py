@@ -24,7 +24,7 @@ from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
 from waybill.transport.runner import Progress, Step
 
 from ..acks import ROW_PREFIX, Acks
-from ..backend import Answer, Verdict, explain, setting_of
+from ..backend import Answer, Backend, Verdict, explain, setting_of
 from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
@@ -46,6 +46,7 @@ from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter
 from .pending import PendingEvents
 from .run_states import End, RunState, RunStates, Start, note_run
 from .schedule import Schedule, SendOutcome
+from .tagging import TAGS_PREFIX, Tagging
 
 if TYPE_CHECKING:
     from waybill.facets.flows import FlowNode, FlowPath
@@ -66,6 +67,8 @@ _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
 _SYNC_EVERY_S: Final = 0.1
 _ANSWER_POLL_S: Final = 0.05
+_TAGS_AT_END_S: Final = 2.0
+"""For how long a delivery that ends still begins to tag jobs; the next runner tags the others."""
 
 
 class Delivery:
@@ -124,6 +127,8 @@ class Delivery:
         )
         self._job_graph = JobGraph(jobs, journal.node, datasets)
         self._begun_times = BegunTimes()
+        tagged_at = backend if draws and isinstance(backend, Backend) else None
+        self._tagging = Tagging(journal.state(name, TAGS_PREFIX), tagged_at)
         self._counted = int(journal.state_get(name, _COUNTED) or self._acks.cursor)
         for node in self._job_graph.untold():
             self._tell(node)
@@ -156,9 +161,12 @@ class Delivery:
         return waiting + len(self._owed) + self._job_graph.held_back
 
     def finish(self) -> None:
-        """Wait for the responses to events in flight, so that none of them is repeated."""
+        """Wait for the responses to events in flight, so that none of them is repeated, and set tags."""
         while self._in_flight:
             self._take_in(None)
+            self._store()
+        ends_s = time.monotonic() + _TAGS_AT_END_S
+        while time.monotonic() < ends_s and self._tag():
             self._store()
         self._journal.sync()
 
@@ -243,6 +251,7 @@ class Delivery:
         notes = JobNotes()
         if event is not None and entry.run_event is not None:
             notes = job_notes_of(entry.run_event.job)
+            self._tagging.want(event.flow.job_in_marquez, notes)
         for path, outcome in self._paths_of(entry, event):
             jobs = self._job_graph.learn(path, now_ms(), notes)
             if entry.seq > self._counted:
@@ -361,6 +370,18 @@ class Delivery:
                 break
         return answer
 
+    def _tags_due_s(self) -> float | None:
+        """In how many seconds a job is to be tagged; None: not while events wait or the backend is down."""
+        may_tag = not self._pending.held and self._schedule.circuit.due_s is None
+        return self._tagging.due_s(self._clock()) if may_tag else None
+
+    def _tag(self) -> bool:
+        """Tag a job if one is due; returns whether one was."""
+        if self._tags_due_s() != 0.0:
+            return False
+        self._tagging.tag_next(self._clock())
+        return True
+
     # -- answers ---------------------------------------------------------------------------------------------
 
     def _take_in(self, timeout_s: float | None) -> int:
@@ -408,7 +429,9 @@ class Delivery:
         if answer.verdict is not Verdict.DELIVERED:
             log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.shown)
         self._owed.discard(number)
-        self._job_graph.told(node, now_ms())
+        facets = self._job_graph.told(node, now_ms())
+        if answer.verdict is Verdict.DELIVERED:
+            self._tagging.want(node, facets)
 
     def _note_run(self, entry: Entry, subject: Subject) -> None:
         """Note the state of a run; after any other event its deciding end is sent again."""
@@ -468,7 +491,7 @@ class Delivery:
     def _store(self) -> None:
         self._acks.save(self._batch)
         self._coalescing.save(self._batch)
-        for key, row in self._job_graph.changed():
+        for key, row in (*self._job_graph.changed(), *self._tagging.changed()):
             self._batch.put(key, row)
         for key, dataset in self._job_graph.datasets.changed():
             if dataset is None:
@@ -482,6 +505,8 @@ class Delivery:
 
     def _rest(self) -> Step:
         """The outcome of a step that had nothing to do."""
+        if self._tag():
+            return Step(applied=1)
         sync_s = self._journal.sync(_SYNC_EVERY_S)
         # Windows close as entries are read, and none is while there is no room.
         may_look = self._pending.room(ahead=self._coalescing.active) > 0
@@ -490,6 +515,7 @@ class Delivery:
             self._coalescing.wait_s() if may_look else None,
             self._job_graph.wait_s(now_ms()) if may_look else None,
             sync_s,
+            self._tags_due_s(),
         )
         wait_s = 0.0 if self._in_flight else min((one for one in waits_s if one is not None), default=None)
         outage, stuck = self._schedule.outage, self._schedule.stuck

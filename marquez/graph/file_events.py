@@ -25,6 +25,12 @@ class Flow(NamedTuple):
     parent: FlowNode | None
     source: FlowNode
 
+    @property
+    def job_in_marquez(self) -> FlowNode:
+        """The job under the name that Marquez gives it."""
+        job, parent = self.job, self.parent
+        return job if parent is None else FlowNode(job.namespace, full_name(job.name, parent.name))
+
 
 class FileEvent(NamedTuple):
     """One event of a file.

@@ -308,13 +308,14 @@ class JobGraph:
         self._numbers[node] = -len(self._nodes)
         return self._jobs.setdefault(node, Job(node, step))
 
-    def told(self, node: FlowNode, now_ms: int) -> None:
-        """Note that the backend took or refused the last `event` of a job."""
+    def told(self, node: FlowNode, now_ms: int) -> JobNotes:
+        """Note that the backend took or refused the last `event` of a job; returns the facts in it."""
         job = self._jobs[node]
-        is_all = self._telling.pop(node) == job.extent
-        job.told_ms = now_ms if is_all else 0
+        extent = self._telling.pop(node)
+        job.told_ms = now_ms if extent == job.extent else 0
         job.last, job.closed = job.closed, None
         self._changed.add(node)
+        return extent[1]
 
     def changed(self) -> Iterator[tuple[str, bytes]]:
         """The key and the row of each job that has changed since the last call."""

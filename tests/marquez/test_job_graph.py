@@ -486,7 +486,7 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
     for name in ("validate · months", "load · months"):
         job = known(url, system, "jobs", name)
         assert job["description"].endswith(
-            "of files of the data source months. Ask Ann. Owners: team:flights. Tags: tier:gold."
+            "of files of the data source months. Ask Ann. Owners: team:flights."
         )
         assert job["facets"]["ownership"]["owners"] == [{"name": "team:flights", "type": "MAINTAINER"}]
         (tag,) = job["facets"]["tags"]["tags"]

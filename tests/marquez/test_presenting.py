@@ -18,7 +18,7 @@ from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
 from waybill.facets.flows import FlowNode, FlowPath
 from waybill.facets.schema_files import read_facet_schemas
-from waybill.facets.standard import JobNotes, Owner, Tag
+from waybill.facets.standard import JobNotes, Owner
 from waybill.marquez.graph import JobGraph, file_event_of, full_name, present
 from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.journal import event_in
@@ -221,15 +221,8 @@ def test_the_full_name_is_marquez_s(
     worker.delivery.close()
 
 
-def test_jobs_sources_and_sinks_are_described_with_their_owners_and_tags_unless_they_are() -> None:
-    tags = (
-        Tag("tier", "gold"),
-        Tag("pii", value=True),
-        Tag("done", value=False),
-        Tag("level", 2),
-        Tag("new"),
-    )
-    graph = a_graph(JobNotes("Ask Ann.", (Owner("team:flights"),), tags))
+def test_jobs_sources_and_sinks_are_described_with_their_owners_unless_they_are() -> None:
+    graph = a_graph(JobNotes("Ask Ann.", (Owner("team:flights"),)))
     mine = {"documentation": {"description": "mine"}}
     names = [{"namespace": "s", "name": name} for name in ("lake", "unknown")]
     event = presented(
@@ -240,8 +233,7 @@ def test_jobs_sources_and_sinks_are_described_with_their_owners_and_tags_unless_
     assert said == ["The data sink lake.", None, "mine"]
     assert event["inputs"][0]["facets"]["documentation"]["description"] == "Files of the data source in."
     says = event["job"]["facets"]["documentation"]["description"]
-    told = "Owners: team:flights. Tags: tier:gold, pii, done:false, level:2, new."
-    assert says == f"Files of the data source in. Ask Ann. {told}"
+    assert says == "Files of the data source in. Ask Ann. Owners: team:flights."
     described = presented(an_end(job={"namespace": "s", "name": "in", "facets": mine}), graph)
     assert described["job"]["facets"] == mine
 

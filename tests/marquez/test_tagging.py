@@ -1,0 +1,211 @@
+"""The tags of jobs, which Marquez takes by requests of their own: the same on a real Marquez."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from waybill.facets.flows import FlowNode
+from waybill.facets.standard import JobNotes, Tag
+from waybill.marquez.backend import Answer, Backend, Verdict
+from waybill.marquez.delivery.tagging import AGAIN_AFTER_S, Tagging
+from waybill.transport import Kind
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+    from waybill.transport import Journal
+
+Deliver = Callable[..., "Worker"]
+
+
+@pytest.fixture
+def system() -> str:
+    """A namespace that no other test uses."""
+    return f"tags-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def deliver(journal: Journal, new_worker: type[Worker], marquez: ContractServer) -> Iterator[Deliver]:
+    """Deliver all that is in the journal."""
+    workers = []
+
+    def deliver(at_most_s: float = 3_600.0) -> Worker:
+        worker = new_worker(journal, marquez.url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        workers.append(worker)
+        worker.run(at_most_s=at_most_s)
+        return worker
+
+    yield deliver
+    for worker in workers:
+        worker.delivery.close()
+
+
+def file(system: str, *tags: str, kind: str = "COMPLETE", run: str = "", parent: str = "") -> bytes:
+    """An event of a file that passed the transform `load`, with tags as `key` or `key:value`."""
+    listed = [
+        {"key": key, "value": value or "true"} for key, _, value in (tag.partition(":") for tag in tags)
+    ]
+    facets: dict[str, Any] = {
+        "waybill_deltaFile": facet(
+            "WaybillDeltaFileRunFacet", did="d", systemName=system, dataSource="orders", transforms=["load"]
+        )
+    }
+    if parent:
+        job = {"namespace": system, "name": parent}
+        facets["parent"] = facet("ParentRunFacet", run={"runId": str(uuid.uuid4())}, job=job)
+    return json.dumps(
+        {
+            "eventTime": "2026-01-01T00:00:00Z",
+            "eventType": kind,
+            "producer": "https://example.com/tests",
+            "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            "run": {"runId": run or str(uuid.uuid4()), "facets": facets},
+            "job": {
+                "namespace": system,
+                "name": "orders",
+                "facets": {"tags": facet("TagsJobFacet", tags=listed)} if tags else {},
+            },
+            "inputs": [{"namespace": system, "name": "orders"}],
+            "outputs": [],
+        }
+    ).encode()
+
+
+def facet(name: str, **members: object) -> dict[str, object]:
+    schema = f"https://openlineage.io/spec/facets/1-0-1/{name}.json#/$defs/{name}"
+    return {"_producer": "https://example.com/tests", "_schemaURL": schema, **members}
+
+
+def tags(url: str, system: str, job: str) -> list[str]:
+    answer = requests.get(f"{url}/api/v1/namespaces/{system}/jobs/{job}", timeout=60)
+    assert answer.status_code == 200, answer.text
+    return sorted(answer.json()["tags"])
+
+
+def test_the_jobs_of_a_flow_have_the_tags_of_its_events(
+    url: str, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii", "who:Ann & Bob/ü"))
+    deliver()
+    for job in ("orders", "load · orders"):
+        assert tags(url, system, job) == ["pii", "tier:gold", "who:Ann & Bob/ü"]
+
+
+def test_a_value_that_is_no_text_is_taken_as_it_is_written(
+    url: str, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    """A client sends what its YAML says: `pii: true`."""
+    event = json.loads(file(system, "pii", "level", "done"))
+    for tag, value in zip(event["job"]["facets"]["tags"]["tags"], (True, 2, False), strict=True):
+        tag["value"] = value
+    journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    deliver()
+    for job in ("orders", "load · orders"):
+        assert tags(url, system, job) == ["done:false", "level:2", "pii"]
+
+
+def test_tags_of_others_stay_and_only_its_own_are_removed(
+    url: str, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii"))
+    worker = deliver()
+    others = f"{url}/api/v1/namespaces/{system}/jobs/orders/tags/by-hand"
+    assert requests.post(others, timeout=60).status_code == 200
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:silver", "pii"))
+    worker.run()
+    assert tags(url, system, "orders") == ["by-hand", "pii", "tier:silver"]
+    journal.append(Kind.OPENLINEAGE, file(system))
+    worker.run()
+    assert tags(url, system, "orders") == ["by-hand", "pii", "tier:silver"], "it said nothing about the job"
+
+
+def test_what_was_set_is_not_set_again_after_a_restart(
+    marquez: ContractServer, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    deliver()
+    assert len(marquez.changes) == 2
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    deliver()
+    assert len(marquez.changes) == 2
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:silver"))
+    deliver()
+    (removed,) = [one for one in marquez.changes if one.startswith("DELETE")]
+    assert removed.endswith("/jobs/orders/tags/tier%3Agold"), "the next runner knows of it"
+
+
+def test_the_job_of_files_with_a_parent_is_tagged_from_its_first_start_on(
+    url: str, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    run = str(uuid.uuid4())
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", run=run, parent="years"))
+    worker = deliver()
+    assert tags(url, system, "years.orders") == ["tier:gold"]
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", run=run, parent="years"))
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", parent="years"))
+    worker.run()
+    assert tags(url, system, "years.orders") == ["tier:gold"]
+
+
+@pytest.mark.parametrize("fault", ["500", "404", "401", "close"])
+def test_a_tag_that_is_not_taken_holds_up_no_event_and_is_set_later(
+    marquez: ContractServer, url: str, system: str, journal: Journal, deliver: Deliver, fault: str
+) -> None:
+    marquez.fault_of = lambda body: None if body else fault
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    worker = deliver(at_most_s=AGAIN_AFTER_S / 2)
+    assert (worker.delivery.pending(), worker.problem) == (0, None)
+    marquez.fault_of = None
+    assert tags(url, system, "orders") == []
+    worker.run()
+    assert tags(url, system, "orders") == ["tier:gold"]
+
+
+def test_a_marquez_that_is_down_is_asked_for_no_tags(
+    marquez: ContractServer, system: str, journal: Journal, deliver: Deliver
+) -> None:
+    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    marquez.fault = "503"
+    deliver(at_most_s=600.0)
+    assert marquez.changes == []
+
+
+class Asked(Backend):
+    """A backend that takes every tag."""
+
+    def __init__(self) -> None:
+        super().__init__("http://backend")
+        self.requests: list[str] = []
+
+    def request(self, method: str, path: str) -> Answer:
+        self.requests.append(f"{method} {path}")
+        return Answer(verdict=Verdict.DELIVERED)
+
+
+def test_emitters_that_disagree_are_followed_once_a_minute() -> None:
+    backend = Asked()
+    tagging = Tagging({}, backend)
+    for second in range(180):
+        tagging.want(FlowNode("ns", "job"), JobNotes(tags=(Tag("team", str(second % 2)),)))
+        if tagging.due_s(float(second)) == 0.0:
+            tagging.tag_next(float(second))
+    assert len(backend.requests) <= 6
+
+
+def test_no_request_can_name_anything_but_a_tag() -> None:
+    backend = Asked()
+    tagging = Tagging({}, backend)
+    odd = JobNotes(tags=(Tag(".."), Tag("."), Tag(" "), Tag(""), Tag("a/../b?c#d")))
+    for job in (FlowNode("ns", ".."), FlowNode("my ns;", "a/b")):
+        tagging.want(job, odd)
+    assert tagging.due_s(0.0) == 0.0
+    tagging.tag_next(0.0)
+    assert tagging.due_s(0.0) is None
+    assert backend.requests == ["POST /api/v1/namespaces/my_ns_/jobs/a%2Fb/tags/a%2F..%2Fb%3Fc%23d"]
