@@ -41,7 +41,6 @@ BENCHMARKS = (
         "--keys-only",
     ),
     ("journeys",),
-    ("journeys", "--closure"),
     ("datasets",),
     ("levels",),
     ("page",),

@@ -1,7 +1,6 @@
 """How long it takes to follow files through a home: a deep journey, and wide ones in a forest.
 
     python -m benchmarks.journeys                  # 100 trees of 10,000 files, and a chain of 1,000
-    python -m benchmarks.journeys --closure        # where the home keeps the table of all ancestors
 
 Each tree is up to 50 generations deep. Python asks for the descendants of a root, each time of another tree,
 and for the ancestors of the last file of the chain; the command traces that file in a process of its own.
@@ -37,12 +36,11 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=100, help="in the forest (default 100)")
     parser.add_argument("--files", type=int, default=10_000, help="of each tree (default 10,000)")
     parser.add_argument("--chain", type=int, default=1_000, help="generations of the chain (default 1,000)")
-    parser.add_argument("--closure", action="store_true", help="with `closure_table`")
     in_folder(parser.parse_args(), _measure)
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Results:
-    given = {"home": folder / "home", "provenance_enabled": True, "closure_table": arguments.closure}
+    given = {"home": folder / "home", "provenance_enabled": True}
     settings = Settings.load(given, env={}, cwd=folder)
     before_s = cpu_s()
     with contextlib.closing(Journal(settings.home)) as journal:

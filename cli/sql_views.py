@@ -31,5 +31,20 @@ SELECT did, field, to_json(list(DISTINCT found ORDER BY found)) FROM (
     UNION ALL SELECT did, 'inputs', value FROM relations WHERE kind = 'input'
     UNION ALL SELECT did, 'producers', value FROM relations WHERE kind = 'producer'
 ) GROUP BY did, field;
+
+CREATE VIEW correlation_lineage AS
+WITH RECURSIVE edge AS (
+    SELECT parent_did AS parent, did FROM provenance WHERE parent_did IS NOT NULL
+    UNION SELECT value, did FROM relations WHERE kind = 'parent'
+),
+found (id_parent, id_child, depth) USING KEY (id_parent, id_child) AS (
+    SELECT did, did, 0 FROM (SELECT did FROM provenance UNION FROM edge SELECT unnest([parent, did]))
+    UNION
+    SELECT DISTINCT found.id_parent, edge.did, found.depth + 1
+    FROM found JOIN edge ON edge.parent = found.id_child
+    ANTI JOIN recurring.found AS nearer ON nearer.id_parent = found.id_parent AND nearer.id_child = edge.did
+)
+FROM found;
 """
-"""What is known of each file, and each thing known of it, by the views `provenance` and `relations`."""
+"""What is known of each file, each thing known of it, and all its ancestors with the length of the shortest
+way, by the views `provenance` and `relations`."""

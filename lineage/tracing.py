@@ -78,17 +78,6 @@ class Kin(Protocol):
     def children_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The files that came from each file; without files that none came from."""
 
-    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
-        """A file, and those that are likely its ancestors or its descendants, for reading them ahead.
-
-        Some may be lacking or too many, so whoever asks follows the records all the same.
-
-        Args:
-            did: the file.
-            up: its ancestors; else its descendants.
-            depth: at most so many generations away; None: all.
-        """
-
     def open_files(self) -> Sequence[OpenFile]:
         """All files that have begun and not ended."""
 
@@ -229,9 +218,6 @@ class _KinThen:
     def job_runs(self, dids: Iterable[str]) -> Mapping[str, JobRun]:
         return {did: run for did in dids if (run := self._files[did].run)}
 
-    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:  # noqa: ARG002
-        return frozenset()
-
     def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         return {did: self._parents[did] for did in dids if self._parents.get(did)}
 
@@ -260,10 +246,9 @@ def _follow(ask: Ask, kin: Kin, starts: Collection[str], way: _Way, depth: int |
     """Some files, and all that they lead to in at most so many generations."""
     is_up = way is _UP
     further = kin.parents_of if is_up else kin.children_of
-    ahead = frozenset[str]().union(*(kin.kin_of(start, up=is_up, depth=depth) for start in starts))
     found, generation, passed = set(starts), set(starts), 0
     with connect() as connection:
-        edges = _Edges(ask, way, ahead, connection)
+        edges = _Edges(ask, way, connection)
         for file in kin.open_files():
             if file.parent_did:
                 source, target = (file.did, file.parent_did) if is_up else (file.parent_did, file.did)
@@ -281,16 +266,12 @@ class _Edges:
     Args:
         ask: where the records come from.
         way: how they lead on.
-        ahead: files that are likely asked for, to be read at once.
         connection: a connection of its own, for all edges once they are read.
     """
 
-    def __init__(
-        self, ask: Ask, way: _Way, ahead: Collection[str], connection: duckdb.DuckDBPyConnection
-    ) -> None:
+    def __init__(self, ask: Ask, way: _Way, connection: duckdb.DuckDBPyConnection) -> None:
         self._ask = ask
         self._way = way
-        self._ahead = ahead
         self._connection = connection
         self._targets: defaultdict[str, set[str]] = defaultdict(set)
         self._read: set[str] = set()
@@ -310,23 +291,19 @@ class _Edges:
         return found.union(*(self._targets[did] for did in dids & self._targets.keys()))
 
     def _read_more(self, dids: set[str]) -> set[str]:
-        """Read the edges of some files, and return where they lead to; or keep them, with more."""
+        """Return where some files lead to; once all edges are in memory, keep it, with what these lead to."""
         self._asked += 1 + len(dids) // _NAMED_MAX
         if self._asked >= self._look_from and not self._is_whole:
             self._look_from = 4 * self._asked
             self._is_whole = self._read_all()
-        if self._is_whole:
-            told = msgspec.json.encode(list(dids)).decode()
-            pairs = run(self._connection, _REACHED, {"dids": told}).to_arrow_table()
-            # All that they lead to was reached, too.
-            self._read |= dids.union(pairs["target"].to_pylist())
-        else:
-            self._read |= dids.union(self._ahead)
-            columns = [self._way.source, self._way.target]
-            pairs = _read(self._ask, self._way.condition, dids.union(self._ahead), columns)
-            if not self._ahead:
-                return set(pairs[self._way.target].drop_null().to_pylist())
-            self._ahead = ()
+        if not self._is_whole:
+            self._read |= dids
+            pairs = _read(self._ask, self._way.condition, dids, [self._way.target])
+            return set(pairs[self._way.target].drop_null().to_pylist())
+        told = msgspec.json.encode(list(dids)).decode()
+        pairs = run(self._connection, _REACHED, {"dids": told}).to_arrow_table()
+        # All that they lead to was reached, too.
+        self._read |= dids.union(pairs["target"].to_pylist())
         self.add(*(column.to_pylist() for column in pairs.columns))
         return set()
 

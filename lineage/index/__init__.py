@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .closure import Closure
     from .facts import Fact, JobRun, Kind, OpenFile, as_plain, shown_as
     from .kept import KeptIndex
     from .projection import Index, open_index

@@ -176,17 +176,6 @@ def told_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Told]:
         yield Told(event.run.runId, at_us, event.eventType in SEVERITY, facts, entry, event)
 
 
-def did_of(event: RunEvent) -> str:
-    """The file of an event: of one without the facet, what it says itself or else its run."""
-    facets = event.run.facets
-    if facets is None:
-        return event.run.runId
-    if facets.delta_file is not None:
-        return facets.delta_file.did
-    said = [one for one in read_sayings(facets) if one.is_field and one.key == "did"]
-    return max(said, key=lambda one: (one.by_property, one.value)).value if said else event.run.runId
-
-
 def _facts_of(event: RunEvent, at_ms: int, stamped: str) -> Iterator[Fact]:
     facets = event.run.facets
     file = None if facets is None else facets.delta_file

@@ -25,7 +25,6 @@ from waybill.transport.runner import Step
 from ..analyzers import list_facets, load_analyzers
 from ..graph import GraphTables, set_trimmers, trimmers_in
 from .analysis import Analysis
-from .closure import Closure, parents_told_in
 from .facts import told_in
 from .publishing import Publisher
 from .tables import DAY_MS, FORMAT, INDEX, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal, set_place
@@ -40,10 +39,6 @@ LINGER_S: Final = 1.0
 
 _ENTRIES_MAX: Final = 20_000
 _BYTES_MAX: Final = 32 * 2**20
-_CLOSURE_CACHE_KIB: Final = 64 * 2**10
-"""The rows of a file's ancestors are on pages far apart: without room for these, each is written and read
-many times for one batch."""
-
 _BUSY_TIMEOUT_MS: Final = 30_000
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 2.0
@@ -145,23 +140,16 @@ class Index:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "FULL")
-            if self._settings.closure_table:
-                connection.pragma("cache_size", -_CLOSURE_CACHE_KIB)
-                # Each edge is one statement over many pages, of which SQLite keeps a copy until it has ended.
-                connection.pragma("temp_store", "memory")
             number = connection.pragma("user_version")
             if not number:
                 with connection:
                     connection.execute(SCHEMA)
                     set_trimmers(connection, self._settings.dataset_trimmers)
-                    if self._settings.closure_table:
-                        Closure(connection).make()
                     connection.pragma("user_version", FORMAT)
             elif number != FORMAT:
                 raise apsw.SchemaChangeError(f"its format is {number}")  # noqa: TRY301 - closes it, too
             if trimmers_in(connection) != self._settings.dataset_trimmers:
                 raise apsw.SchemaChangeError("dataset_trimmers has changed")  # noqa: TRY301 - as above
-            self._fit_closure(Closure(connection))
             self._place = place_in_journal(self._journal, *place_in(connection))
             if self._journal.cursor(INDEX) != self._place:
                 self._journal.commit(INDEX, cursor=self._place)
@@ -173,13 +161,6 @@ class Index:
         node, rule = self._journal.nodes()[0].name, self._settings.annotation_rule
         self._publisher = Publisher(connection, self._settings.root, node, Files(), rule)
         return connection
-
-    def _fit_closure(self, closure: Closure) -> None:
-        """Have the closure as the setting wants it; `apsw.SchemaChangeError`: all is to be made again."""
-        if self._settings.closure_table and not closure.exists:
-            raise apsw.SchemaChangeError("closure_table is on and it has no such table")
-        if closure.exists and not self._settings.closure_table:
-            closure.drop()
 
     def _step(self, connection: apsw.Connection) -> Step:
         if self._is_flushing:  # publishing failed
@@ -201,8 +182,6 @@ class Index:
             told = told_in(entries, system_name=self._settings.system_name)
             Tables(connection).add(told)
             self._graph.add(entries)
-            if self._settings.closure_table:
-                Closure(connection).add(parents_told_in(entries))
             set_place(connection, self._journal.nodes()[-1].name, upto)
         self._place, self._wrote_s = upto, time.monotonic()
         self._is_flushing = any(entry.is_flush for entry in entries)
@@ -247,8 +226,6 @@ class Index:
                     tables.forget(before_ms)
                     self._open_graph(connection).forget(before_ms)
                     self._graph = None
-                    if self._settings.closure_table:
-                        Closure(connection).forget(before_ms)
                     self._journal.forget_contents(before_ms)
 
     def _next(self) -> tuple[list[Entry], int]:

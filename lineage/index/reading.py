@@ -26,7 +26,6 @@ from waybill.transport.journal import FileContent, OpenedToRead
 from waybill.transport.runner import OpenRun
 
 from ..graph import GRAPH_VIEWS, GraphTables, find_onward, list_lacks, set_trimmers
-from .closure import Closure
 from .facts import JobRun, Kind, open_file_of, told_in
 from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
 
@@ -246,17 +245,6 @@ class IndexReader:
             for did, told in found.items()
             if told[Kind.JOB] and all(told[Kind.JOB])
         }
-
-    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:
-        """A file, and its ancestors or descendants as far as the closure knows them; empty without one."""
-        closure = Closure(self._connection, "disk")
-        try:
-            if not closure.exists:
-                return frozenset()
-            found = closure.kin(did, up=up)
-        except apsw.Error as error:
-            raise _explained(self._path, error) from None
-        return frozenset(other for other, away in found if depth is None or away <= depth)
 
     def dids_with_input(self, name: str) -> set[str]:
         """The files whose run read a dataset beyond what their records say.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import shlex
@@ -13,15 +14,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+from layouts import record
 
+from waybill.cli.sql_views import CORRELATION_VIEWS
 from waybill.exporter.layout import Layout
+from waybill.exporter.relations import RELATIONS_SCHEMA
 from waybill.facets import PRODUCER
-from waybill.facets.arrow import SCHEMA
+from waybill.facets.arrow import SCHEMA, to_table
 from waybill.transport import Journal, Settings, Tracker, flush
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from conftest import Kept, Run
 
 
@@ -272,3 +281,42 @@ def test_what_is_known_beside_the_records_has_views(called: Run, settings: Setti
         "states": ["COMPLETE"],
         "system": "tests",
     }
+    lineage = (
+        "SELECT id_parent, depth FROM correlation_lineage WHERE id_child = '{}' ORDER BY depth, id_parent"
+    )
+    above = asked(lineage.format(joined.did))
+    assert {one["id_parent"]: one["depth"] for one in above} == {joined.did: 0, a.did: 1, b.did: 1}
+
+
+DIDS = "abcdefgh"
+
+
+def depths(edges: Iterable[tuple[str, str]], start: str) -> dict[str, int]:
+    """Everything that edges lead to from a start, and in how many steps at least."""
+    found, now = {start: 0}, {start}
+    for depth in itertools.count(1):
+        now = {to for of, to in edges if of in now} - found.keys()
+        if not now:
+            return found
+        found |= dict.fromkeys(now, depth)
+    raise AssertionError
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=14),
+    st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=5),
+)
+def test_the_view_of_all_ancestors_has_what_a_walk_along_the_edges_finds(
+    named: list[tuple[str, str]], further: list[tuple[str, str]]
+) -> None:
+    edges = [*named, *further]
+    files = {did for _, did in named} | {did for edge in edges for did in edge}
+    with duckdb.connect() as connection:
+        connection.register("provenance", to_table([record(child, parent_did=of) for of, child in named]))
+        rows = [{"did": child, "kind": "parent", "value": of, "time": 0} for of, child in further]
+        connection.register("relations", pa.Table.from_pylist(rows, RELATIONS_SCHEMA))
+        connection.execute(CORRELATION_VIEWS)
+        found = connection.sql("SELECT id_parent, id_child, depth FROM correlation_lineage").fetchall()
+    expected = [(of, did, depth) for of in files for did, depth in depths(edges, of).items()]
+    assert sorted(found) == sorted(expected)

@@ -369,7 +369,7 @@ def check_answers(place: str | Path, model: Model, queries: Iterable[Query]) -> 
 
 
 @contextlib.contextmanager
-def home_in(folder: Path, *, closure_table: bool) -> Iterator[Settings]:
+def home_in(folder: Path) -> Iterator[Settings]:
     given = {
         "home": folder / "home",
         "root": folder / "root",
@@ -377,7 +377,6 @@ def home_in(folder: Path, *, closure_table: bool) -> Iterator[Settings]:
         "provenance_enabled": True,
         "provenance_annotations_allowed": "customer",
         "runner": "none",
-        "closure_table": closure_table,
     }
     settings = Settings.load(given, env={})
     with contextlib.closing(Journal(settings.home)) as journal:
@@ -419,13 +418,11 @@ def take(step: Step, settings: Settings, history: History, exported: Path) -> No
 
 
 @hypothesis_settings(max_examples=16, deadline=None, phases=[Phase.generate])
-@given(histories(), st.lists(QUERIES, min_size=2, max_size=4), st.booleans())
+@given(histories(), st.lists(QUERIES, min_size=2, max_size=4))
 def test_a_home_its_root_and_its_export_answer_what_follows_from_the_accepted_events(
-    steps: list[Step],
-    queries: list[Query],
-    closure_table: bool,  # noqa: FBT001 - Hypothesis gives it by its place
+    steps: list[Step], queries: list[Query]
 ) -> None:
-    with tempfile.TemporaryDirectory() as name, home_in(Path(name), closure_table=closure_table) as settings:
+    with tempfile.TemporaryDirectory() as name, home_in(Path(name)) as settings:
         exported, history = Path(name) / "export", History()
         for step in steps:
             take(step, settings, history, exported)
@@ -441,7 +438,7 @@ def test_a_home_its_root_and_its_export_answer_what_follows_from_the_accepted_ev
 def test_a_file_that_is_told_of_long_after_it_began_got_where_its_children_did(tmp_path: Path) -> None:
     did, child = DIDS[2], DIDS[5]
     facet: dict[str, object] = {"dataSource": "sftp", "filename": "a.csv", "created": instant(0)}
-    with home_in(tmp_path, closure_table=False) as settings:
+    with home_in(tmp_path) as settings:
         history = History()
         begun = sent_event(did, "START", 0, parents=[], facet=facet, inputs=[], outputs=[])
         for sent in (

@@ -220,14 +220,10 @@ def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: b
 
 
 class Begun:
-    """Knows open files, and which files are likely kin of each file, right or wrong."""
+    """Knows open files."""
 
-    def __init__(self, files: list[OpenFile], likely: frozenset[str]) -> None:
+    def __init__(self, files: list[OpenFile]) -> None:
         self._files = files
-        self._likely = likely
-
-    def kin_of(self, did: str, *, up: bool, depth: int | None) -> frozenset[str]:  # noqa: ARG002
-        return self._likely
 
     def open_files(self) -> list[OpenFile]:
         return self._files
@@ -259,21 +255,17 @@ def begun_file(did: str, parent_did: str | None = None) -> OpenFile:
 @given(
     parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
     open_parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
-    likely=st.frozensets(st.sampled_from(DIDS)),
     did=st.sampled_from(DIDS),
 )
-def test_open_files_are_members_of_journeys_whatever_was_read_ahead(
-    parents: dict[str, str | None],
-    open_parents: dict[str, str | None],
-    likely: frozenset[str],
-    did: str,
+def test_open_files_are_members_of_journeys(
+    parents: dict[str, str | None], open_parents: dict[str, str | None], did: str
 ) -> None:
     table = to_table([record(child, parent_did=parent) for child, parent in parents.items()])
 
     def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
         return [Conditions(query).filter(table).select(columns)]
 
-    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()], likely)
+    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()])
     edges = {(parent, child) for some in (parents, open_parents) for child, parent in some.items() if parent}
     if did not in {*parents, *open_parents, *(parent for parent, _ in edges)}:
         with pytest.raises(NotFoundError, match=did):

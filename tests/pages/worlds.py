@@ -137,7 +137,7 @@ def fingerprints(world: World) -> None:
 
 
 def lineage_index(world: World) -> None:
-    world.use(world.stands, closure_table=True)
+    world.use(world.stands)
     owned = {"ownership": {"owners": [{"name": "team:sales"}]}}
     written = [{"namespace": "lake", "name": "orders.daily", "facets": owned}]
     world.keep(members(RUNS[0], job="etl/night", inputs=["file/data/rates.csv"], outputs=written))

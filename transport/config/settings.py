@@ -125,10 +125,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: Annotated[
         bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
-    closure_table: Annotated[
-        bool,
-        _agreed("", "Keep a table of all ancestors of each file: for SQL and long journeys.", "off"),
-    ] = False
     lineage_retain_days: Annotated[
         float | None,
         _agreed("DAYS", "How long the index keeps what was told of a file.", "for ever", check=check.days),
