@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,10 +16,11 @@ from waybill.exporter import IncompleteError, Query, reading
 from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, has_name, stats_of, summed, sums_of
 from waybill.facets import ProvenanceRecord
 from waybill.facets.record import last_part
+from waybill.transport import NotFoundError
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
-from ..graph import Onward
+from ..graph import OfDependencies, OfNames, Onward, shown
 from .contents import find_duplicates
 from .missing import Known, find_missing
 from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
@@ -155,7 +157,10 @@ class IndexedAnswers(ABC):
         with self._reading() as index:
             query = self._settled(query, index)
             if query.missing_sink is None:
-                return self._open(query, index)
+                found = self._open(query, index)
+                if not found:
+                    self._is_job(query, index)
+                return found
             for _ in self._answered(query, ("did",), None, index):
                 pass  # it finds out which are missing
             return [file for file in index.open_files() if file.did in self.unended]
@@ -343,7 +348,10 @@ class IndexedAnswers(ABC):
         query = settle_patterns(query, self._ask_beside, is_other_name)
         wanted, with_name = query.dids, query.filename_dids
         if query.input_dataset is not None:
-            reading = frozenset(index.dids_with_input(query.input_dataset))
+            names = {query.input_dataset}
+            with contextlib.suppress(NotFoundError):
+                names.update(shown(one) for one in index.answer(OfNames(query.input_dataset)).names)
+            reading = frozenset(did for name in names for did in index.dids_with_input(name))
             if not reading:
                 says = f"no run is known that read {query.input_dataset!r}; give the name that records show"
                 self.notes[says] = None
@@ -371,6 +379,18 @@ class IndexedAnswers(ABC):
     ) -> Iterator[Any]:
         return self._ask(query, columns, summed_by=summed_by, is_beside=True, is_ordered=False)
 
+    def _is_job(self, query: Query, index: IndexReader) -> bool:
+        """Whether the name of a file that nothing has is that of a job, which is noted."""
+        if query.filename is None or query.is_pattern("filename"):
+            return False
+        try:
+            job = shown(index.answer(OfDependencies(f"job:{query.filename}", 0, 0)).node)
+        except NotFoundError:
+            return False
+        says = f"no file has the name {query.filename!r}; it is that of a job"
+        self.notes[f"{says}: `waybill lineage {shlex.quote(job)}` shows how it ran last"] = None
+        return True
+
     def _note(self, query: Query, index: IndexReader, *, is_empty: bool) -> None:
         """Note what stands beside an answer, and why it may be empty."""
         if self.unended:
@@ -390,7 +410,8 @@ class IndexedAnswers(ABC):
         if is_empty and not opened:
             # Where some file cannot be read, nobody can say that no record has a name.
             with contextlib.suppress(IncompleteError):
-                self.notes.update(dict.fromkeys(unknown_names(query, self._ask_beside)))
+                named = msgspec.structs.replace(query, filename=None) if self._is_job(query, index) else query
+                self.notes.update(dict.fromkeys(unknown_names(named, self._ask_beside)))
                 asked = query.annotations.keys() - dropped
                 self.notes.update(dict.fromkeys(unknown_keys(asked, self._ask_beside)))
         self._note_lacks()

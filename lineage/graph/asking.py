@@ -14,7 +14,7 @@ from waybill.transport.errors import NotFoundError
 
 from .columns import DatasetColumns, find_columns
 from .elements import Ask, Edge, EdgeKind, Node, NodeKind
-from .naming import locate, trim_name
+from .naming import is_caseless, locate, trim_name
 from .observing import NAME_CHARS_MAX
 from .properties import columns_in, properties_of
 from .related import find_related
@@ -104,11 +104,20 @@ def find_nodes(ask: Ask, text: str) -> list[Node]:
     """The datasets and jobs with a name: with its namespace, without it, or only its last parts.
 
     Of ``db.schema.table`` these are ``table`` and ``schema.table``, unless a path ends so. The name of a part
-    of a dataset, such as a partition, is one of the dataset.
+    of a dataset, such as a partition, is one of the dataset. Where nothing has the name as it is spelled, it
+    is one in capitals or small letters, in a database that takes both for the same.
     """
     if exact := _wholes(ask, {node.number for node in _spellings(text)}):
         return exact
     text = text.rstrip("/") or text
+    if found := _named_so(ask, text):
+        return found
+    folded = (node for other in (text.upper(), text.lower()) for node in _named_so(ask, other))
+    return [node for node in folded if node.kind is NodeKind.DATASET and is_caseless(node.namespace)]
+
+
+def _named_so(ask: Ask, text: str) -> list[Node]:
+    """The datasets and jobs with a name without its namespace, or with these last parts of it."""
     if named := _wholes(ask, [number for (number,) in ask(_NAMED, (text,))]):
         return named
     for statement, separator in ((_ENDING, "/"), (_TABLE, ".")):

@@ -82,6 +82,17 @@ def test_an_input_that_no_run_has_by_this_name_is_said(called: Run, told: Path, 
         assert (f"no run is known that read '{name}'; give the name that" in done.stderr) is says, name
 
 
+@pytest.mark.parametrize("more", [[], ["--open"], ["--by", "state"]], ids=["found", "open", "counted"])
+def test_the_name_of_a_job_is_said_to_be_none_of_a_file(called: Run, told: Path, more: list[str]) -> None:
+    says = f"no file has the name '{JOB}'; it is that of a job: `waybill lineage etl/{JOB}` shows how it ran"
+    done = called("find", "--home", told, "--filename", JOB, *more)
+    assert done.returncode == 0, done.stderr
+    assert (says in done.stderr, "no record has the filename" in done.stderr) == (True, False)
+    assert called("lineage", f"etl/{JOB}", "--home", told).returncode == 0
+    other = called("find", "--home", told, "--filename", f"{JOB}s", *more).stderr
+    assert ("that of a job" in other, "no record has the filename" in other) == (False, more != ["--open"])
+
+
 def test_its_journey_proof_and_what_misses_a_sink_name_the_job(called: Run, told: Path) -> None:
     traced = called("trace", "--home", told, FAILED).stdout
     assert (f"{JOB}  {FAILED}" in traced, SHOWN in traced) == (True, True)

@@ -11,6 +11,7 @@ import pytest
 from events import members
 
 from waybill.collector.endpoints import Readings
+from waybill.exporter import Query
 from waybill.lineage import Lineage
 from waybill.lineage.graph import OfDetails, shown
 from waybill.lineage.index import Index
@@ -382,3 +383,55 @@ def test_a_column_is_found_under_every_name_of_its_dataset(settings: Settings) -
         assert Lineage.open(settings.home).origins(f"{name}.note").steps == ()
         with pytest.raises(NotFoundError, match=NAMELESS):
             asked(settings, f"{name}.other")
+
+
+def test_a_table_in_capitals_is_found_in_small_letters_where_the_database_takes_both(
+    settings: Settings,
+) -> None:
+    for at, namespace in enumerate((SNOW, ORACLE, POSTGRES)):
+        source = spelled(namespace, f"DB{at}.PUB.SRC{at}", "TOTAL")
+        keep(settings, [by_columns(f"etl/sum{at}", dataset("lake", f"sum{at}"), "x", source, "TOTAL")])
+    keep(settings, [event("etl/copy", [file("/IN/ONE.CSV")], ["lake/one"], 9)])
+    lineage = Lineage.open(settings.home)
+    for at, namespace in enumerate((SNOW, ORACLE, POSTGRES)):
+        table = f"{namespace}/DB{at}.PUB.SRC{at}"
+        for name in (f"db{at}.pub.src{at}", f"pub.src{at}", f"src{at}", f"Db{at}.Pub.Src{at}"):
+            assert shown(asked(settings, name).node) == table, name
+            for column in ("TOTAL", "total"):
+                found = [shown(one.node) for one in lineage.impact(f"{name}.{column}").nodes]
+                assert found == [f"etl/sum{at}", f"lake/sum{at}"], name
+    for name in ("/in/one.csv", "one.csv", "LAKE/ONE", "ETL/COPY"):
+        with pytest.raises(NotFoundError, match=NAMELESS):
+            asked(settings, name)
+    keep(settings, [event("etl/small", [spelled(POSTGRES, "db2.pub.src2")], ["lake/small"], 10)])
+    assert shown(asked(settings, "db2.pub.src2").node) == f"{POSTGRES}/db2.pub.src2"
+
+
+def test_a_run_is_found_by_every_name_of_a_dataset_that_it_read(settings: Settings) -> None:
+    table = {"symlinks": {"identifiers": [{"namespace": "hive://meta", "name": "lake.orders"}]}}
+    keep(
+        settings,
+        [
+            event("etl/path", [dataset("s3a://lake", "orders/", **table)], ["lake/a"], 1),
+            event("etl/table", [dataset("hive://meta", "lake.orders")], ["lake/b"], 2),
+            event("etl/other", [dataset("s3://lake", "other")], ["lake/c"], 3),
+            event("etl/upper", [dataset(SNOW, "SHOP.P.T")], ["lake/d"], 4),
+        ],
+    )
+    for is_filed in (False, True):
+        if is_filed:
+            assert flush(settings).problems == {}
+        lineage = Lineage.open(settings.home)
+        for name in (
+            "s3a://lake/orders/",
+            "s3a://lake/orders",
+            "s3://lake/orders",
+            "s3://lake/orders/",
+            "s3n://lake/orders",
+            "hive://meta/lake.orders",
+        ):
+            found = lineage.find(Query(input_dataset=name))
+            assert {one.did for one in found} == {"etl/path-1", "etl/table-2"}, name
+        for name in (f"{SNOW}/shop.p.t", "shop.p.t", f"{SNOW}/SHOP.P.T"):
+            assert [one.did for one in lineage.find(Query(input_dataset=name))] == ["etl/upper-4"], name
+        assert lineage.find(Query(input_dataset="s3://lake/none")) == []
