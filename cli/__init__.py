@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from .starting import main
+from .starting import own_process
 
-__all__ = ["main"]
+
+def main() -> None:
+    """Run the command line of this process."""
+    with own_process():
+        from .app import main as run
+
+        run()

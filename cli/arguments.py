@@ -65,6 +65,11 @@ def seconds(flag: str, says: str, least_s: float = 0.0, **more: Any) -> Any:  # 
     return typer.Option(flag, metavar="SECONDS", min=least_s, max=_SECONDS_MAX, help=says, **more)
 
 
+def repeated(metavar: str, says: str, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+    """An option that may be given several times."""
+    return typer.Option(metavar=metavar, help=f"{says} Repeatable.", show_default=False, **more)
+
+
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark's master.", show_default="Spark's own settings, else local"),

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .interrupting import end_at_once
+from .starting import end_at_once
 
 SETTINGS_PANEL: Final = "Settings"
 """The section of a command's help that lists its settings."""

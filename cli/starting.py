@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from typing import Final
 
-from .interrupting import end_at_once
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+_PIPE_CLOSED: Final = 128 + signal.SIGPIPE
+_ESCAPES: Final = "waybill-escapes"
 
-_PIPE_CLOSED = 128 + signal.SIGPIPE
-_ESCAPES = "waybill-escapes"
 
-
-def main() -> None:
-    """Run the command line of this process and end it with an exit code that scripts can trust.
+@contextlib.contextmanager
+def own_process() -> Iterator[None]:
+    """Have this process for a command line alone, and end it with an exit code that scripts can trust.
 
     Where nobody reads the output to its end, as with `| head`, the code is that of SIGPIPE, 141.
     """
@@ -28,11 +31,9 @@ def main() -> None:
             stream, io.TextIOWrapper
         ):  # a program that calls this may have put another in its place
             stream.reconfigure(errors=_ESCAPES)
-    from .app import main as run
-
     output = sys.stdout
     try:
-        run()
+        yield
     finally:
         # Typer ends with 1 where the output is closed, and first puts something in its place.
         is_unread = sys.stdout is not output
@@ -43,6 +44,11 @@ def main() -> None:
         if is_unread:
             os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # what is left cannot be written
             sys.exit(_PIPE_CLOSED)
+
+
+def end_at_once(*_: object) -> None:
+    """End this process without a word, as a handler of SIGINT: what Ctrl-C does until a command begins."""
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 
+from waybill.facets.context import LINEAGE_PATH
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.lineage.graph import QUESTIONS, OfImpact
 from waybill.lineage.levels import Sli
@@ -22,7 +23,6 @@ from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 
 from .endpoints import (
     BATCH_PATH,
-    LINEAGE_PATH,
     PROVENANCE_PATH,
     SUMMARY_PATH,
     TRACE_PATH,

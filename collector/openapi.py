@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from waybill.facets.context import LINEAGE_PATH
 from waybill.facets.record import SentRecord
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.lineage.graph import QUESTIONS
@@ -19,7 +20,7 @@ from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
 from waybill.transport import FlushReport
 from waybill.transport.journal import FileContent
 
-from .endpoints import BATCH_PATH, LINEAGE_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
+from .endpoints import BATCH_PATH, MEDIA, PROVENANCE_PATH, SUMMARY_PATH, TRACE_PATH, BatchResult
 from .http import JSON, NDJSON, PROBLEM_JSON, ProblemDetails
 
 SCHEMA_JSON: Final = "application/schema+json"

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from waybill.facets.context import LINEAGE_PATH
 from waybill.transport.config import MARQUEZ, BackendSetting, obey
 from waybill.transport.errors import NotFoundError, SettingsError
 
-from .backend import LINEAGE_PATH, Answer, Backend, Correction, KafkaTarget, Target, Verdict, marquez_settings
+from .backend import Answer, Backend, Correction, KafkaTarget, Target, Verdict, marquez_settings
 from .delivery import CONNECTIONS, Delivery
 from .readback import EventReader
 from .summaries import SummaryRules

@@ -11,7 +11,7 @@ from waybill.transport.config import days
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, repeated
 from ..home import as_agreed, checked_root, existing_journal
 from ..options import with_settings
 
@@ -29,7 +29,7 @@ def age_off(
     *,
     system_days: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=DAYS", help="Keep one system's records this long instead. Repeatable."),
+        repeated("NAME=DAYS", "Keep one system's records this long instead."),
     ] = None,
     archive_days: Annotated[
         float | None,

@@ -12,7 +12,7 @@ from waybill.transport import Settings
 from waybill.transport.counting import counted
 
 from .. import completing, console
-from ..arguments import Engine, JsonObject, Master, Since, Until, Workers, check_span
+from ..arguments import Engine, JsonObject, Master, Since, Until, Workers, check_span, repeated
 from ..home import agreed_settings, is_home
 from ..options import ORIGIN, with_settings
 from ..records import as_plain
@@ -51,11 +51,7 @@ def rebuild(
     until_ms: Until = None,
     system: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            autocompletion=completing.systems,
-            help="Only records of this system. Repeatable.",
-        ),
+        repeated("NAME", "Only records of this system.", autocompletion=completing.systems),
     ] = None,
     workers: Workers = None,
     engine: Annotated[

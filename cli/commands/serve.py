@@ -16,11 +16,11 @@ from waybill.transport import MissingExtraError, Settings
 from waybill.transport.config import DESTINATIONS
 
 from .. import console
-from ..arguments import seconds
+from ..arguments import repeated, seconds
 from ..arrow import arrow_alone
 from ..home import check_options, check_own_root
-from ..interrupting import EXIT_INTERRUPTED
 from ..options import EVERY, with_settings
+from ..starting import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from waybill.collector.event_logs import Follower
@@ -49,19 +49,11 @@ def serve(
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Answer only to this host name, besides this machine's own; repeat it for more.",
-            show_default=False,
-        ),
+        repeated("NAME", "Answer only to this host name, besides this machine's own."),
     ] = None,
     proxy: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Believe the X-Forwarded-For of this proxy or network of proxies; repeat it for more.",
-            show_default=False,
-        ),
+        repeated("ADDRESS", "Believe the X-Forwarded-For of this proxy or network of proxies."),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve TLS with this certificate (PEM).")

@@ -15,7 +15,7 @@ from waybill.transport.root import Adoption, check_root, renew_used_node
 from waybill.transport.runner import Supervisor, forget_problems
 
 from .. import completing, console
-from ..arguments import Csv, JsonObject
+from ..arguments import Csv, JsonObject, repeated
 from ..commanding import Group
 from ..home import any_journal, as_agreed, as_worked_by, check_home, existing_journal, make_home
 from ..options import EVERY, ORIGIN, with_settings
@@ -110,10 +110,10 @@ def apply(
     *,
     unset: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
+        repeated(
+            "NAME",
+            "Restore the default of this setting, for example marquez_url.",
             autocompletion=completing.agreed_settings,
-            help="Restore the default of this setting, for example marquez_url. Repeatable.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.facets.context import LINEAGE_PATH
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from ..intake import Acceptor
     from .batches import Refused
 
-LINEAGE_PATH: Final = "/api/v1/lineage"
-BATCH_PATH: Final = "/api/v1/lineage/batch"
+BATCH_PATH: Final = f"{LINEAGE_PATH}/batch"
 
 
 class FailedEvent(msgspec.Struct, frozen=True):

@@ -18,6 +18,8 @@ import msgspec
 import requests
 from requests.auth import AuthBase
 
+from waybill.facets.context import LINEAGE_PATH
+
 from .answers import WEB_PAGE, Answer, Correction, Verdict, explain, judge, marquez_settings, one_line
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
 COMPRESS_FROM_BYTES: Final = 16 * 1024
-
-LINEAGE_PATH: Final = "/api/v1/lineage"
 
 _PROBED: Final = "/api/v1/namespaces?limit=1"
 _ANSWER_MAX_BYTES: Final = 8 * 1024

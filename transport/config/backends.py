@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from waybill.facets.context import LINEAGE_PATH
+
 from ..admission import repeated_in_text
 from ..decoding import in_plain_words
 from ..loopback import is_loopback
@@ -32,7 +34,6 @@ _USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
 
-_LINEAGE_PATH: Final = "/api/v1/lineage"
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
 
 
@@ -169,7 +170,7 @@ def is_waybill_itself(url: str, listen: str, public_url: str | None = None) -> b
 def _place(url: str) -> tuple[str, int, str]:
     """Host, port and path of a URL in one form; the path of the lineage endpoint is left out."""
     parts = urlsplit(url)
-    path = parts.path.rstrip("/").removesuffix(_LINEAGE_PATH)
+    path = parts.path.rstrip("/").removesuffix(LINEAGE_PATH)
     return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme], path
 
 
