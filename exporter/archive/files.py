@@ -22,7 +22,7 @@ from waybill.transport.journal import Entry, Kind
 
 from ..directory import names
 from ..names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
-from ..parquet import FORMAT, can_hold, check_format, fill_in, seal_in, to_be_sealed
+from ..parquet import FORMAT, check_format, fill_in, seal_in, to_be_sealed
 
 EVENTS_SCHEMA: Final = pa.schema(
     [
@@ -57,8 +57,6 @@ _ENCODING: Final = {
 }
 _ROWS_READ: Final = 4_096
 _ROW_GROUP: Final = 16_384
-_FALSE_POSITIVES: Final = 0.01  # of the Bloom filter on run ids
-_ASKED_MAX: Final = 64  # for more runs, reading the column is faster than querying the filter
 _FIRST_HOUR: Final = Hour("00000000", "00")
 _LAST_HOUR: Final = Hour("99999999", "99")
 
@@ -129,12 +127,6 @@ def encode_entries(node: str, entries: Sequence[ArchivedEntry], before: str | No
         compression_level=_LEVEL,
         use_dictionary=_DICTIONARY,
         column_encoding=_ENCODING,
-        bloom_filter_options={
-            "run_id": {
-                "ndv": min(len({entry.run_id for entry in entries}), _ROW_GROUP),
-                "fpp": _FALSE_POSITIVES,
-            }
-        },
         store_schema=False,
     ) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
@@ -171,11 +163,10 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
         FileNotFoundError: the file does not exist.
         parquet.DAMAGED: it is not a readable file of the archive.
     """
-    opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
-    with pq.ParquetFile(opened) as archived:
+    with pq.ParquetFile(pa.BufferReader(file) if isinstance(file, bytes) else file) as archived:
         check_format(archived.metadata.metadata)
         columns = ["sequence", "arrived", "kind", "system_name", "body"]
-        groups = None if run_ids is None else _groups_of(archived, opened, run_ids)
+        groups = None if run_ids is None else _groups_of(archived, run_ids)
         columns += [] if run_ids is None else ["run_id"]
         for batch in archived.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
             if run_ids is not None:
@@ -202,18 +193,12 @@ def read_run_ids(path: Path) -> set[str]:
     return {run_id for run_id in found if run_id is not None}
 
 
-def _groups_of(file: pq.ParquetFile, source: pa.NativeFile, run_ids: Collection[str]) -> list[int]:
-    place = file.schema_arrow.get_field_index("run_id")
+def _groups_of(file: pq.ParquetFile, run_ids: Collection[str]) -> list[int]:
+    """The row groups with entries of some runs."""
     return [
         group
         for group in range(file.num_row_groups)
-        if (
-            len(run_ids) > _ASKED_MAX
-            or any(
-                can_hold(source, file.metadata.row_group(group).column(place), run_id) for run_id in run_ids
-            )
-        )
-        and pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
+        if pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
     ]
 
 

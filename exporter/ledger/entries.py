@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,11 +118,15 @@ class EntryFile(NamedTuple):
     content: bytes
 
 
-def read_entries(root: Path, *, since: str = "") -> Iterator[EntryFile]:
-    """All entries, in order, or those from a day on; raises `OSError` if one cannot be read."""
+def read_entries(root: Path, since: str = "", number: int = 0) -> Iterator[EntryFile]:
+    """All entries, in order; raises `OSError` if one cannot be read.
+
+    With a day and the number of an entry of that day, those before it are left out, as far as that spares
+    reading them.
+    """
     for day in _days(root):
         if day >= since:
-            yield from _of_day(root, day)
+            yield from _of_day(root, day, since=number)
 
 
 def last_entry(root: Path) -> EntryFile | None:
@@ -169,21 +174,21 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
     files.fsync_folder(folder)
 
 
-def _of_day(root: Path, day: str, *, last_only: bool = False) -> list[EntryFile]:
+def _of_day(root: Path, day: str, *, since: int = 0, last_only: bool = False) -> list[EntryFile]:
     folder = root / LEDGER / day
     while True:
         # An entry that vanishes while it is read is now in the day's file, or recorded no change.
         with contextlib.suppress(FileNotFoundError):
-            return _read_day(folder, last_only=last_only)
+            return _read_day(folder, since=since, last_only=last_only)
 
 
-def _read_day(folder: Path, *, last_only: bool) -> list[EntryFile]:
+def _read_day(folder: Path, *, since: int, last_only: bool) -> list[EntryFile]:
     found: list[EntryFile] = []
     listed = list(names(folder))
     folds = [(name, int(match[2])) for name in listed if (match := _DAY.fullmatch(name))]
     folded = max((upto for _, upto in folds), default=0)
-    singles = [(name, int(match[1])) for name in listed if (match := _ONE.fullmatch(name))]
-    singles = [(name, number) for name, number in singles if number > folded]
+    begin = bisect_left(listed, f"{max(since, folded + 1):010}")
+    singles = [(name, int(match[1])) for name in listed[begin:] if (match := _ONE.fullmatch(name))]
     if last_only and singles:
         folds, singles = [], singles[-1:]
     for name, upto in folds:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..directory import names
-from ..names import LEDGER, Hour, hour_in
+from ..names import Hour, hour_in
 from .entries import LedgerEntry, decode, hash_of, last_entry, read_entries
 from .state import is_archived
 
@@ -50,9 +49,7 @@ def follow_ledger(root: Path, position: Position | None) -> Followed | None:
     """
     if position is None:
         return _last(root)
-    later = _next_of_the_day(root, position)
-    if later is None:
-        later = _all_after(root, position)
+    later = _all_after(root, position)
     if later is None:
         return None
     hours: set[Hour] = set()
@@ -81,30 +78,10 @@ def _last(root: Path) -> Followed | None:
     return None if position is None else follow_ledger(root, position)
 
 
-def _next_of_the_day(root: Path, position: Position) -> list[tuple[Position, bytes]] | None:
-    """The entries after a position of the last day; None if they may be elsewhere."""
-    if max(names(root / LEDGER), default="") != position.day:
-        return None
-    folder, number = root / LEDGER / position.day, position.number + 1
-    later: list[tuple[Position, bytes]] = []
-    try:
-        while True:
-            content = (folder / f"{number:010}.json").read_bytes()
-            later.append((Position(position.day, number, hash_of(content)), content))
-            number += 1
-    except FileNotFoundError:
-        pass
-    # A day's entries are removed in order once they are in one file: while this one is there, so are all.
-    try:
-        is_same = hash_of((folder / f"{position.number:010}.json").read_bytes()) == position.head
-    except FileNotFoundError:
-        return None
-    return later if is_same else None
-
-
 def _all_after(root: Path, position: Position) -> list[tuple[Position, bytes]] | None:
+    """The entries after a position; None if there is no such position."""
     later: list[tuple[Position, bytes]] | None = None
-    for file in read_entries(root, since=position.day):
+    for file in read_entries(root, position.day, position.number):
         found = Position(file.path.parent.name, file.number, hash_of(file.content))
         if later is not None:
             later.append((found, file.content))

@@ -1,8 +1,7 @@
 """Parquet files as the layout has them: encoded, sealed, merged, and read in parts."""
 
-from .bloom import can_hold
 from .covers import Covers
-from .decoded import in_pieces
+from .decoded import in_pieces, same_as_before
 from .encoding import (
     CODED_SCHEMA,
     COMPACTED_FILTERS,
@@ -18,7 +17,7 @@ from .encoding import (
     join,
     sort,
 )
-from .merge import merge_table, without
+from .merge import merge_table, whole_groups, without
 from .reading import (
     ALWAYS,
     DAMAGED,
