@@ -1,4 +1,4 @@
-"""Turns stored entries into records, many at once; used by the live projection, rebuilds and queries alike.
+"""Reads stored entries and turns them into records, many at once; for the projection, rebuilds and queries.
 
 Entries that contain records themselves become rows of a table here: DeltaFi's arrays of records, and terminal
 events with the facet. Any other run event is decoded for the caller, who folds the events of its run.
@@ -7,8 +7,8 @@ events with the facet. Any other run event is decoded for the caller, who folds 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -17,8 +17,24 @@ from waybill.facets.chunks import in_chunks
 from waybill.facets.columns import decode_table, facet_table
 from waybill.transport.journal import Kind
 
+if TYPE_CHECKING:
+    from waybill.transport.journal import Entry, Journal
+
+_READ_ENTRIES: Final = 5_000
+_READ_BYTES: Final = 16 * 2**20
 _CHUNK_BYTES: Final = 16 * 2**20
 """How much is decoded at once: enough for several cores, with few copies in memory."""
+
+
+def entries_of(journal: Journal, first: int, last: int) -> Iterator[list[Entry]]:
+    """The entries of a range that a journal still has, in order, as many at once as fit into memory."""
+    while first <= last:
+        limit = min(_READ_ENTRIES, last - first + 1)
+        found = journal.read(first - 1, limit=limit, max_bytes=_READ_BYTES)
+        if not (entries := [entry for entry in found if entry.seq <= last]):
+            return
+        yield entries
+        first = entries[-1].seq + 1
 
 
 class AnyEntry(Protocol):

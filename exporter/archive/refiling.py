@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,14 +16,12 @@ from .. import parquet
 from ..ledger import recorded
 from ..names import RawName, events_folder, relative
 from ..quarantine import quarantine
+from ..stored_records import entries_of
 from .files import BYTES_MAX, ENTRIES_MAX, ArchivedEntry, arrival_hour, encode_entries, last_seal
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
     from waybill.transport.journal import Entry, Journal
-
-_READ_MAX: Final = 10_000
-_READ_BYTES_MAX: Final = 8 * 2**20
 
 
 class Refiled(msgspec.Struct, frozen=True):
@@ -84,7 +83,7 @@ def _groups(journal: Journal, lost: RawName, *, one_file: bool) -> Iterator[list
     """The entries of a range that the journal has, divided as the archive divides them."""
     group: list[Entry] = []
     size_bytes = 0
-    for entry in _entries(journal, lost):
+    for entry in chain.from_iterable(entries_of(journal, lost.first, lost.last)):
         is_full = not one_file and (len(group) >= ENTRIES_MAX or size_bytes >= BYTES_MAX)
         follows = group and entry.seq == group[-1].seq + 1 and arrival_hour(entry) == arrival_hour(group[0])
         if group and (is_full or not follows):
@@ -94,14 +93,3 @@ def _groups(journal: Journal, lost: RawName, *, one_file: bool) -> Iterator[list
         size_bytes += len(entry.body)
     if group:
         yield group
-
-
-def _entries(journal: Journal, lost: RawName) -> Iterator[Entry]:
-    after = lost.first - 1
-    while after < lost.last:
-        limit = min(_READ_MAX, lost.last - after)
-        found = journal.read(after, limit=limit, max_bytes=_READ_BYTES_MAX)
-        yield from (entry for entry in found if entry.seq <= lost.last)
-        if not found:
-            return
-        after = found[-1].seq

@@ -22,7 +22,7 @@ from waybill.transport.files import Files
 
 from .. import parquet
 from ..directory import FileStamp, files_of
-from ..names import COMPACTED, LATE, RELATIONS, Hour
+from ..names import COMPACTED, LATE, RELATIONS, Hour, relative as relative_to
 from ..parallel import in_parallel
 from ..parquet import (
     WINDOW_ROWS,
@@ -181,13 +181,13 @@ class _Export:
             safe = {
                 path: exported[relative].mark
                 for path in paths
-                if (relative := self._relative(path)) in exported and not _is_of_relations(relative)
+                if (relative := relative_to(self._root, path)) in exported and not _is_of_relations(relative)
             }
             done.removed = remove(self._root, safe, self._files)
         return done
 
     def _try(self, path: Path, exported: dict[str, ExportedFile], done: _Day, *, dry_run: bool) -> None:
-        relative = self._relative(path)
+        relative = relative_to(self._root, path)
         try:
             with path.open("rb") as file:
                 stamp, known = FileStamp.of(os.fstat(file.fileno())), exported.get(relative)
@@ -273,9 +273,6 @@ class _Export:
             return False
         system, day, name = PurePosixPath(relative).parts[len(COMPACTED.parts) :]
         return was_damaged(self._root, system, Hour(day, PurePosixPath(name).stem))
-
-    def _relative(self, path: Path) -> str:
-        return path.relative_to(self._root).as_posix()
 
 
 def _is_of_relations(relative: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -30,8 +29,8 @@ _Answer = TypeVar("_Answer")
 
 _HOURS_KEPT: Final = 2**16
 _KEPT_MAX: Final = 128
-_KEPT_BYTES_MAX: Final = 2**25
-"""So many sums of spans stay in memory for further questions, with so many bytes together."""
+_KEPT_BYTES_MAX: Final = 2**18
+"""So many sums of spans stay in memory for further questions, if each takes no more than so many bytes."""
 
 _NO_FILES: Final = pa.schema(
     [
@@ -193,7 +192,7 @@ class OpenKeys:
         wanted = ", ".join([*(name for name in KIND_COLUMNS if name in columns), *by_hour, _COUNTS])
 
         def ask(connection: duckdb.DuckDBPyConnection, spans: list[OpenSpan]) -> tuple[pa.Table, FilesByHour]:
-            whole = {one: _KEPT.read(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
+            whole = {one: _sums_of(one, wanted) for one in spans if self._is_whole(one, query, unknown)}
             tables = [table for table in whole.values() if table is not None]
             left = self.files.slice(0, 0)
             if rest := [one for one in spans if whole.get(one) is None]:
@@ -248,33 +247,12 @@ def lacking(root: Path) -> str:
     return f"{root / KEYS} lacks a file; until it is made again, answers take longer"
 
 
-class _KeptSums:
-    """The sums of whole spans that were asked for last; several threads may ask."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tables: dict[tuple[OpenSpan, str], pa.Table | None] = {}
-
-    def read(self, span: OpenSpan, wanted: str) -> pa.Table | None:
-        """The sums of all records of a span; None if they take too much of the memory for all."""
-        with self._lock:
-            if (span, wanted) in self._tables:
-                table = self._tables[span, wanted] = self._tables.pop((span, wanted))
-                return table
-        with connect() as connection:
-            table = _read_sums(connection, [span], wanted, "", {})
-        with self._lock:
-            kept = self._tables[span, wanted] = table if 2 * table.nbytes <= _KEPT_BYTES_MAX else None
-            while len(self._tables) > _KEPT_MAX or self._size_bytes > _KEPT_BYTES_MAX:
-                del self._tables[next(iter(self._tables))]  # it is not empty
-        return kept
-
-    @property
-    def _size_bytes(self) -> int:
-        return sum(table.nbytes for table in self._tables.values() if table is not None)
-
-
-_KEPT: Final = _KeptSums()
+@functools.lru_cache(_KEPT_MAX)
+def _sums_of(span: OpenSpan, wanted: str) -> pa.Table | None:
+    """The sums of all records of a span; None if they take too much memory to be kept."""
+    with connect() as connection:
+        table = _read_sums(connection, [span], wanted, "", {})
+    return table if table.nbytes <= _KEPT_BYTES_MAX else None
 
 
 def _read_sums(

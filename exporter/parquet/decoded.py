@@ -7,7 +7,7 @@ A text that many rows share is stored once, in files and in tables that are code
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -22,28 +22,17 @@ use is kept."""
 _OFFSET_BYTES: Final = 4
 
 
-def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()) -> Iterator[pa.Table]:
-    """Cut a table, in order, into pieces of at most `max_bytes` once decoded, or of one row.
-
-    Rows that follow each other and are equal in all columns of `together`, if any, stay together.
-    """
+def in_pieces(table: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+    """Cut a table, in order, into pieces of at most `max_bytes` once decoded, or of one row."""
     if not table.num_rows:
         return
     if table.nbytes <= max_bytes and not any(pt.is_dictionary(column.type) for column in table.columns):
         yield table
         return
     ends = pc.cumulative_sum(row_bytes(table)).to_pylist()
-    places: Sequence[int] = range(len(ends))
-    if together:
-        places = pc.indices_nonzero(pc.invert(same_as_before(table, together))).to_pylist()
     cuts, limit = [0], max_bytes
-    while limit < ends[-1]:
-        at = bisect_right(places, bisect_right(ends, limit)) - 1
-        if places[at] <= cuts[-1]:
-            at = bisect_right(places, cuts[-1])
-            if at == len(places):
-                break
-        cuts.append(places[at])
+    while limit < ends[-1] and cuts[-1] + 1 < len(ends):
+        cuts.append(max(bisect_right(ends, limit), cuts[-1] + 1))
         limit = ends[cuts[-1] - 1] + max_bytes
     for start, end in pairwise([*cuts, len(ends)]):
         # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.

@@ -36,7 +36,7 @@ def merge_table(table: pa.Table) -> pa.Table:
     tied = same_as_before(table, _PLACE)
     if not pc.any(tied).as_py():
         return table
-    tied = _whole_groups(tied)
+    tied = whole_groups(tied)
     merged = _merge_tied(table.filter(tied))
     return sort(join([table.filter(pc.invert(tied)), merged]), *_PLACE)
 
@@ -64,7 +64,7 @@ def _merge_tied(table: pa.Table) -> pa.Table:
         ),
     )
     table, keys = table.filter(pc.invert(repeated)), keys.filter(pc.invert(repeated))
-    differing = _whole_groups(same_as_before(keys, _KEY))
+    differing = whole_groups(same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
         return table
     merged = map(code, to_tables(merge_all(from_table(table.filter(differing)))))
@@ -107,7 +107,7 @@ def _comparable(table: pa.Table) -> pa.Table:
     return pa.table({**columns, "data_source": _ranks(table["data_source"]), **texts})
 
 
-def _whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:
+def whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:
     """The rows that equal the one before or the one after."""
     after = pa.concat_arrays(
         [same_as_before.slice(1), pa.array([False] if len(same_as_before) else [], pa.bool_())]

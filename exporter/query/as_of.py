@@ -12,7 +12,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,13 +40,10 @@ from ..directory import raw_files
 from ..incomplete import IncompleteError
 from ..names import LAYOUT, RawName, compacted_path, hour_of, late_path
 from ..parquet import Covers
-from ..stored_records import decode_entries
+from ..stored_records import decode_entries, entries_of
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Entry, Journal
-
-_CHUNK_ENTRIES: Final = 10_000
-_CHUNK_BYTES: Final = 16 * 2**20
 
 
 class EntriesGoneError(WaybillError):
@@ -200,7 +197,7 @@ def _stored(root: Path, journal: Journal | None, needed: Covers) -> Iterator[tup
     had = Covers()
     if journal is not None:
         for name in _own_ranges(journal, needed):
-            for entries in _of_journal(journal, name.first, name.last):
+            for entries in entries_of(journal, name.first, name.last):
                 part = RawName(name.node, entries[0].seq, entries[-1].seq)
                 had = had.adding([part])
                 yield part, entries
@@ -223,17 +220,6 @@ def _own_ranges(journal: Journal, needed: Covers) -> Iterator[RawName]:
                 yield RawName(node.name, max(first, node.after + 1), min(last, end))
 
 
-def _of_journal(journal: Journal, first: int, last: int) -> Iterator[list[Entry]]:
-    while first <= last:
-        limit = min(_CHUNK_ENTRIES, last - first + 1)
-        entries = journal.read(first - 1, limit=limit, max_bytes=_CHUNK_BYTES)
-        if not (entries := [entry for entry in entries if entry.seq <= last]):
-            return
-        # Where it has dropped some, the next ones begin a part of their own.
-        yield entries
-        first = entries[-1].seq + 1
-
-
 def _of_archived(root: Path, path: Path, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
     try:
         yield from (entries for entries in read_entries(path, run_ids=run_ids) if entries)
@@ -246,6 +232,6 @@ def _of_archived(root: Path, path: Path, run_ids: Collection[str] | None = None)
 def _of_runs(root: Path, journal: Journal | None, run_ids: Collection[str]) -> Iterator[list[Entry]]:
     """All stored entries that may be events of some runs; some come twice."""
     if journal is not None and (first := journal.first()) is not None:
-        yield from _of_journal(journal, first.seq, journal.last_seq())
+        yield from entries_of(journal, first.seq, journal.last_seq())
     for _, path in archived_files(root):
         yield from _of_archived(root, path, run_ids)

@@ -1,8 +1,7 @@
 """Comparing two roots, record by record.
 
-An hour at a time is in memory. Its rows are compared as columns, a stretch at a time; only where stretches
-differ do rows become records. Annotations that the files of an hour have or lack only because different rules
-wrote them are not compared.
+The rows are compared as columns, a part of an hour at a time; only where parts differ do rows become records.
+Annotations that the files of an hour have or lack only because different rules wrote them are not compared.
 """
 
 from __future__ import annotations
@@ -10,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from waybill.facets import ProvenanceRecord, record_key
-from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.arrow import from_table
 
 from .. import parquet
 from .reader import scan_hours
-
-_STRETCH_BYTES: Final = 2 * 2**20
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -50,29 +44,9 @@ def compare(
     left_out = set() if left_out is None else left_out
     for (rules, more), tables in scan_hours(ours, theirs):
         is_apart = partial(parquet.is_apart, rules, more)
-        for one, two in _stretches(*(parquet.sort(table, "completed") for table in tables)):
-            if not one.equals(two):
-                yield from _by_key(from_table(one), from_table(two), is_apart, left_out)
-
-
-def _stretches(*tables: pa.Table) -> Iterator[list[pa.Table]]:
-    """The tables cut at the same instants, so that no key is in two stretches, and decoded."""
-    ends = {
-        pc.max(piece["completed"])
-        for table in tables
-        for piece in parquet.in_pieces(table, _STRETCH_BYTES, together=["completed"])
-    }
-    begins = [0 for _ in tables]
-    for end in sorted(ends, key=lambda instant: instant.value):
-        upto = [pc.sum(pc.less_equal(table["completed"], end)).as_py() or 0 for table in tables]
-        yield [_decoded(*one) for one in zip(tables, begins, upto, strict=True)]
-        begins = upto
-
-
-def _decoded(table: pa.Table, begin: int, end: int) -> pa.Table:
-    # Of a mere slice, all elements of its lists would be decoded.
-    stretch = table.take(pa.arange(begin, end)).cast(SCHEMA)
-    return parquet.sort(stretch, "completed", "did", "system_name").combine_chunks()
+        one, two = (parquet.sort(table, "completed", "did", "system_name") for table in tables)
+        if not one.equals(two):
+            yield from _by_key(from_table(one), from_table(two), is_apart, left_out)
 
 
 def _by_key(

@@ -29,6 +29,7 @@ KEY_COLUMNS: Final = ("completed", "did", "system_name", "data_sink", "transform
 """The columns of the natural key, those first that an answer is ordered by."""
 
 _REST: Final = KEY_COLUMNS[2:]
+_REST_HASH: Final = "rest"
 
 
 class CursorError(InvalidQueryError):
@@ -89,15 +90,13 @@ def in_order(table: pa.Table, *, oldest_first: bool) -> pa.Table:
     table = parquet.sort(table, *known, order=order)
     if not set(KEY_COLUMNS) <= set(table.column_names):
         return table
-    same = _same_as_next(table)
-    if not same:
+    tied = parquet.whole_groups(parquet.same_as_before(table, known))
+    if not pc.any(tied).as_py():
         return table
-    places = list(range(table.num_rows))
-    for first, last in _runs(same):
-        rests = _rests_of(table.slice(first, last - first))
-        ordered = sorted(range(len(rests)), key=rests.__getitem__, reverse=not oldest_first)
-        places[first:last] = [first + at for at in ordered]
-    return table.take(pa.array(places))
+    none = pa.repeat(pa.scalar(0, pa.uint64()), table.num_rows)
+    rests = pc.replace_with_mask(none, tied, pa.array(_rests_of(table.filter(tied)), pa.uint64()))
+    keyed = table.append_column(_REST_HASH, rests)
+    return parquet.sort(keyed, *known, _REST_HASH, order=order).drop_columns(_REST_HASH)
 
 
 def beyond(table: pa.Table, after: Position, *, oldest_first: bool) -> pa.Table:
@@ -117,26 +116,6 @@ def beyond(table: pa.Table, after: Position, *, oldest_first: bool) -> pa.Table:
         ]
         return pa.concat_tables([table.filter(is_beyond), tied.take(pa.array(kept, pa.int64()))])
     return table.filter(is_beyond)
-
-
-def _same_as_next(table: pa.Table) -> list[int]:
-    """The rows that have the same instant and did as the next one."""
-    last = table.num_rows - 1
-    if last < 1:
-        return []
-    same = [pc.equal(table[name].slice(0, last), table[name].slice(1)) for name in KEY_COLUMNS[:2]]
-    found: list[int] = pc.indices_nonzero(pc.and_(*same)).to_pylist()
-    return found
-
-
-def _runs(same: list[int]) -> Iterable[tuple[int, int]]:
-    first, last = same[0], same[0] + 1
-    for at in same[1:]:
-        if at != last:
-            yield first, last + 1
-            first = at
-        last = at + 1
-    yield first, last + 1
 
 
 def _rests_of(table: pa.Table) -> list[int]:

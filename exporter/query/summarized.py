@@ -5,23 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waybill.marquez.summaries import Members
 from waybill.transport.counting import counted
 
 from ..incomplete import IncompleteError
 from ..stored_records import decode_entries
-from .tail import archived_entries, damaged
+from .tail import damaged, entries_after
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
-
-_CHUNK_BYTES: Final = 4 * 2**20
-_CHUNK_ENTRIES: Final = 2_000
 
 
 class Summarized(NamedTuple):
@@ -80,13 +77,7 @@ def _decoded(journal: Journal, settings: Settings, entries: list[Entry], unread:
 
 
 def _entries_from(journal: Journal, root: Path, seq: int, unread: list[str]) -> Iterator[list[Entry]]:
-    """The entries from one on, in order; those that the journal has deleted come from the archive."""
-    after, last = seq - 1, journal.last_seq()
-    while after < last:
-        found = journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES)
-        upto = found[0].seq if found else last + 1
-        if upto > after + 1:
-            yield from archived_entries(journal, root, range(after + 1, upto), unread)
-        unread += [damaged(journal, entry, entry.damage) for entry in found if entry.damage is not None]
-        yield [entry for entry in found if entry.damage is None]
-        after = found[-1].seq if found else last
+    """The entries from one on, in order, that can be read."""
+    for entries in entries_after(journal, root, seq - 1, unread):
+        unread += [damaged(journal, entry, entry.damage) for entry in entries if entry.damage is not None]
+        yield [entry for entry in entries if entry.damage is None]

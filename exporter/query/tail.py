@@ -31,6 +31,7 @@ from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
 from ..layout import FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
 from ..names import LAYOUT, Hour, hour_of
+from ..stored_records import entries_of
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from ..layout import UnsettledRuns
 
-_CHUNK_BYTES: Final = 16 * 2**20
-_CHUNK_ENTRIES: Final = 5_000
 _HELD_BYTES_MAX: Final = 64 * 2**20
 """Records that take more go into a temporary file."""
 _HELD_TABLES_MAX: Final = 64
@@ -315,14 +314,12 @@ def entries_after(journal: Journal, root: Path, cursor: int, unread: list[str]) 
 
     A sentence about each archived file that cannot be read is added to `unread`.
     """
-    first = journal.first()
-    if first is not None and first.seq > cursor + 1:
-        for entries in archived_entries(journal, root, range(cursor + 1, first.seq), unread):
-            yield entries
-            cursor = max(cursor, entries[-1].seq)
-    while entries := journal.read(cursor, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
+    first, last = journal.first(), journal.last_seq()
+    begin = last + 1 if first is None else first.seq
+    if begin > cursor + 1:
+        yield from archived_entries(journal, root, range(cursor + 1, begin), unread)
+    for entries in entries_of(journal, max(cursor + 1, begin), last):
         check_budget()
-        cursor = entries[-1].seq
         yield entries
 
 

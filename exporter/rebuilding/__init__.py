@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .coalesced import CoalescedCounts, CoalescedFlow
+    from .coalesced import CoalescedFlow, counted_flows
     from .part import Limits, PartReport, read_folded
     from .rebuilding import RebuildReport, rebuild, rebuild_remote
     from .resumable_job import WORK, RebuildError, begin_job, key_of_order, place_below

@@ -6,6 +6,8 @@ many records are missing, and from when.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -54,48 +56,41 @@ class CoalescedFlow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class CoalescedCounts:
-    """Adds up what summaries count, as far as it is wanted."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._flows: dict[tuple[str, str], CoalescedFlow] = {}
-
-    def add(self, state: RunState) -> None:
-        """Add a run, with all that is known of it; one that is no summary of files adds nothing."""
-        seen = state.coalesced
-        if seen is None or seen.of_transform:
-            return
+def counted_flows(states: Iterable[RunState], wanted: Wanted) -> list[CoalescedFlow]:
+    """What the summaries among some runs count, as far as it is wanted, given all that is known of each."""
+    summaries = [state.coalesced for state in states if state.coalesced is not None]
+    return add_up(
+        CoalescedFlow(
+            system_name=seen.system_name,
+            data_source=seen.data_source,
+            records=seen.records,
+            summaries=1,
+            first_ms=seen.start_us // 1_000,
+            last_ms=seen.end_us // 1_000,
+        )
+        for seen in summaries
         # A window that cannot be read may be one that is wanted.
-        if seen.end_us and not self._wanted.may_hold(seen.system_name, seen.start_us, seen.end_us):
-            return
-        self.add_flow(
-            CoalescedFlow(
-                system_name=seen.system_name,
-                data_source=seen.data_source,
-                records=seen.records,
-                summaries=1,
-                first_ms=seen.start_us // 1_000,
-                last_ms=seen.end_us // 1_000,
-            )
-        )
+        if not seen.of_transform
+        and (not seen.end_us or wanted.may_hold(seen.system_name, seen.start_us, seen.end_us))
+    )
 
-    def add_flow(self, flow: CoalescedFlow) -> None:
-        """Add what other summaries of a flow count."""
-        key = flow.system_name, flow.data_source
-        known = self._flows.get(key, flow)
-        self._flows[key] = CoalescedFlow(
-            system_name=flow.system_name,
-            data_source=flow.data_source,
-            records=flow.records + (known.records if known is not flow else 0),
-            summaries=flow.summaries + (known.summaries if known is not flow else 0),
-            first_ms=min(flow.first_ms, known.first_ms),
-            last_ms=max(flow.last_ms, known.last_ms),
-        )
 
-    def flows(self) -> list[CoalescedFlow]:
-        """The flows, by name."""
-        return [self._flows[key] for key in sorted(self._flows)]
+def add_up(flows: Iterable[CoalescedFlow]) -> list[CoalescedFlow]:
+    """What several summaries of a flow count, by the names of the flows."""
+    by_name: defaultdict[tuple[str, str], list[CoalescedFlow]] = defaultdict(list)
+    for flow in flows:
+        by_name[flow.system_name, flow.data_source].append(flow)
+    return [
+        CoalescedFlow(
+            system_name=system_name,
+            data_source=data_source,
+            records=sum(flow.records for flow in some),
+            summaries=sum(flow.summaries for flow in some),
+            first_ms=min(flow.first_ms for flow in some),
+            last_ms=max(flow.last_ms for flow in some),
+        )
+        for (system_name, data_source), some in sorted(by_name.items())
+    ]
 
 
 def _instant(epoch_ms: int) -> str:

@@ -23,7 +23,7 @@ from ..exporting import BlobStore
 from ..names import Hour, RawName
 from ..sources import Source, SourceError, SourceUnreachableError, Stored
 from ..stored_records import decode_entries
-from .coalesced import CoalescedCounts, CoalescedFlow
+from .coalesced import CoalescedFlow, counted_flows
 from .spill import GatheredRuns, Spill, StatesByRun, read_bucket
 from .wanted import Wanted
 
@@ -219,7 +219,7 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
 
     If it raises `OSError`, the buckets can be folded again.
     """
-    writing, coalesced = _Writing(task, piece), CoalescedCounts(task.wanted)
+    writing, coalesced = _Writing(task, piece), list[CoalescedFlow]()
     for bucket in buckets:
         runs = GatheredRuns()
         for index in range(parts):
@@ -228,10 +228,9 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
                     for run_id, state in read_bucket(file, bucket):
                         runs.add(run_id, state)
         states = [state for state in runs.states().values() if state is not None]
-        for state in states:
-            coalesced.add(state)
+        coalesced += counted_flows(states, task.wanted)
         derived = (record for state in states for record in records_of(state))
         for table in task.wanted.tables(derived):
             writing.add(table)
     writing.finish()
-    return PartReport(hours=writing.hours, records=writing.count, coalesced=coalesced.flows())
+    return PartReport(hours=writing.hours, records=writing.count, coalesced=coalesced)

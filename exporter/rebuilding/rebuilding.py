@@ -15,7 +15,7 @@ import gc
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ from waybill.transport.files import Files
 from ..compaction import CompactionReport, Compactor
 from ..exporting import export
 from ..quarantine import Quarantined
-from .coalesced import CoalescedCounts, CoalescedFlow
+from .coalesced import CoalescedFlow, add_up
 from .part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
 from .resumable_job import RebuildJob, begin_job, key_of_order, place_below
 from .spill import BUCKETS, read_report
@@ -85,7 +85,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
         parts: int,
         resumed: int,
         records: int,
-        coalesced: CoalescedCounts,
+        coalesced: Iterable[CoalescedFlow],
         began_s: float,
     ) -> RebuildReport:
         """Sum up the results of the parts and hours; `began_s` is on the monotonic clock."""
@@ -101,7 +101,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
             ),
             damaged=tuple(report.damaged for report in read if report.damaged),
             failed=(*compacted.failed.values(), *compacted.unreadable.values()),
-            coalesced=tuple(coalesced.flows()),
+            coalesced=tuple(add_up(coalesced)),
             aside=compacted.aside,
             files=compacted.published,
             seconds=round(time.monotonic() - began_s, 3),
@@ -208,11 +208,8 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         for piece, buckets in enumerate(_groups(read, task.limits.fold_bytes), len(read))
     }
     folded: list[PartReport] = []
-    coalesced = CoalescedCounts(task.wanted)
     for _, report in _do(folds, workers):
         folded.append(report)
-        for flow in report.coalesced:
-            coalesced.add_flow(flow)
         progress("folding", len(folded), len(folds))
     hours = {hour for report in (*read, *folded) for hour in report.hours}
     progress("compacting", 0, len(hours))
@@ -225,7 +222,7 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         parts=len(plan.parts),
         resumed=resumed,
         records=sum(report.records for report in (*read, *folded)),
-        coalesced=coalesced,
+        coalesced=[flow for report in folded for flow in report.coalesced],
         began_s=began_s,
     )
 

@@ -11,14 +11,13 @@ import msgspec
 
 from waybill.transport.journal import Journal, Receipt
 
+from ..stored_records import entries_of
 from .source import SourceNotFoundError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
 _PART_ENTRIES: Final = 100_000
-_BATCH_ENTRIES: Final = 5_000
-_BATCH_BYTES: Final = 16 * 2**20
 
 
 class JournalSource(msgspec.Struct, frozen=True):
@@ -51,16 +50,8 @@ class JournalSource(msgspec.Struct, frozen=True):
         """The entries of a range, without those pruned in the meantime."""
         first, last = map(int, part.split("-"))
         with contextlib.closing(Journal(self.home, to_read=True)) as journal:
-            while first <= last:
-                limit = min(_BATCH_ENTRIES, last - first + 1)
-                entries = journal.read(first - 1, limit=limit, max_bytes=_BATCH_BYTES)
-                found = [
-                    Stored(one.seq, one.kind, one.system_name, one.body) for one in entries if one.seq <= last
-                ]
-                if not found:
-                    return
-                yield found
-                first = found[-1].at + 1
+            for entries in entries_of(journal, first, last):
+                yield [Stored(one.seq, one.kind, one.system_name, one.body) for one in entries]
 
     def _first_since(self, journal: Journal, first: int, end: int) -> int:
         """The first number of a range whose entry arrived in time, or its end; times never decrease."""

@@ -24,11 +24,12 @@ import pyarrow.compute as pc
 from waybill.exporter.compaction import summed
 from waybill.exporter.names import HOUR_MS
 from waybill.exporter.rebuilding import (
-    CoalescedCounts,
+    CoalescedFlow,
     GatheredRuns,
     PartReport,
     RebuildReport,
     begin_job,
+    counted_flows,
     decode_state,
     place_below,
 )
@@ -79,7 +80,7 @@ def _rebuild(
     from pyspark import StorageLevel
     from pyspark.sql.functions import col
 
-    began_s, coalesced = time.monotonic(), CoalescedCounts(wanted)
+    began_s, coalesced = time.monotonic(), list[CoalescedFlow]()
     resumed = parts_read(target.store, len(parts))
     before = target.written_before()
     hours_before = {written.report.hour for written in before}
@@ -95,8 +96,7 @@ def _rebuild(
             reports = reports_in(spark, read)
             if any(report.has_summaries for report in reports):
                 counted = runs.mapInArrow(lambda batches: _count(wanted, batches), PASSING)
-                for flow in (flow for report in reports_in(spark, counted) for flow in report.coalesced):
-                    coalesced.add_flow(flow)
+                coalesced = [flow for report in reports_in(spark, counted) for flow in report.coalesced]
             touched = {hour for report in reports for hour in report.hours}
             with target.changing(touched - hours_before):
                 rows = hours.mapInArrow(lambda batches: _write(target, batches), _WRITTEN).collect()
@@ -128,10 +128,7 @@ def _fold(wanted: Wanted, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def _count(wanted: Wanted, batches: Batches) -> Iterator[pa.RecordBatch]:
     """A report of the files that runs, in order of their ids, only count."""
-    coalesced = CoalescedCounts(wanted)
-    for state in _whole_runs(batches):
-        coalesced.add(state)
-    yield report_row(msgspec.json.encode(PartReport(coalesced=coalesced.flows())))
+    yield report_row(msgspec.json.encode(PartReport(coalesced=counted_flows(_whole_runs(batches), wanted))))
 
 
 def _whole_runs(batches: Batches) -> Iterator[RunState]:

@@ -268,23 +268,30 @@ class Archived:
         self.until_ms = START_MS + files * HOUR_MS
 
 
-def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_filters_alone(
+def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_column_of_ids_alone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = Archived(root, 20)
-    read: list[int] = []
-    real = pq.ParquetFile.read_row_group
+    columns: list[list[str]] = []
+    groups: list[int] = []
+    read_row_group, iter_batches = pq.ParquetFile.read_row_group, pq.ParquetFile.iter_batches
 
-    def counted(file: pq.ParquetFile, group: int, *given: object, **named: object) -> pa.Table:
-        read.append(group)
-        return real(file, group, *given, **named)
+    def note_columns(file: pq.ParquetFile, group: int, read: list[str]) -> pa.Table:
+        columns.append(read)
+        return read_row_group(file, group, read)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    def note_groups(file: pq.ParquetFile, size: int, *, row_groups: list[int], **named: object) -> object:
+        groups.extend(row_groups)
+        return iter_batches(file, size, row_groups=row_groups, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", note_columns)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", note_groups)
     known = archived_runs(root)
     assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}, set()) == {}
-    assert len(read) <= 8  # of 200 look-ups, one in a hundred is a false positive
+    assert (columns, groups) == ([["run_id"]] * 20, [])
     wanted = archived.runs[::79]
     assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
+    assert len(groups) == len(wanted)
 
 
 def test_a_run_is_looked_for_in_no_file_from_before_it_began(

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from events import event
 
+from waybill.exporter import stored_records
 from waybill.exporter.layout import Layout
 from waybill.exporter.query import BacklogError, Query, TailReader, scan, tail
 from waybill.facets.arrow import from_table
@@ -168,7 +169,7 @@ def test_what_does_not_fit_into_memory_is_answered_from_a_temporary_file(
     oldest_first: bool,
 ) -> None:
     monkeypatch.setattr(tail, "_HELD_BYTES_MAX", held_bytes_max)
-    monkeypatch.setattr(tail, "_CHUNK_ENTRIES", 3)
+    monkeypatch.setattr(stored_records, "_READ_ENTRIES", 3)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sent: list[dict[str, Any]] = [
         {
