@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from waybill.exporter.query import scan
-from waybill.facets import AnnotationRule, ProvenanceRecord
+from waybill.facets import AnnotationRule
 from waybill.facets.annotations import ALL
 from waybill.transport import NotFoundError, Settings
 
 from .indexed import IndexedAnswers
 
 if TYPE_CHECKING:
-    from waybill.exporter import Query
-    from waybill.exporter.query import Access, Dimension
+    from waybill.exporter.query import Access
     from waybill.exporter.reading import Asker
 
     from ..graph import Question
@@ -54,21 +51,3 @@ class FileAnswers(IndexedAnswers):
 
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         return contextlib.nullcontext(self._published.open())
-
-    def _ask(
-        self,
-        query: Query,
-        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
-        *,
-        summed_by: Collection[Dimension] | None = None,
-        is_beside: bool = False,  # noqa: ARG002 - whatever is filed has settled
-        is_ordered: bool = True,
-    ) -> Iterator[Any]:
-        return scan(
-            self._root,
-            query,
-            columns=columns,
-            summed_by=summed_by,
-            access=self._access,
-            is_ordered=is_ordered,
-        )

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from waybill.exporter.query import NO_TAIL, Conditions, poison_note, scan
-from waybill.facets import ProvenanceRecord, record_key
-from waybill.facets.arrow import from_table
+from typing import TYPE_CHECKING, TypeVar
 
 from .graph import GraphAnswers
 from .indexed import IndexedAnswers
 
 if TYPE_CHECKING:
-    from waybill.exporter import Query
-    from waybill.exporter.query import Access, Dimension, TailReader
+    from waybill.exporter.query import Access, TailReader
     from waybill.exporter.reading import Asker
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -38,8 +32,6 @@ class HomeAnswers(IndexedAnswers):
         kept: the index, where it stays open between questions; None: it is opened for each.
     """
 
-    _journal: Journal
-
     def __init__(
         self,
         journal: Journal,
@@ -53,7 +45,6 @@ class HomeAnswers(IndexedAnswers):
         rule = settings.annotation_rule
         super().__init__(settings.root, access, asker, journal=journal, settings=settings, rule=rule)
         self._tails = tails
-        self._tail = NO_TAIL
         self._graph = GraphAnswers(journal, asker, kept)
         self._graph.notes = self.notes
 
@@ -70,31 +61,3 @@ class HomeAnswers(IndexedAnswers):
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)
         return self._graph.open()
-
-    def _ask(
-        self,
-        query: Query,
-        columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
-        *,
-        summed_by: Collection[Dimension] | None = None,
-        is_beside: bool = False,
-        is_ordered: bool = True,
-    ) -> Iterator[Any]:
-        if not is_beside and self._tail.unsettled.num_rows:
-            unsettled = Conditions(query).filter(self._tail.unsettled)
-            self.unsettled.update(map(record_key, from_table(unsettled)))
-        yield from scan(
-            self._root,
-            query,
-            tail=self._tail,
-            columns=columns,
-            summed_by=summed_by,
-            access=self._access,
-            is_ordered=is_ordered,
-        )
-
-    def _note_lacks(self) -> None:
-        super()._note_lacks()
-        # An entry that was set aside meanwhile became poison when the cursor passed it, so this comes last.
-        if (poison := poison_note(self._journal)) is not None:
-            self.notes[poison] = None

@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.exporter import IncompleteError, Query, reading
-from waybill.exporter.query import STATS_BY, SUMMED_COLUMNS, has_name, stats_of, summed, sums_of
-from waybill.facets import ProvenanceRecord
+from waybill.exporter.query import (
+    NO_TAIL,
+    STATS_BY,
+    SUMMED_COLUMNS,
+    Conditions,
+    has_name,
+    poison_note,
+    scan,
+    stats_of,
+    summed,
+    sums_of,
+)
+from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets.arrow import from_table
 from waybill.facets.record import last_part
 from waybill.transport import NotFoundError
 from waybill.transport.counting import counted
@@ -79,6 +91,7 @@ class IndexedAnswers(ABC):
         self._access = access
         self._asker = asker
         self._index: IndexReader | None = None
+        self._tail = NO_TAIL
 
     def allow(self, what: object) -> None:
         """Raise an error unless who asks may ask for something besides the questions below."""
@@ -268,7 +281,6 @@ class IndexedAnswers(ABC):
     def _open_index(self) -> AbstractContextManager[IndexReader]:
         """Open the index."""
 
-    @abstractmethod
     def _ask(
         self,
         query: Query,
@@ -283,6 +295,18 @@ class IndexedAnswers(ABC):
         With `is_beside` they only help to answer, so it does not matter whether they may still change. They
         are in the order of the query only if they are to be `is_ordered`.
         """
+        if not is_beside and self._tail.unsettled.num_rows:
+            unsettled = Conditions(query).filter(self._tail.unsettled)
+            self.unsettled.update(map(record_key, from_table(unsettled)))
+        yield from scan(
+            self._root,
+            query,
+            tail=self._tail,
+            columns=columns,
+            summed_by=summed_by,
+            access=self._access,
+            is_ordered=is_ordered,
+        )
 
     def _check(self) -> None:
         """Raise a `RootError` if the folder is not the root of the home."""
@@ -293,6 +317,9 @@ class IndexedAnswers(ABC):
         """Note what the answer lacks, after all that was read for it."""
         if self._access.problem is not None:
             self.notes[self._access.problem] = None
+        # An entry that was set aside meanwhile became poison when the cursor passed it, so this comes last.
+        if self._journal is not None and (poison := poison_note(self._journal)) is not None:
+            self.notes[poison] = None
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[IndexReader]:
