@@ -143,7 +143,7 @@ class Reading:
         *,
         summed_by: Sequence[Dimension] | None = None,
     ) -> Iterator[pa.Table]:
-        """The records that answer a query, or sums of them; see `waybill.lineage.answers.Answers`."""
+        """The records that answer a query, or sums of them; see `waybill.lineage.Lineage`."""
         from waybill.exporter.query import IncompleteError
 
         try:

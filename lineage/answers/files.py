@@ -27,7 +27,7 @@ _ANY: Final = AnnotationRule(frozenset({ALL}))
 
 
 class FileAnswers(IndexedAnswers):
-    """Answers questions about the files of a root; see `Answers`.
+    """Answers questions about the files of a root; see `Lineage`.
 
     Args:
         root: the root.

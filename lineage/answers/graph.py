@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 
 class GraphAnswers:
-    """Answers questions about the graph of a home; see `Answers`.
+    """Answers questions about the graph of a home; see `Lineage`.
 
     Args:
         journal: its journal.
@@ -40,7 +40,7 @@ class GraphAnswers:
         self._kept = kept
 
     def answer(self, question: Question[_Answer]) -> _Answer:
-        """Answer a question about the graph of datasets and jobs; see `Answers`."""
+        """Answer a question about the graph of datasets and jobs; see `Lineage`."""
         question = reading.allow(self._asker, question)
         with self.open() as index:
             lacks, self.waiting = index.graph_lacks(), index.graph_waiting

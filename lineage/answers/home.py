@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 
 class HomeAnswers(IndexedAnswers):
-    """Answers questions about the files of a home; see `Answers`.
+    """Answers questions about the files of a home; see `Lineage`.
 
     Args:
         journal: its journal.
@@ -49,7 +49,7 @@ class HomeAnswers(IndexedAnswers):
         self._graph.notes = self.notes
 
     def answer(self, question: Question[_Answer]) -> _Answer:
-        """Answer a question about the graph of datasets and jobs; see `Answers`."""
+        """Answer a question about the graph of datasets and jobs; see `Lineage`."""
         return self._graph.answer(question)
 
     @property

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -49,15 +49,18 @@ if TYPE_CHECKING:
     from waybill.transport.journal import FileContent, Receipt
 
     from ..comparing import RunDiff
+    from ..graph import Question
     from ..index import IndexReader, JobRun, OpenFile
     from ..journey import Journey
     from .receipts import ReceiptStatus
+
+_Answer = TypeVar("_Answer")
 
 _NAMED_MAX: Final = 3
 
 
 class IndexedAnswers(ABC):
-    """Answers questions from records and an index; see `Answers`.
+    """Answers questions from records and an index; see `Lineage`.
 
     Args:
         root: the root.
@@ -68,6 +71,8 @@ class IndexedAnswers(ABC):
         rule: which annotations records have.
 
     Attributes:
+        notes: sentences about what the answers so far lack, and what stands beside them.
+        unsettled: the keys of the records in the answers so far that may still change.
         unended: the dids of the files in the answers so far about a `missing_sink` that have no record yet.
     """
 
@@ -104,7 +109,7 @@ class IndexedAnswers(ABC):
         *,
         summed_by: Collection[Dimension] | None = None,
     ) -> Iterator[Any]:
-        """The records that answer a query; see `Answers`.
+        """The records that answer a query; see `Lineage`.
 
         With `summed_by`, sums of them as `waybill.exporter.query.summed` gives them.
         """
@@ -126,7 +131,7 @@ class IndexedAnswers(ABC):
             return self._settled(query, index)
 
     def stats(self, query: Query) -> Stats:
-        """The number of records that answer a query, by kind; see `Answers`."""
+        """The number of records that answer a query, by kind; see `Lineage`."""
         stats = stats_of(self.tables(query, summed_by=STATS_BY))
         stats.unended_files = self.count_open(query)
         return stats
@@ -134,7 +139,10 @@ class IndexedAnswers(ABC):
     def job_runs(
         self, told: Iterable[ProvenanceRecord | OpenFile], query: Query | None = None
     ) -> dict[str, JobRun]:
-        """By did, those of some records or open files that are of runs and of no files; see `Answers`."""
+        """By did, those of some records or open files that are of runs and of no files.
+
+        If they answer a query for a filename that datasets have which these runs read, `notes` says so.
+        """
         dids = {one.did for one in told if one.filename in {None, last_part(one.data_source)}}
         if not dids:
             return {}
@@ -159,11 +167,11 @@ class IndexedAnswers(ABC):
             return len(self._open(self._settled(reading.allow(self._asker, query), index), index))
 
     def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
-        """The number of records that answer a query, of each kind; see `Answers`."""
+        """The number of records that answer a query, of each kind; see `Lineage`."""
         return sums_of(self.tables(query, summed_by=by), by)
 
     def open_files(self, query: Query) -> list[OpenFile]:
-        """The files and runs that have begun and not ended and meet a query; see `Answers`."""
+        """The files and runs that have begun and not ended and meet a query; see `Lineage`."""
         check_open(query)
         query = reading.allow(self._asker, query)
         self._check()
@@ -179,7 +187,7 @@ class IndexedAnswers(ABC):
             return [file for file in index.open_files() if file.did in self.unended]
 
     def duplicates(self) -> list[list[FileContent]]:
-        """The files of each content that several files have; see `Answers`."""
+        """The files of each content that several files have; see `Lineage`."""
         reading.allow(self._asker, "duplicates")
         self._check()
         with self._reading() as index:
@@ -199,7 +207,7 @@ class IndexedAnswers(ABC):
         on_table: Callable[[Query, Any], object] = lambda *_: None,
         on_batch: Callable[[], object] = lambda: None,
     ) -> Journey:
-        """The journey of a file; see `Answers`.
+        """The journey of a file; see `Lineage`.
 
         Without `as_of_ms`, the files for which `is_opened` are followed for a generation each way, too.
         `on_table` is called with each table that is read and the question that it answers, and `on_batch`
@@ -247,7 +255,7 @@ class IndexedAnswers(ABC):
         return found
 
     def explain(self, did: str) -> Explanation:
-        """The proof behind a file's records; see `Answers`."""
+        """The proof behind a file's records; see `Lineage`."""
         from waybill.exporter import Wanted, explain
         from waybill.exporter.rebuilding import rule_for
 
@@ -256,7 +264,7 @@ class IndexedAnswers(ABC):
         return explain(did, self._stored(), self._root, wanted)
 
     def diff(self, first: str, second: str) -> RunDiff:
-        """In which two runs differ; see `Answers`."""
+        """In which two runs differ; see `Lineage`."""
         from ..comparing import compare_runs
 
         first, second = reading.allow(self._asker, (first, second))
@@ -272,10 +280,23 @@ class IndexedAnswers(ABC):
         return [*archive, *([JournalSource(self._journal.home)] if self._journal else [])]
 
     def locate(self, receipt: Receipt) -> ReceiptStatus | None:
-        """Where an acknowledged entry is; see `Answers`."""
+        """Where an acknowledged entry is; None if the journal never had it, or there are only files.
+
+        Raises:
+            JournalError, RootError, OSError: the journal or the root cannot be read.
+        """
         from .receipts import receipt_status  # which loads what reads files
 
         return None if self._journal is None else receipt_status(self._journal, self._root, receipt)
+
+    @abstractmethod
+    def answer(self, question: Question[_Answer]) -> _Answer:
+        """Answer a question about the graph of datasets and jobs.
+
+        Raises:
+            NotFoundError: nothing has the name that is asked about, or several have it, or there are only
+                files.
+        """
 
     @abstractmethod
     def _open_index(self) -> AbstractContextManager[IndexReader]:
