@@ -272,6 +272,9 @@ def _of_run(run: LastRun | None, job: Node | None) -> Iterator[str]:
     if run.ended_ms is not None:
         yield f"  Finished: {_second(run.ended_ms)}"
         yield f"  Duration: {duration_text((run.ended_ms - run.started_ms) / 1_000)}"
+    if run.clock_ahead_s is not None:
+        ahead = f"the sender's is {duration_text(run.clock_ahead_s)} ahead"
+        yield f"  Clock: {ahead}, so its events count as of their receipt"
 
 
 def _of_related(found: Dependencies, limit: int | None) -> Iterator[str]:

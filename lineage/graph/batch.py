@@ -47,19 +47,21 @@ def last_part_of(name: str) -> str:
 
 
 class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """The file of a job that ended last; the greatest counts."""
+    """The file of a job that ended last; the greatest counts. For `ahead_us` see `RunUse`."""
 
     ended_us: int
     began_us: int
     final_state: str
     did: str
+    ahead_us: int = 0
 
 
 class RunUse(NamedTuple):
-    """The datasets that a run reads and writes, by number."""
+    """The datasets that a run reads and writes, by number, and by how much its sender's clock was ahead."""
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
+    ahead_us: int = 0
 
 
 class Known:
@@ -138,13 +140,18 @@ class Batch:
         received_us = received_ms * 1_000
         try:
             said_us = parse_instant_us(event.eventTime)
-            at_us = _counted_us(said_us, received_us)
-            file = self._take_run(event, at_us, received_us) if isinstance(event, RunEvent) else None
+            ahead_us = _find_ahead_us(said_us, received_us)
+            at_us = said_us - ahead_us
+            file = (
+                self._take_run(event, at_us, received_us, ahead_us) if isinstance(event, RunEvent) else None
+            )
         except UNREADABLE:
             return None  # the layout sets it aside
-        if at_us < said_us:
+        if file is not None:
+            ahead_us = file.ahead_us
+        if ahead_us:
             named = event.dataset if isinstance(event, DatasetEvent) else event.job
-            self.ahead[named.namespace, named.name] = (said_us, received_us)
+            self.ahead[named.namespace, named.name] = (received_us + ahead_us, received_us)
         seen = Seen(at_us, at_us // HOUR_US, run)
         keys = [self._take_part(part, seen) for part in parts_of(event)]
         if (part := part_of_file(event)) is not None:
@@ -268,11 +275,11 @@ class Batch:
             number = self._numbers[node] = node.number
         return number
 
-    def _take_run(self, event: RunEvent, at_us: int, received_us: int) -> LastFile | None:
+    def _take_run(self, event: RunEvent, at_us: int, received_us: int, ahead_us: int) -> LastFile | None:
         """Take how a run or, which is returned, a file ended."""
         job, facets = job_of(event.job), event.run.facets
         if has_record(event):
-            file = _file_of(event, at_us, received_us)
+            file = _file_of(event, at_us, received_us, ahead_us)
             self._files[job] = max(file, self._files.get(job, file))
             return file
         if facets is not None and (facets.delta_file is not None or facets.summary):
@@ -281,10 +288,11 @@ class Batch:
         key = (event.run.runId, job)
         known = self.runs.get(key)
         self.runs[key] = state if known is None else merge_states(known, state)
-        if event.inputs or event.outputs:
+        if event.inputs or event.outputs or ahead_us:
             use = self.uses[key]
             used = self._numbers_of(event.inputs or ()), self._numbers_of(written(event))
-            self.uses[key] = RunUse(use.inputs | used[0], use.outputs | used[1])
+            ahead_us = max(ahead_us, use.ahead_us)
+            self.uses[key] = RunUse(use.inputs | used[0], use.outputs | used[1], ahead_us)
         return None
 
     def _numbers_of(self, datasets: Iterable[DatasetName]) -> set[int]:
@@ -302,16 +310,19 @@ class Batch:
             self._passages[key] = (part, file)
 
 
-def _file_of(event: RunEvent, at_us: int, received_us: int) -> LastFile:
+def _file_of(event: RunEvent, at_us: int, received_us: int, ahead_us: int) -> LastFile:
     facets = event.run.facets
     assert facets is not None  # noqa: S101 - it has a record
     file = facets.delta_file
     assert file is not None  # noqa: S101 - it has a record
-    said_us = (at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created))
-    ended_us, began_us = (_counted_us(one, received_us) // 1_000 * 1_000 for one in said_us)
-    return LastFile(ended_us, began_us, str(state_in(event)), file.did)
+    said_us = [at_us if text is None else parse_instant_us(text) for text in (file.completed, file.created)]
+    more_us = [_find_ahead_us(one, received_us) for one in said_us]
+    ended_us, began_us = (
+        (said - ahead) // 1_000 * 1_000 for said, ahead in zip(said_us, more_us, strict=True)
+    )
+    return LastFile(ended_us, began_us, str(state_in(event)), file.did, max(ahead_us, *more_us))
 
 
-def _counted_us(said_us: int, received_us: int) -> int:
-    """When an event counts that says this; without a receipt, as it says."""
-    return received_us if 0 < received_us < said_us - AHEAD_US else said_us
+def _find_ahead_us(said_us: int, received_us: int) -> int:
+    """By how much a time is ahead of its receipt, as of which it then counts; 0: it is not, or not much."""
+    return said_us - received_us if 0 < received_us < said_us - AHEAD_US else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets.json_events import instant
+from waybill.transport.counting import duration_text
 
 from .asking import find_node, shown
 from .elements import SAID, Ask, Node, NodeKind, as_json
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 IMPACT_COLUMNS: Final = (
     *("distance", "kind", "name", "reached", "owners", "tier", "last run", "state", "columns"),
+    "clock ahead",
 )
 
 _GUESS: Final = 0.5
@@ -80,8 +82,12 @@ class Impact(msgspec.Struct, frozen=True):
         for one in self.nodes:
             reached = "yes" if one.is_certain else "maybe"
             owners, columns = ", ".join(one.owners), ", ".join(one.columns)
-            run = ("", "") if one.last_run is None else (instant(one.last_run.started_ms), one.last_run.state)
-            yield one.distance, one.node.kind, shown(one.node), reached, owners, one.tier, *run, columns
+            run, ahead = one.last_run, ""
+            began, state = ("", "") if run is None else (instant(run.started_ms), run.state)
+            if run is not None and run.clock_ahead_s is not None:
+                ahead = duration_text(run.clock_ahead_s)
+            named = one.distance, one.node.kind, shown(one.node)
+            yield *named, reached, owners, one.tier, began, state, columns, ahead
 
 
 def find_impact(ask: Ask, name: str) -> Impact:

@@ -70,12 +70,15 @@ class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         state: its final state; RUNNING: it has not ended.
         started_ms: when it began, in epoch milliseconds.
         ended_ms: when it ended; None: it has not.
+        clock_ahead_s: by how much its sender's clock was ahead of the receipts, as of which its events then
+            count; None: it was not.
     """
 
     run: str
     state: str
     started_ms: int
     ended_ms: int | None
+    clock_ahead_s: float | None = None
 
 
 class _Run(msgspec.Struct, array_like=True):
@@ -84,6 +87,16 @@ class _Run(msgspec.Struct, array_like=True):
     state: RunState
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    ahead_us: int = 0
+
+    def merge(self, others: list[_Run]) -> _Run:
+        """What all of them tell of the run."""
+        return _Run(
+            merge_states(self.state, *(one.state for one in others)),
+            tuple(sorted({*self.inputs}.union(*(one.inputs for one in others)))),
+            tuple(sorted({*self.outputs}.union(*(one.outputs for one in others)))),
+            max([self.ahead_us, *(one.ahead_us for one in others)]),
+        )
 
 
 class JobRuns:
@@ -101,13 +114,9 @@ class JobRuns:
     def put(self, batch: Batch) -> None:
         """Put the runs of jobs, and the last files of others."""
         for (run, job), state in batch.runs.items():
-            inputs, outputs = batch.uses[run, job]
+            inputs, outputs, ahead_us = batch.uses[run, job]
             known = [_RUN.decode(row) for row in self._known(run, job.number)]
-            merged = _Run(
-                merge_states(state, *(one.state for one in known)),
-                tuple(sorted(inputs.union(*(one.inputs for one in known)))),
-                tuple(sorted(outputs.union(*(one.outputs for one in known)))),
-            )
+            merged = _Run(state, (*inputs,), (*outputs,), ahead_us).merge(known)
             if merged not in known:
                 self._put(run, job.number, _last_us(merged.state), merged)
                 self._put_together(job.number, merged)
@@ -165,7 +174,7 @@ def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
     rows = [row for one in _SCHEMAS for row in ask(_RECENT.format(one), (since_us, _RECENT_MAX))]
     newest = list(dict.fromkeys((run, job) for _, run, job in sorted(rows, reverse=True)))[:_RECENT_MAX]
     for some in in_chunks(newest, lambda _: 1, _AT_ONCE):
-        states: dict[tuple[str, int], list[RunState | LastFile]] = {}
+        states: dict[tuple[str, int], list[_Run | LastFile]] = {}
         for one in _SCHEMAS:
             for run, job, state in ask(_STATES.format(one), (msgspec.json.encode(some).decode(),)):
                 states.setdefault((run, job), []).append(_decode(run, state))
@@ -178,7 +187,7 @@ def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, La
 
     Some runs more are looked at than wanted, since what was told last may be of an earlier one.
     """
-    runs: dict[tuple[str, int], list[RunState | LastFile]] = {}
+    runs: dict[tuple[str, int], list[_Run | LastFile]] = {}
     for run, job, state in ask(_NEWEST_RUNS, (as_json(jobs), 2 * count - 1)):
         runs.setdefault((run, job), []).append(_decode(run, state))
     told = [(job, _told(_merge(states), ALWAYS_US)) for (_, job), states in runs.items()]
@@ -187,16 +196,16 @@ def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, La
 
 def _runs_of(
     ask: Ask, jobs: Iterable[int], count: int
-) -> Iterator[tuple[int, list[tuple[int, RunState | LastFile]]]]:
+) -> Iterator[tuple[int, list[tuple[int, _Run | LastFile]]]]:
     """Of each job some of its runs, and when each was told last, the one that was told last first."""
     for job, rows in groupby(ask(_RUNS, (as_json(jobs), count - 1)), itemgetter(0)):
-        runs: dict[str, tuple[int, list[RunState | LastFile]]] = {}
+        runs: dict[str, tuple[int, list[_Run | LastFile]]] = {}
         for _, run, last_us, state in rows:
             runs.setdefault(run, (last_us, []))[1].append(_decode(run, state))
         yield job, [(last_us, _merge(states)) for last_us, states in runs.values()]
 
 
-def _latest(runs: Iterable[tuple[int, RunState | LastFile]], as_of_us: int) -> LastRun | None:
+def _latest(runs: Iterable[tuple[int, _Run | LastFile]], as_of_us: int) -> LastRun | None:
     latest: LastRun | None = None
     for last_us, state in runs:
         if latest is not None and last_us // 1_000 < latest.started_ms:
@@ -208,13 +217,13 @@ def _latest(runs: Iterable[tuple[int, RunState | LastFile]], as_of_us: int) -> L
     return latest
 
 
-def _decode(run: str, row: Any) -> RunState | LastFile:  # noqa: ANN401 - a value of a row
-    return _FILE.decode(row) if run == _OF_FILES else _RUN.decode(row).state
+def _decode(run: str, row: Any) -> _Run | LastFile:  # noqa: ANN401 - a value of a row
+    return _FILE.decode(row) if run == _OF_FILES else _RUN.decode(row)
 
 
-def _merge(states: list[Any]) -> RunState | LastFile:
+def _merge(states: list[Any]) -> _Run | LastFile:
     """What is known of one run, or the last of some files."""
-    merged: RunState | LastFile = max(states) if isinstance(states[0], LastFile) else merge_states(*states)
+    merged: _Run | LastFile = max(states) if isinstance(states[0], LastFile) else states[0].merge(states[1:])
     return merged
 
 
@@ -225,10 +234,17 @@ def _last_us(state: RunState | LastFile) -> int:
     return max([state.begun_us, state.created_us, *(one.time_us for one in state.endings)])
 
 
-def _told(state: RunState | LastFile, as_of_us: int) -> LastRun:
-    if isinstance(state, LastFile):
-        ended_ms, began_ms = state.ended_us // 1_000, state.began_us // 1_000
-        return LastRun(run=state.did, state=state.final_state, started_ms=began_ms, ended_ms=ended_ms)
+def _told(told: _Run | LastFile, as_of_us: int) -> LastRun:
+    ahead_s = told.ahead_us / 1e6 or None
+    if isinstance(told, LastFile):
+        return LastRun(
+            run=told.did,
+            state=told.final_state,
+            started_ms=told.began_us // 1_000,
+            ended_ms=told.ended_us // 1_000,
+            clock_ahead_s=ahead_s,
+        )
+    state = told.state
     ending = state.ending
     started_us = state.begun_us or state.created_us
     is_open = ending is None or not state.attempts.has_ended or ending.time_us > as_of_us
@@ -239,6 +255,7 @@ def _told(state: RunState | LastFile, as_of_us: int) -> LastRun:
         state="RUNNING" if ending is None or is_open else str(FINAL_STATES[ending.severity]),
         started_ms=started_us // 1_000,
         ended_ms=None if ending is None or is_open else ending.time_us // 1_000,
+        clock_ahead_s=ahead_s,
     )
 
 

@@ -33,7 +33,7 @@ INDEX_NAME: Final = "index.db"
 
 DAY_MS: Final = 86_400_000
 
-FORMAT: Final = 12
+FORMAT: Final = 13
 """The number of the format of the tables; an index of another format is made again."""
 
 SCHEMA: Final = f"""

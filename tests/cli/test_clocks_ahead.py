@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
+FILE = "01a1fd6a-9e75-7d78-870f-000000000001"
+
 
 def told(run: str, at: str, owner: str, kind: str = "COMPLETE", **more: Any) -> bytes:  # noqa: ANN401 - any JSON
     facets = {"ownership": {"owners": [{"name": owner}]}, "documentation": {"description": f"by {owner}"}}
@@ -87,6 +89,51 @@ def test_an_event_of_2099_is_the_last_one_until_the_next_comes(
         assert all(0 <= age < 60 for age in ages)
         assert len(ages) == 1
         assert flush(settings).problems == {}
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+@pytest.mark.parametrize("name", ["run", "file"])
+def test_a_run_whose_sender_is_ahead_is_marked_with_that_on_each_door(
+    called: Run, settings: Settings, name: str, *, is_filed: bool
+) -> None:
+    later, job = now(3 * 86_400 + 3_600), "etl/load"
+    if name == "run":
+        keep(settings.home, told("ahead", later, "zoe", "START"), told("ahead", now(), "zoe"))
+    else:
+        file = {
+            "did": FILE,
+            "systemName": "etl",
+            "dataSource": "load",
+            "dataSink": "orders",
+            "completed": later,
+        }
+        out = {"waybill_deltaFile": file}
+        keep(settings.home, event(FILE, "COMPLETE", now(), job=job, outputs=["lake/orders"], facets=out))
+    keep(settings.home, event("right", "COMPLETE", now(), job="etl/use", inputs=["lake/orders"]))
+    if is_filed:
+        assert flush(settings).problems == {}
+    words = ("lineage", "lake/orders", "--home", settings.home)
+    for said in (words, ("lineage", job, "--home", settings.home)):
+        shown = called(*said).stdout
+        assert "Clock: the sender's is 3d 1h ahead, so its events count as of their receipt" in shown
+    run = json.loads(called(*words, "--json").stdout)["last_run"]
+    assert abs(run["clock_ahead_s"] - 3 * 86_400 - 3_600) < 60
+    assert run["started"] < now(60)
+    reached = called("impact", job, "--home", settings.home, "--csv").stdout.splitlines()
+    assert [line.rpartition(",")[2] for line in reached] == ["clock ahead", "", ""]
+    keep(settings.home, event("first", "COMPLETE", now(-60), job="etl/first", outputs=["lake/in"]))
+    keep(settings.home, event("more", "COMPLETE", now(-60), job=job, inputs=["lake/in"]))
+    by_csv = called("impact", "etl/first", "--home", settings.home, "--csv").stdout
+    assert by_csv.partition("etl/load")[2].partition("\n")[0].endswith(",3d 1h")
+    assert clocks_of(called, settings)["level"] == "note"
+    use = called("lineage", "etl/use", "--home", settings.home)
+    assert ("Last Run" in use.stdout, "Clock" in use.stdout) == (True, False)
+    assert (
+        json.loads(called("lineage", "etl/use", "--home", settings.home, "--json").stdout)["last_run"][
+            "clock_ahead_s"
+        ]
+        is None
+    )
 
 
 def test_a_clock_that_is_a_minute_ahead_is_taken_as_it_is(called: Run, settings: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from events import event, members
@@ -66,6 +67,31 @@ def test_a_run_is_told_over_http_with_its_job_and_all_inputs_and_outputs(start: 
         assert items == {"$ref": f"#/components/schemas/{name}"}
         assert described["components"]["schemas"][name]["properties"].keys() >= of_run.keys()
         assert of_run.keys().isdisjoint(described["components"]["schemas"][name]["required"])
+
+
+def test_a_run_whose_sender_is_ahead_is_marked_on_the_page_and_in_each_answer(start: Start) -> None:
+    collector = start("--runner", "none")
+    later = datetime.now(UTC) + timedelta(days=3, hours=1)
+    for body in (
+        event(
+            RUN, "COMPLETE", later.isoformat(), job="etl/load", inputs=["lake/in"], outputs=["lake/orders"]
+        ),
+        event(OPEN, "START", job="etl/use", inputs=["lake/orders"]),
+    ):
+        assert collector.post("/api/v1/lineage", body).status == 201
+    html = {"Accept": "text/html"}
+    for view, marks in (
+        ("/dataset?node=lake/orders", 2),
+        ("/job?node=etl/load", 2),
+        ("/dataset?node=lake/in", 1),
+        ("/job?node=etl/use", 0),
+    ):
+        text = collector.get(view, html).body.decode()
+        assert text.count("the sender's clock is 3d 1h ahead") == marks, view
+    days = 3.0 + 1 / 24
+    for path in ("lineage-graph?name=lake/orders", "impact?name=lake/in", "runs"):
+        (found,) = re.findall(r'"clock_ahead_s":([\d.]+)', collector.get(f"/api/v1/{path}").body.decode())
+        assert abs(float(found) / 86_400 - days) < 0.01, path
 
 
 def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(start: Start) -> None:
