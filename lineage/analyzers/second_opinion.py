@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import warnings
 from importlib import import_module
+from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from .reading_sql import Reading
 
 TIME_S_MAX: Final = 1.0
@@ -31,31 +35,43 @@ def dispute(text: str, dialect: str | None, reading: Reading) -> list[str]:
 
 
 def _ask(parser: Any, text: str, dialect: str | None) -> set[str] | None:  # noqa: ANN401 - it has no types
-    """The last parts of the names of the tables that it finds; None: it cannot say.
+    """The last parts of the names of the tables that it finds; None: it cannot say."""
+    child, pipe = _start(parser)
+    try:
+        pipe.send_bytes(msgspec.json.encode((text, dialect)))
+        names = msgspec.json.decode(pipe.recv_bytes(), type=list[str] | None)
+    except (OSError, EOFError):  # the process has ended; the next text gets another one
+        _start.cache_clear()
+        pipe.close()
+        os.waitpid(child, 0)
+        return None
+    if names is None:
+        return None
+    return {name.casefold().replace('"', "").replace("`", "").rpartition(".")[2] for name in names}
 
-    It is asked in a process of its own, as some texts end the process, and others may hold it up.
+
+@functools.lru_cache(maxsize=1)
+def _start(parser: Any) -> tuple[int, Connection]:  # noqa: ANN401 - as above
+    """Start the process that asks the package, as some texts end the process, and others may hold it up.
+
+    It ends when its pipe is closed.
     """
-    ours, its = os.pipe()
+    ours, its = Pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which this process does not use
         child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
+            ours.close()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, TIME_S_MAX)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            told = parser.parse([text], dialect=dialect)
-            if told is not None and not told.errors:
-                names = [table.name for table in (*told.in_tables, *told.out_tables)]
-                with os.fdopen(its, "wb") as pipe:
-                    pipe.write(msgspec.json.encode(names))
+            while True:
+                text, dialect = msgspec.json.decode(its.recv_bytes(), type=tuple[str, str | None])
+                signal.setitimer(signal.ITIMER_REAL, TIME_S_MAX)
+                told = parser.parse([text], dialect=dialect)
+                names = [table.name for table in (*told.in_tables, *told.out_tables)] if told else []
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                its.send_bytes(msgspec.json.encode(names if told and not told.errors else None))
         os._exit(0)
-    os.close(its)
-    with os.fdopen(ours, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    try:
-        names = msgspec.json.decode(said, type=list[str])
-    except msgspec.DecodeError:  # it ended before it had said something
-        return None
-    return {name.casefold().replace('"', "").replace("`", "").rpartition(".")[2] for name in names}
+    its.close()
+    return child, ours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -225,10 +224,10 @@ class Walk:
         kinds: `FLOW`, `COLUMNS` or others.
         depth: how many edges it goes at most; None: to the ends.
         as_of_us: leave out what was told first after this instant, in epoch microseconds.
-        is_certain: whether it takes only ways that are certain.
 
     Attributes:
         distances: by node, how many edges away it is.
+        certain: the nodes that it reached by ways that are certain.
         steps: what is told of the edges that it took, step by step; several rows may be of one edge.
     """
 
@@ -241,17 +240,11 @@ class Walk:
         kinds: Collection[EdgeKind],
         depth: int | None = None,
         as_of_us: int = ALWAYS_US,
-        is_certain: bool = False,
     ) -> None:
-        start = list(start)
         self.distances = dict.fromkeys(nodes.take(start), 0)
+        self.certain = set(self.distances)
         self.steps: list[list[EdgeRow]] = []
         self._nodes = nodes
-        self._find_certain = functools.partial(
-            Walk, nodes, start, down=down, kinds=kinds, depth=depth, as_of_us=as_of_us, is_certain=True
-        )
-        self._is_certain = is_certain
-        self._has_doubts = False
         self._down = down
         self._kinds = kinds
         self._is_flow = EdgeKind.READ in kinds
@@ -260,17 +253,14 @@ class Walk:
         """By job, the datasets of which it is told what it writes them from, and whether an event says so."""
         self._together: dict[int, _Together] = {}
         """By job whose runs differ, what these read and wrote together."""
-        # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0.
-        frontier = {(number, 0) for number in self.distances}
-        seen = set(frontier)
+        # A place is a node, and the dataset by which the walk came to it, if it depends on that; else 0. It
+        # goes on from a place that it came to by a way that is not certain, and again once by one that is.
+        frontier = {(number, 0): True for number in self.distances}
+        seen = dict(frontier)
         while frontier and (depth is None or len(self.steps) < depth):
-            frontier = self._step(frontier) - seen
+            near = self._step(frontier)
+            frontier = {place: sure for place, sure in near.items() if sure > seen.get(place, -1)}
             seen |= frontier
-
-    @functools.cached_property
-    def certain(self) -> Collection[int]:
-        """The nodes that it reached by ways that are certain."""
-        return self._find_certain().distances if self._has_doubts else self.distances
 
     def reach(self) -> Reach:
         """What was reached, in order."""
@@ -293,24 +283,30 @@ class Walk:
             tuple(row.edge(source, target, known) for _, _, _, source, target, row, _ in in_order),
         )
 
-    def _step(self, frontier: set[_Place]) -> set[_Place]:
-        """Take the edges from places; returns the places where they end."""
+    def _step(self, frontier: Mapping[_Place, bool]) -> dict[_Place, bool]:
+        """Take the edges from places; returns the places where they end, and which of these are certain."""
         near = {number for number, _ in frontier}
         statement = (_ALONG if self._is_flow else _BELIEVED).format("source" if self._down else "target")
         told = _ask_of(self._nodes.ask, statement, self._nodes.of(near), as_json(self._kinds), self._as_of_us)
         rows = list(map(EdgeRow._make, told))
         self._nodes.settle({row.target if self._down else row.source for row in rows})
-        rows = self._allowed(rows, frontier) if self._is_flow else rows
-        self.steps.append(rows)
         one = self._nodes.one
         ends = [(one[row.source], one[row.target]) for row in rows]
         pairs = ends if self._down else [(target, source) for source, target in ends]
-        reached = dict.fromkeys(end for _, end in pairs)
+        ways = self._ways_open(pairs, frontier)
+        self.steps.append([row for row, way in zip(rows, ways, strict=True) if way is not None])
+        taken = [(*pair, sure) for pair, sure in zip(pairs, ways, strict=True) if sure is not None]
+        reached = dict.fromkeys(end for _, end, _ in taken)
         if self._is_flow:
             self._learn_explicit(reached)
         for end in reached:
             self.distances.setdefault(end, len(self.steps))
-        return {(end, near if end in self._explicit else 0) for near, end in pairs}
+        self.certain.update(end for _, end, sure in taken if sure)
+        places: dict[_Place, bool] = {}
+        for number, end, sure in taken:
+            place = end, number if end in self._explicit else 0
+            places[place] = sure or places.get(place, False)
+        return places
 
     def _learn_explicit(self, numbers: Iterable[int]) -> None:
         jobs = [number for number in numbers if self._nodes.known[number].kind is NodeKind.JOB]
@@ -329,36 +325,38 @@ class Walk:
             together.targets.add(target)
             together.pairs.add((source, target))
 
-    def _allowed(self, rows: list[EdgeRow], frontier: set[_Place]) -> list[EdgeRow]:
-        """The rows that a walk may take, which came to each job by some datasets."""
-        entries: defaultdict[int, set[int]] = defaultdict(set)
-        for number, entry in frontier if self._explicit else ():
-            entries[number].add(entry)
-        explicit = {job: told for job, told in self._explicit.items() if 0 not in entries.get(job, {0})}
-        if not explicit:
-            return rows
-        one = self._nodes.one
+    def _ways_open(self, pairs: list[tuple[int, int]], frontier: Mapping[_Place, bool]) -> list[bool | None]:
+        """Whether it is certain that the walk may take each edge, from its places; None: it may not."""
+        if not self._explicit:
+            return [True] * len(pairs)
+        entries: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+        for (number, entry), sure in frontier.items():
+            entries[number][entry] = sure
 
-        def ways_of(row: EdgeRow) -> list[_Way]:
+        def ways_of(job: int, end: int) -> list[tuple[_Way, bool]]:
             """From which dataset and by which job it goes to which one, where that matters."""
-            job, end = (row.source, row.target) if self._down else (row.target, row.source)
-            nears = entries[job] if job in explicit else ()
-            return [(near, job, one[end]) if self._down else (one[end], job, near) for near in nears]
+            nears = entries[job] if job in self._explicit and 0 not in entries[job] else {}
+            return [((near, job, end) if self._down else (end, job, near), nears[near]) for near in nears]
 
-        ways = [(row, ways_of(row)) for row in rows]
-        feeds = self._list_feeds({way[2] for _, some in ways for way in some})
+        ways = [ways_of(*pair) for pair in pairs]
+        feeds = self._list_feeds({target for some in ways for (_, _, target), _ in some})
 
-        def is_open(way: _Way) -> bool:
-            is_said = explicit[way[1]].get(way[2])
-            if is_said is None:
-                return self._is_together(way)
-            fed = feeds.get(way, -1)
-            if is_said:
-                return fed > 1
-            self._has_doubts |= fed < 0
-            return fed > 0 or (fed < 0 and not self._is_certain and self._is_together(way))
+        def is_open(way: _Way) -> bool | None:
+            is_said, fed = self._explicit[way[1]].get(way[2]), feeds.get(way, -1)
+            if is_said is not None and fed > is_said:
+                return True
+            if is_said or (is_said is False and fed == 0) or not self._is_together(way):
+                return None
+            return is_said is None
 
-        return [row for row, some in ways if not some or any(map(is_open, some))]
+        found: list[bool | None] = []
+        for (near, _), some in zip(pairs, ways, strict=True):
+            opened = [(is_sure, sure) for way, sure in some if (is_sure := is_open(way)) is not None]
+            if some:
+                found.append(any(all(both) for both in opened) if opened else None)
+            else:
+                found.append(any(entries[near].values()))
+        return found
 
     def _is_together(self, way: _Way) -> bool:
         """Whether a run may have read the one and written the other."""

@@ -219,23 +219,51 @@ def test_two_tables_that_a_name_may_mean_are_neither() -> None:
     assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
 
 
+def _opinion(parse: Callable[..., object]) -> ModuleType:
+    made = ModuleType("openlineage_sql")
+    made.parse = parse  # type: ignore[attr-defined]
+    return made
+
+
+def _reading(*tables: str, errors: tuple[str, ...] = ()) -> SimpleNamespace:
+    return SimpleNamespace(
+        in_tables=[SimpleNamespace(name=one) for one in tables], out_tables=[], errors=errors
+    )
+
+
 def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = ModuleType("openlineage_sql")
-    tables = [SimpleNamespace(name="orders")]
-    told = SimpleNamespace(in_tables=tables, out_tables=[], errors=[])
-    other.parse = lambda *_, **__: told  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "openlineage_sql", other)
-    asked = event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")])
-    assert sure(SqlAnalyzer().analyze(asked, {})) == 0.9
-    tables.append(SimpleNamespace(name='"Events"'))
-    found = SqlAnalyzer().analyze(asked, {})
+    def found_beside(told: SimpleNamespace) -> dict[str, Any] | None:
+        monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(lambda *_, **__: told))
+        asked = event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")])
+        return SqlAnalyzer().analyze(asked, {})
+
+    assert sure(found_beside(_reading("orders"))) == 0.9
+    found = found_beside(_reading("orders", '"Events"'))
     assert found is not None
     assert sure(found) == 0.5
     assert found["job"]["facets"]["waybill_inferred"]["reason"].endswith("reads other tables: events")
-    told.errors = ["cannot parse"]
-    assert sure(SqlAnalyzer().analyze(asked, {})) == 0.9
+    assert sure(found_beside(_reading("orders", '"Events"', errors=("cannot parse",)))) == 0.9
+
+
+def test_one_process_gives_many_second_opinions_until_a_text_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(texts: list[str], **_: object) -> SimpleNamespace:
+        if "fatal" in texts[0]:
+            _end()
+        return _reading("orders", f"by_{os.getpid()}")
+
+    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(parse))
+    processes = []
+    for column in ("a", "b", "fatal", "c", "d"):
+        asked = event(f"SELECT {column} FROM orders", inputs=[dataset("shop.public.orders")])  # noqa: S608
+        found = SqlAnalyzer().analyze(asked, {})
+        assert found is not None
+        processes.append(found["job"]["facets"]["waybill_inferred"]["reason"].partition("by_")[2])
+    first, again, none, other, other_again = processes
+    assert first == again != str(os.getpid())
+    assert none == ""
+    assert other == other_again not in {"", first}
 
 
 def _end() -> None:
@@ -254,9 +282,7 @@ def _fail() -> None:
 def test_a_second_opinion_that_fails_costs_the_first_nothing(
     monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
 ) -> None:
-    other = ModuleType("openlineage_sql")
-    other.parse = lambda *_, **__: happens()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "openlineage_sql", other)
+    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(lambda *_, **__: happens()))
     began = time.monotonic()
     found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")]), {})
     assert time.monotonic() - began < 30
