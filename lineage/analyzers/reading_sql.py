@@ -1,6 +1,6 @@
 """What an SQL text reads and writes, down to columns.
 
-sqlglot parses; this module follows the parsed text as a reader does: names are those that are in reach, a CTE
+sqlglot parses; this module follows the statements of the parsed text as a reader does: a CTE
 hides a table, a temporary table is what it was made of, and a column of a table whose columns nobody knows is
 taken from it only if no other can have it. sqlglot's own `qualify` refuses most texts without a catalog.
 """
@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlglot import TokenType, exp, parse_one
 from sqlglot.dialects.dialect import Dialect
@@ -22,17 +22,27 @@ from sqlglot.helper import ensure_list
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from .analyzer import FILE
+from .sql_scopes import (
+    AGGREGATION,
+    IDENTITY,
+    NONE,
+    ROWS,
+    TRANSFORMATION,
+    UNKNOWN_ORIGINS,
+    Columns,
+    Name,
+    Origin,
+    Origins,
+    Other,
+    Relation,
+    Scope,
+    by_place,
+    nothing,
+    table_of,
+    united,
+    whole_row,
+)
 
-IDENTITY: Final = "IDENTITY"
-TRANSFORMATION: Final = "TRANSFORMATION"
-AGGREGATION: Final = "AGGREGATION"
-DIRECT: Final = (IDENTITY, TRANSFORMATION, AGGREGATION)
-"""The subtypes by which a value comes from another, the plainest first; all others only decide about it."""
-
-UNKNOWN: Final = "UNKNOWN"
-"""Instead of a subtype: nobody can say which column it is."""
-_OF_ROWS: Final = frozenset({"FILTER", "JOIN", "GROUP_BY", "SORT", UNKNOWN})
-"""The subtypes of what decides about rows: they stay what they are in whatever is made of these rows."""
 _NESTED_ALIASES: Final = ("snowflake", "redshift", "databricks", "spark", "spark2", "duckdb", "clickhouse")
 """The dialects in which a column of a query may be used in that query's other columns."""
 _MASKING: Final = (
@@ -94,76 +104,6 @@ _OF_VALUES: Final = {
 }  # fmt: skip
 """How the columns of VALUES are called, before their number."""
 _ROUNDS_MAX: Final = 100
-
-Name = tuple[str, ...]
-"""A table's name in its parts."""
-
-
-class Origin(NamedTuple):
-    """A column of a table, and how another comes from it."""
-
-    table: Name
-    column: str
-    subtype: str = IDENTITY
-    masking: bool = False
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether values come from it."""
-        return self.subtype in DIRECT
-
-    def then(self, subtype: str, *, masking: bool = False) -> Origin:
-        """The same after a further step of a value: what says more counts."""
-        if not self.is_direct:
-            return self
-        more = max(self.subtype, subtype, key=DIRECT.index)
-        return self._replace(subtype=more, masking=self.masking or masking)
-
-    def deciding(self, subtype: str) -> Origin:
-        """The same where the value only decides about others."""
-        return self if self.subtype in _OF_ROWS else self._replace(subtype=subtype, masking=False)
-
-
-Origins = frozenset[Origin]
-_Columns = tuple[tuple[str, Origins], ...]
-_Other = Callable[[str], Origins]
-_NONE: Final[Origins] = frozenset()
-_UNKNOWN: Final[Origins] = frozenset({Origin((), "", UNKNOWN)})
-
-
-class Relation(NamedTuple):
-    """Something with rows and columns.
-
-    Attributes:
-        columns: those that are known, in their order, each with its origins; a name is empty if it has none.
-        rows: what decides which rows there are.
-        other: the origins of a column that is not among them; None: there is no other.
-        tables: the tables that who reads it reads: of a table itself, of a temporary one those behind it.
-    """
-
-    columns: _Columns = ()
-    rows: Origins = _NONE
-    other: _Other | None = None
-    tables: frozenset[Name] = frozenset()
-
-    def find(self, name: str) -> Origins | None:
-        """The origins of a column; None: it is not among those that are known."""
-        found = [origins for known, origins in self.columns if known == name]
-        alike = (origins for known, origins in self.columns if known.casefold() == name.casefold())
-        return found[0] if found else next(alike, None)
-
-    def of(self, name: str) -> Origins:
-        """The origins of a column; unknown ones if there is no such column."""
-        found = self.find(name)
-        return found if found is not None else self.other(name) if self.other else _UNKNOWN
-
-    def renamed(self, names: Iterable[str]) -> Relation:
-        """With other names for its first columns; which these are is not known behind a star."""
-        names = list(names)
-        if self.other and names:
-            return Relation((), self.rows, _nothing)
-        kept = [*names, *(name for name, _ in self.columns[len(names) :])]
-        return self._replace(columns=tuple(zip(kept, (origins for _, origins in self.columns), strict=False)))
 
 
 @dataclass
@@ -254,84 +194,6 @@ def _place_of(error: ParseError) -> str:
     return f" at line {told.get('line')}, column {told.get('col')}: {what}"
 
 
-class _Scope:
-    """The names in reach of an expression, and what decides the rows of its query.
-
-    Attributes:
-        ctes: the CTEs.
-        sources: what stands after FROM.
-        named: the same by the names of tables that have none of their own.
-        merged: the columns that joins make one, those of the last join first.
-        hidden: the columns that a star leaves out, as a join makes them one with others; by their source.
-        aliases: the columns of the query itself, where they are in reach.
-        outer: what a correlated query may use, too.
-        rows: what decides which rows there are.
-    """
-
-    def __init__(self, ctes: Mapping[str, Relation], outer: _Scope | None = None) -> None:
-        self.ctes = dict(ctes)
-        self.sources: dict[str, Relation] = {}
-        self.named: dict[Name, Relation] = {}
-        self.merged: dict[str, Origins] = {}
-        self.hidden: dict[str, set[str]] = {}
-        self.aliases: dict[str, Origins] = {}
-        self.outer = outer
-        self.rows: set[Origin] = set()
-
-    def find(self, table: str) -> Relation | None:
-        found = self.sources.get(table)
-        return found if found is not None or self.outer is None else self.outer.find(table)
-
-    def column(self, name: str, *, is_known: bool = False) -> Origins:
-        """The origins of a column whose table is not said; is_known: only of one that a table surely has."""
-        if name in self.merged:
-            return self.merged[name]
-        for source in self.sources.values():
-            if (origins := source.find(name)) is not None:
-                return origins
-        if name in self.aliases:
-            return self.aliases[name]
-        others = [source.other for source in self.sources.values() if source.other is not None]
-        if len(others) == 1 and not is_known:
-            return others[0](name)
-        if self.outer is not None and (is_known or not others):
-            return self.outer.column(name, is_known=is_known)
-        return _UNKNOWN
-
-    def merge(self, column: str, left: list[str], right: list[str], side: str) -> Origins:
-        """Make one of the columns of this name by which two sides are joined; what they come from."""
-        used: Origins = _NONE
-        values: list[Origins] = []
-        for names in (left, right):
-            named = {name: self.sources[name] for name in names}
-            having = [name for name, one in named.items() if one.find(column) is not None]
-            having = having or [name for name, one in named.items() if one.other is not None]
-            shown = [name for name in having if column not in self.hidden.get(name, ())]
-            value = named[shown[0]].of(column) if len(shown) == 1 else _UNKNOWN
-            used |= value
-            is_merged = len(having) > len(shown) and column in self.merged
-            values.append(self.merged[column] if is_merged else value)
-        for name in shown:
-            self.hidden.setdefault(name, set()).add(column)
-        both = frozenset(origin.then(TRANSFORMATION) for origin in values[0] | values[1])
-        self.merged.pop(column, None)
-        self.merged = {column: {"FULL": both, "RIGHT": values[1]}.get(side, values[0]), **self.merged}
-        self.rows |= {origin.deciding("JOIN") for origin in used}
-        return used
-
-    def all(self, *, are_merged_first: bool) -> list[Relation]:
-        """What a star without a table stands for: a column that joins make one is there once."""
-        places = {name: at for at, name in enumerate(self.merged if are_merged_first else ())}
-        told: list[Relation] = []
-        columns: list[tuple[str, Origins]] = []
-        for name, source in self.sources.items():
-            hidden = self.hidden.get(name, set())
-            columns += [(one, self.merged.get(one, of)) for one, of in source.columns if one not in hidden]
-            told.append(source._replace(columns=()))
-        columns.sort(key=lambda one: places.get(one[0], len(places)))
-        return [Relation(tuple(columns)), *told]
-
-
 class _Reader(Reading):
     """Follows the statements of one text."""
 
@@ -346,7 +208,7 @@ class _Reader(Reading):
 
     def follow(self, statement: exp.Expr, number: int, ctes: Mapping[str, Relation]) -> None:
         """Follow one statement, with the CTEs in reach."""
-        scope = self._with(statement, _Scope(ctes))
+        scope = self._with(statement, Scope(ctes))
         match statement:
             case exp.Create():
                 self._create(statement, number, scope)
@@ -403,7 +265,7 @@ class _Reader(Reading):
 
     # Statements that write
 
-    def _alter(self, alter: exp.Alter, number: int, scope: _Scope) -> None:
+    def _alter(self, alter: exp.Alter, number: int, scope: Scope) -> None:
         name, tables = self._name(alter.this), list(alter.find_all(exp.Table))
         if renamed := alter.find(exp.AlterRename):
             # It is read and written: another table may get the earlier name later.
@@ -415,7 +277,7 @@ class _Reader(Reading):
         elif len(tables) > 1 and alter.find(exp.Reference) is None:
             self._leave_out(alter, number)
 
-    def _create(self, create: exp.Create, number: int, scope: _Scope) -> None:
+    def _create(self, create: exp.Create, number: int, scope: Scope) -> None:
         if create.kind not in _MADE:
             if create.expression is not None and create.kind != "FUNCTION":
                 self._leave_out(create, number)
@@ -432,14 +294,14 @@ class _Reader(Reading):
         elif isinstance(source, exp.Query | exp.Table | exp.Pivot):
             self._make(table, self._query(source, scope).renamed(named), create)
         elif _says_temporary(create):
-            self._make(table, Relation(tuple((name, _NONE) for name in named)), create)
+            self._make(table, Relation(tuple((name, NONE) for name in named)), create)
         elif named:
-            self._made[self._name(table)] = _table(self._name(table), named)
+            self._made[self._name(table)] = table_of(self._name(table), named)
 
     def _make(self, table: exp.Table, relation: Relation, statement: exp.Expr) -> None:
         self._write(self._name(table), relation, is_temporary=_says_temporary(statement))
 
-    def _insert(self, insert: exp.Insert, scope: _Scope) -> None:
+    def _insert(self, insert: exp.Insert, scope: Scope) -> None:
         given = insert.expression or insert.args.get("source")
         query = self._query(given, scope) if given else Relation()
         table, named = _listed(insert.this)
@@ -455,18 +317,18 @@ class _Reader(Reading):
                 self.notes[told] = None
         query, name = query.renamed(named), self._name(table)
         if conflict := insert.args.get("conflict"):
-            new = _Scope(scope.ctes)
+            new = Scope(scope.ctes)
             new.sources = dict.fromkeys(("excluded", given.alias_or_name if given else ""), query)
-            own = _Scope(scope.ctes, new)
+            own = Scope(scope.ctes, new)
             own.sources[table.alias_or_name] = self._table(name)
             columns, _ = self._columns((one for _, one in _assigned(conflict)), own, {})
             self.others |= {one.name for one in conflict.find_all(exp.Table)}
-            query = _united(
+            query = united(
                 query, Relation(columns, self._deciding([conflict.args.get("where")], own, "FILTER"))
             )
         self._write(name, query, is_new=False)
 
-    def _merge(self, merge: exp.Merge, scope: _Scope) -> None:
+    def _merge(self, merge: exp.Merge, scope: Scope) -> None:
         columns: list[exp.Expr] = []
         for then in (when.args.get("then") for when in merge.args["whens"].expressions):
             if not isinstance(then, exp.Update | exp.Insert):
@@ -483,7 +345,7 @@ class _Reader(Reading):
                 columns += map(_as, listed or self._list_columns(merge.this), then.expression.expressions)
         self._change(merge, scope, columns)
 
-    def _change(self, statement: exp.Expr, scope: _Scope, columns: list[exp.Expr]) -> None:
+    def _change(self, statement: exp.Expr, scope: Scope, columns: list[exp.Expr]) -> None:
         """Follow a statement that changes tables: they are in reach, and read if values come from them."""
         args, named = statement.args, [statement.this]
         joined = [join.this for join in statement.this.args.get("joins") or ()]
@@ -543,14 +405,14 @@ class _Reader(Reading):
         is_temporary = is_temporary or name[-1].startswith(_TEMPORARY)
         if is_temporary or (not is_new and self._is_temporary(name)):
             before = Relation() if is_new else self._made.get(name, Relation())
-            made = relation if is_new else _united(before, relation)
+            made = relation if is_new else united(before, relation)
             self._made[name] = made._replace(tables=before.tables | self.inputs)
             self.others.add(name[-1])
             return
         if is_new and relation.other is None:
-            self._made[name] = _table(name, (column for column, _ in relation.columns if column))
+            self._made[name] = table_of(name, (column for column, _ in relation.columns if column))
         self.sources.setdefault(name, set()).update(self.inputs)
-        self.outputs[name] = _united(self.outputs.get(name, Relation()), relation)
+        self.outputs[name] = united(self.outputs.get(name, Relation()), relation)
 
     def _is_temporary(self, name: Name) -> bool:
         """Whether a table is a temporary one of this text, which is no table for others."""
@@ -558,7 +420,7 @@ class _Reader(Reading):
 
     # Queries
 
-    def _with(self, expression: exp.Expr, scope: _Scope) -> _Scope:
+    def _with(self, expression: exp.Expr, scope: Scope) -> Scope:
         """The scope with the CTEs of an expression."""
         clause = expression.args.get("with_")
         if clause is None:
@@ -584,7 +446,7 @@ class _Reader(Reading):
             self.others.add(cte.alias)
         return inner
 
-    def _query(self, query: exp.Expr, scope: _Scope) -> Relation:
+    def _query(self, query: exp.Expr, scope: Scope) -> Relation:
         """What a query gives; the scope has the CTEs in reach, and what a correlated one may use."""
         scope = self._with(query, scope)
         if isinstance(query, exp.Select):
@@ -592,7 +454,7 @@ class _Reader(Reading):
         given = self._unsorted(query, scope)
         return given._replace(rows=given.rows | self._sorting(query, scope, given))
 
-    def _unsorted(self, query: exp.Expr, scope: _Scope) -> Relation:
+    def _unsorted(self, query: exp.Expr, scope: Scope) -> Relation:
         match query:
             case exp.Subquery() | exp.Paren():
                 return self._query(query.this, scope)
@@ -601,11 +463,11 @@ class _Reader(Reading):
                 if isinstance(query, exp.Except):  # its right side gives no values
                     used = frozenset[Origin]().union(*(origins for _, origins in right.columns))
                     without = right.rows | {origin.deciding("FILTER") for origin in used}
-                    right = Relation(tuple((name, _NONE) for name, _ in left.columns), without)
-                return _united(left, right) if query.args.get("by_name") else _by_place(left, right)
+                    right = Relation(tuple((name, NONE) for name, _ in left.columns), without)
+                return united(left, right) if query.args.get("by_name") else by_place(left, right)
             case exp.Pivot():
                 self.unread["the columns of a PIVOT or UNPIVOT that its rows name are not followed"] = None
-                return Relation(rows=self._source(query.this, scope).rows, other=_nothing)
+                return Relation(rows=self._source(query.this, scope).rows, other=nothing)
             case exp.Values():
                 rows = [
                     [self._flow(one, scope) for one in row.expressions or [row]] for row in query.expressions
@@ -620,8 +482,8 @@ class _Reader(Reading):
             case _:
                 return Relation()
 
-    def _select(self, select: exp.Select, outer: _Scope) -> Relation:
-        scope = _Scope(outer.ctes, outer if outer.sources else outer.outer)
+    def _select(self, select: exp.Select, outer: Scope) -> Relation:
+        scope = Scope(outer.ctes, outer if outer.sources else outer.outer)
         args = select.args
         sources = [args["from_"].this] if args.get("from_") else []
         joined: list[str] = []
@@ -629,7 +491,7 @@ class _Reader(Reading):
             joined = self._join(one, scope, joined)
         if args.get("match"):
             self.unread["the columns of a MATCH_RECOGNIZE are not followed"] = None
-            scope.sources = dict.fromkeys(scope.sources, _ROWS)
+            scope.sources = dict.fromkeys(scope.sources, ROWS)
         aliases: dict[str, Origins] = scope.aliases if self._dialect in _NESTED_ALIASES else {}
         columns, other = self._columns(select.expressions, scope, aliases)
         rows = scope.rows | self._deciding(map(args.get, _FILTERS), scope, "FILTER")
@@ -639,9 +501,9 @@ class _Reader(Reading):
         rows |= self._sorting(select, scope, Relation(tuple(aliases.items())), columns)
         return Relation(columns, frozenset(rows), other)
 
-    def _sorting(self, query: exp.Expr, scope: _Scope, given: Relation, columns: _Columns = ()) -> Origins:
+    def _sorting(self, query: exp.Expr, scope: Scope, given: Relation, columns: Columns = ()) -> Origins:
         """What the order and number of a query's rows depend on, which may use the columns that it gives."""
-        inner, args = _Scope(scope.ctes, scope), query.args
+        inner, args = Scope(scope.ctes, scope), query.args
         inner.sources[""] = given
         distinct = args.get("distinct")
         by = distinct.args.get("on") if isinstance(distinct, exp.Distinct) else None
@@ -650,15 +512,15 @@ class _Reader(Reading):
         return kept | self._deciding([args.get("order")], inner, "SORT", columns or given.columns)
 
     def _columns(
-        self, expressions: Iterable[exp.Expr], scope: _Scope, aliases: dict[str, Origins]
-    ) -> tuple[_Columns, _Other | None]:
+        self, expressions: Iterable[exp.Expr], scope: Scope, aliases: dict[str, Origins]
+    ) -> tuple[Columns, Other | None]:
         """What a list of columns gives, and what may be behind its stars; adds to the aliases."""
-        columns, others = list[tuple[str, Origins]](), list[_Other]()
+        columns, others = list[tuple[str, Origins]](), list[Other]()
         for one in expressions:
             star = one.this if isinstance(one, exp.Column) else one
             if isinstance(star, exp.Star) and not star.args.get("ilike"):
                 if isinstance(one, exp.Column):
-                    sources = [scope.find(one.table) or _ROWS]
+                    sources = [scope.find(one.table) or ROWS]
                 else:
                     sources = scope.all(are_merged_first=self._dialect not in _MERGED_IN_PLACE)
                 columns += self._star(star, sources, scope)
@@ -668,7 +530,7 @@ class _Reader(Reading):
                 or _is_pattern(one)
                 or one.find(exp.Columns, exp.Apply, exp.QueryTransform) is not None
             ):
-                others.append(_nothing)  # nobody can say which columns it gives
+                others.append(nothing)  # nobody can say which columns it gives
                 self._flow(one, scope)
             elif isinstance(one, exp.Aliases):
                 columns += self._by_place(one, scope)
@@ -676,17 +538,17 @@ class _Reader(Reading):
                 columns.append((one.alias_or_name, self._flow(one, scope)))
                 if one.alias:
                     aliases[one.alias] = columns[-1][1]
-        return tuple(columns), others[0] if len(others) == 1 else _nothing if others else None
+        return tuple(columns), others[0] if len(others) == 1 else nothing if others else None
 
-    def _by_place(self, one: exp.Aliases, scope: _Scope) -> _Columns:
+    def _by_place(self, one: exp.Aliases, scope: Scope) -> Columns:
         """Several columns that one expression gives: a query by their places, a function each from all."""
         names = [alias.name for alias in one.expressions]
         if not isinstance(query := one.this.unnest(), exp.Query):
             return tuple(dict.fromkeys(names, self._flow(one.this, scope)).items())
-        given = self._query(query, _Scope(scope.ctes, scope)).renamed(names)
+        given = self._query(query, Scope(scope.ctes, scope)).renamed(names)
         return tuple((name, given.of(name) | given.rows) for name in names)
 
-    def _star(self, star: exp.Star, sources: list[Relation], scope: _Scope) -> Iterator[tuple[str, Origins]]:
+    def _star(self, star: exp.Star, sources: list[Relation], scope: Scope) -> Iterator[tuple[str, Origins]]:
         dropped = {one.name for one in star.args.get("except_") or ()}
         replaced = {one.alias: one for one in star.args.get("replace") or ()}
         renamed = {one.this.name: one.alias for one in star.args.get("rename") or ()}
@@ -696,7 +558,7 @@ class _Reader(Reading):
                     new = replaced.get(column)
                     yield renamed.get(column, column), origins if new is None else self._flow(new, scope)
 
-    def _join(self, one: exp.Expr, scope: _Scope, left: list[str]) -> list[str]:
+    def _join(self, one: exp.Expr, scope: Scope, left: list[str]) -> list[str]:
         """Bring what stands after FROM or JOIN into reach; its names, and those that it is joined with."""
         source = one.this if isinstance(one, exp.Join) else one
         inner = list(source.args.get("joins") or ())
@@ -721,7 +583,7 @@ class _Reader(Reading):
             merged = self._list_common(*([scope.sources[name] for name in side] for side in (left, right)))
         for column in reversed(merged):
             self._told(exp.column(column), scope.merge(column, left, right, one.side))
-        joined = _Scope(scope.ctes, scope)
+        joined = Scope(scope.ctes, scope)
         joined.sources = {name: scope.sources[name] for name in (*left, *right)}
         joined.merged = scope.merged
         scope.rows |= self._deciding([one.args.get("on")], joined, "JOIN")
@@ -740,12 +602,12 @@ class _Reader(Reading):
         common = (name for source in left for name, _ in source.columns)
         return [name for name in dict.fromkeys(common) if any(one.find(name) is not None for one in right)]
 
-    def _source(self, source: exp.Expr, scope: _Scope) -> Relation:
+    def _source(self, source: exp.Expr, scope: Scope) -> Relation:
         """What one thing gives that stands after FROM."""
         alias = source.args.get("alias")
         names = [one.name for one in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if files := _files(source, self._dialect):
-            relation = reduce(_by_place, [self._table((FILE, file)) for file in files])
+            relation = reduce(by_place, [self._table((FILE, file)) for file in files])
             self._seen.add(id(source))
             self.inputs |= {(FILE, file) for file in files}
             self.others |= {source.this.name, _called(source.this, self._dialect), *files}
@@ -754,16 +616,16 @@ class _Reader(Reading):
             relation = self._table(self._name(source)) if cte is None else cte
             self.inputs |= relation.tables if id(source) not in self._changed else set()
         elif isinstance(source, exp.Subquery) and isinstance(source.this, exp.Table | exp.Subquery):
-            inner = _Scope(scope.ctes, scope.outer)  # a join in parentheses that has a name
+            inner = Scope(scope.ctes, scope.outer)  # a join in parentheses that has a name
             joined: list[str] = []
             for one in (source.this, *(source.args.get("joins") or ())):
                 joined = self._join(one, inner, joined)
             columns, other = self._columns([exp.Star()], inner, {})
             relation = Relation(columns, frozenset(inner.rows), other)
         elif isinstance(source, exp.Subquery | exp.Values | exp.Pivot):
-            relation = self._query(source, _Scope(scope.ctes, scope.outer))
+            relation = self._query(source, Scope(scope.ctes, scope.outer))
         elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery):
-            relation = self._query(source.this, _Scope(scope.ctes, scope))
+            relation = self._query(source.this, Scope(scope.ctes, scope))
         else:
             relation = self._function(source, names, scope)
             if not source.args.get("pivots"):
@@ -775,7 +637,7 @@ class _Reader(Reading):
                 source.set("alias", renamed)
         return relation.renamed(names)
 
-    def _function(self, source: exp.Expr, names: list[str], scope: _Scope) -> Relation:
+    def _function(self, source: exp.Expr, names: list[str], scope: Scope) -> Relation:
         """What a function gives that stands after FROM."""
         function = source.this if isinstance(source.this, exp.Expression) else source
         query = source.find_ancestor(exp.Query)
@@ -791,16 +653,16 @@ class _Reader(Reading):
         if isinstance(function, exp.Var | exp.Placeholder | exp.DynamicIdentifier):
             unsure.append(f"what {function.sql()} has is not known")
         self.unread |= dict.fromkeys(unsure)
-        given = _UNKNOWN if unsure else _NONE
+        given = UNKNOWN_ORIGINS if unsure else NONE
         for table in function.find_all(exp.Table):
             if not isinstance(table.this, _NAMED) or table.find_ancestor(exp.Query) is not query:
                 continue  # it is a function, or read by a query
             if table is function.this and not isinstance(function, exp.VectorSearch | exp.FeaturesAtTime):
                 self._seen.add(id(table))  # a model
             else:
-                given |= _whole(self._source(table, scope))
+                given |= whole_row(self._source(table, scope))
         if isinstance(function, exp.Predict):  # it adds columns to those of what it reads
-            return self._source(function.expression, scope)._replace(other=_nothing)
+            return self._source(function.expression, scope)._replace(other=nothing)
         parts = source.args.get("rows_from") or source.expressions or [source.this]
         used = {origin for one in parts for origin in self._flow(one, scope)}
         given |= {origin.then(TRANSFORMATION) for origin in used}
@@ -814,19 +676,19 @@ class _Reader(Reading):
     def _table(self, name: Name) -> Relation:
         if found := self._made.get(name):
             return found
-        return _ROWS if name[-1].startswith(_TEMPORARY) else _table(name, self._columns_of(name))
+        return ROWS if name[-1].startswith(_TEMPORARY) else table_of(name, self._columns_of(name))
 
     def _list_columns(self, table: exp.Table) -> list[str]:
         """The columns of a table; none, if they are not known."""
         relation = self._table(_name(table))
         return [] if relation.other else [column for column, _ in relation.columns]
 
-    def _pivot(self, pivot: exp.Pivot, relation: Relation, scope: _Scope) -> Relation:
+    def _pivot(self, pivot: exp.Pivot, relation: Relation, scope: Scope) -> Relation:
         fields = pivot.args.get("fields") or []
         if pivot.args.get("unpivot") or not all(isinstance(one, exp.In) for one in fields):
             self.unread["the columns of an UNPIVOT, or of a PIVOT by a query, are not followed"] = None
-            return Relation(rows=relation.rows, other=_nothing)
-        inner = _Scope(scope.ctes)
+            return Relation(rows=relation.rows, other=nothing)
+        inner = Scope(scope.ctes)
         inner.sources[""] = relation
         by = [one.this for one in fields]
         used = {one.name for part in (*pivot.expressions, *by) for one in part.find_all(exp.Column)}
@@ -840,7 +702,7 @@ class _Reader(Reading):
     # Expressions
 
     def _deciding(
-        self, by: Iterable[exp.Expr | None], scope: _Scope, subtype: str, columns: _Columns = ()
+        self, by: Iterable[exp.Expr | None], scope: Scope, subtype: str, columns: Columns = ()
     ) -> Origins:
         """What expressions depend on that decide; a number in a list may stand for one of the columns."""
         used = set[Origin]()
@@ -852,18 +714,18 @@ class _Reader(Reading):
                     used |= columns[int(plain.name) - 1][1]
         return frozenset(origin.deciding(subtype) for origin in used)
 
-    def _flow(self, expression: exp.Expr, scope: _Scope) -> Origins:
+    def _flow(self, expression: exp.Expr, scope: Scope) -> Origins:
         """The origins of a value, with what decides the rows of its subqueries."""
         match expression:
             case exp.Column():
                 return self._column(expression, scope)
             case exp.Star():
                 is_counted = isinstance(expression.parent, exp.Count)
-                return _NONE.union(*map(_whole, () if is_counted else scope.sources.values()))
+                return NONE.union(*map(whole_row, () if is_counted else scope.sources.values()))
             case exp.Alias() | exp.Paren():
                 return self._flow(expression.this, scope)
             case exp.Query():
-                found = self._query(expression, _Scope(scope.ctes, scope))
+                found = self._query(expression, Scope(scope.ctes, scope))
                 return found.rows.union(*(origins for _, origins in found.columns))
             case exp.Case() | exp.If():
                 return self._conditional(expression, scope)
@@ -886,7 +748,7 @@ class _Reader(Reading):
         used = (origin for child in expression.iter_expressions() for origin in self._flow(child, scope))
         return frozenset(origin.then(subtype, masking=masking) for origin in used)
 
-    def _conditional(self, expression: exp.Case | exp.If, scope: _Scope) -> Origins:
+    def _conditional(self, expression: exp.Case | exp.If, scope: Scope) -> Origins:
         args = expression.args
         branches = args.get("ifs") or [expression]
         conditions = [*(one.this for one in branches), args.get("this") if args.get("ifs") else None]
@@ -895,53 +757,39 @@ class _Reader(Reading):
         told = frozenset(origin.then(TRANSFORMATION) for origin in used)
         return told | self._deciding(conditions, scope, "CONDITIONAL")
 
-    def _column(self, column: exp.Column, scope: _Scope) -> Origins:
+    def _column(self, column: exp.Column, scope: Scope) -> Origins:
         if isinstance(column.this, exp.Star):
             is_counted = isinstance(column.parent, exp.Count)
-            return _NONE if is_counted else self._told(column, _whole(scope.find(column.table)))
+            return NONE if is_counted else self._told(column, whole_row(scope.find(column.table)))
         parts = [part.name for part in column.parts]
         if (
             len(parts) == 1
             and not column.this.quoted
             and _OF_NO_TABLE & {(one, parts[0].lower()) for one in ("", self._dialect)}
         ):
-            return _NONE
+            return NONE
         if len(parts) == 1:
             row = scope.find(parts[0]) if self._dialect in _WHOLE_ROWS else None
             found = scope.column(parts[0], is_known=row is not None)
-            return self._told(column, _whole(row) if row is not None and found == _UNKNOWN else found)
+            return self._told(
+                column, whole_row(row) if row is not None and found == UNKNOWN_ORIGINS else found
+            )
         if (source := scope.named.get(tuple(parts[:-1])) or scope.find(parts[-2])) is not None:
             return self._told(column, source.of(parts[-1]))
         if parts[-1].lower() in {"nextval", "currval"}:
-            return _NONE
+            return NONE
         # Else it is a field of a structure.
         owners = ((scope.find(owner), name) for owner, name in pairwise(parts[:-1]))
         owned = [owner.of(name) for owner, name in owners if owner is not None]
         whole = owned[0] if owned else scope.column(parts[0], is_known=True)
-        if whole == _UNKNOWN:
+        if whole == UNKNOWN_ORIGINS:
             self.unread[f"{'.'.join(parts)} is of no table in reach"] = None
         return frozenset(origin.then(TRANSFORMATION) for origin in whole)
 
     def _told(self, column: exp.Expr, found: Origins) -> Origins:
-        if found >= _UNKNOWN:
+        if found >= UNKNOWN_ORIGINS:
             self.notes[f"nobody can say where the column {column.sql()} comes from"] = None
         return found
-
-
-def _nothing(_: str) -> Origins:
-    """The origins of a column of which nobody can say which one it is."""
-    return _UNKNOWN
-
-
-_ROWS: Final = Relation(other=_nothing)
-"""Rows of which nothing is known."""
-
-
-def _whole(relation: Relation | None) -> Origins:
-    """The origins of a whole row."""
-    if relation is None or relation.other is not None:
-        return _UNKNOWN
-    return frozenset(o.then(TRANSFORMATION) for _, origins in relation.columns for o in origins)
 
 
 def _with_names(statement: exp.Expr, dialect: str | None, others: set[str]) -> exp.Expr:
@@ -1014,14 +862,6 @@ def _name(table: exp.Table) -> Name:
     return tuple(f"@{name}" if is_variable else name for name, is_variable in parts)
 
 
-def _table(name: Name, columns: Iterable[str] | None) -> Relation:
-    """A table of which these are the columns; None: they are not known."""
-    if columns is None:
-        return Relation(other=lambda column: frozenset({Origin(name, column)}), tables=frozenset({name}))
-    told = tuple((column, frozenset({Origin(name, column)})) for column in columns)
-    return Relation(told, tables=frozenset({name}))
-
-
 def _says_temporary(statement: exp.Expr) -> bool:
     return statement.find(exp.TemporaryProperty) is not None or bool(statement.args.get("temporary"))
 
@@ -1053,21 +893,3 @@ def _assigned(update: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
 
 def _as(name: str, value: exp.Expr) -> exp.Alias:
     return exp.Alias(this=value, alias=exp.Identifier(this=name))
-
-
-def _by_place(left: Relation, right: Relation) -> Relation:
-    """Rows of one or the other, whose columns are the same by place."""
-    rows = left.rows | right.rows
-    if left.other or right.other:  # places are not known behind a star
-        return Relation((), rows, lambda name: left.of(name) | right.of(name))
-    pairs = zip(left.columns, right.columns, strict=False)
-    return Relation(tuple((name, origins | more) for (name, origins), (_, more) in pairs), rows)
-
-
-def _united(left: Relation, right: Relation) -> Relation:
-    """Rows of one or the other, whose columns are the same by name."""
-    told: dict[str, Origins] = {}
-    for name, origins in (*left.columns, *right.columns):
-        if name:
-            told[name] = told.get(name, _NONE) | origins
-    return Relation(tuple(told.items()), left.rows | right.rows, left.other or right.other)

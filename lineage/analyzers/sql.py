@@ -24,7 +24,7 @@ from .analyzer import (
 )
 
 if TYPE_CHECKING:
-    from .reading_sql import Name, Origin, Relation
+    from .sql_scopes import Name, Origin, Relation
 
 _Dataset = tuple[str, str]
 NOT_KNOWN: Final = "not known"

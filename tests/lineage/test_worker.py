@@ -11,7 +11,8 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from sqlglot.errors import SqlglotError
 
 from waybill.lineage.analyzers import Worker
-from waybill.lineage.analyzers.reading_sql import DIRECT, read_sql
+from waybill.lineage.analyzers.reading_sql import read_sql
+from waybill.lineage.analyzers.sql_scopes import DIRECT
 
 GOOD = "INSERT INTO a SELECT x FROM b"
 EXPONENTIAL = " ".join(
