@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from .event import PRODUCER, SEVERITY, read_facet
+from .event import PRODUCER, SEVERITY
+from .standard import read_members, read_standard
 
 if TYPE_CHECKING:
     from .event import OutputDataset, RunEvent
@@ -47,21 +46,10 @@ _AROUND: Final = ("table_as_select", ".execute_insert_into_data_source_dir_comma
 _LOG: Final = "/_delta_log"
 """The end of the name of a Delta table's log. The listener says that a stream that reads it writes it."""
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
-_CHANGE: Final = b"lifecycleStateChange"
+_CHANGE: Final = "lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
 _JOBS: Final = frozenset({"SQL_JOB", "RDD_JOB"})
 _STATISTICS: Final = b'"outputStatistics"'
-
-
-class _Change(msgspec.Struct):
-    change: str = msgspec.field(name="lifecycleStateChange")
-
-
-class _DatasetFacets(msgspec.Struct):
-    change: _Change | None = msgspec.field(default=None, name="lifecycleStateChange")
-
-
-_FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
 
 
 def written(event: RunEvent) -> list[OutputDataset]:
@@ -74,10 +62,10 @@ def written(event: RunEvent) -> list[OutputDataset]:
 def _is_written(output: OutputDataset) -> bool:
     if output.name.endswith(_LOG):
         return False
-    if _CHANGE not in bytes(output.facets):
+    if _CHANGE.encode() not in bytes(output.facets):
         return True
-    facets = read_facet(_FACETS, output.facets) or _DatasetFacets()
-    return facets.change is None or facets.change.change.upper() not in _NO_WRITES
+    change = read_standard(read_members(output.facets).get(_CHANGE, b"")).change
+    return change is None or change.upper() not in _NO_WRITES
 
 
 def may_hide_output(job_name: str) -> bool:

@@ -79,18 +79,14 @@ class Home:
                 raise
             if journal is not None:
                 journal.close()
-            return cls._open_fallback(settings, error)
+            try:
+                journal, own = open_fallback(settings, error)
+            except JournalError as unusable:
+                raise error from unusable
+            return cls(journal, Supervisor(journal, own))
         renew_used_node(journal, supervisor.settings.root)
         adopt_fallback(journal, supervisor.settings, within_s=_ADOPT_WITHIN_S)
         return cls(journal, supervisor)
-
-    @classmethod
-    def _open_fallback(cls, settings: Settings, why: JournalError) -> Home:
-        try:
-            journal, own = open_fallback(settings, why)
-        except JournalError as error:
-            raise why from error
-        return cls(journal, Supervisor(journal, own))
 
     def emit(self, body: bytes) -> None:
         """Admit an OpenLineage event and keep it, redacted.

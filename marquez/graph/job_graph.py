@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import PRODUCER, FinalState
 from waybill.facets.flows import FlowEdge, FlowNode, FlowPath, Step, StepKind, sink_says, source_says
 from waybill.facets.json_events import standard_facet
 from waybill.facets.standard import JobNotes
@@ -24,7 +23,7 @@ from .run_events import counts, run_event, window_of
 from .windows import WINDOW_MS, Window
 
 if TYPE_CHECKING:
-    from waybill.facets import ProvenanceRecord
+    from waybill.facets import FinalState, ProvenanceRecord
     from waybill.facets.event import OutputDataset
     from waybill.transport.journal import Entry
 
@@ -337,28 +336,24 @@ class JobGraph:
         job = self._jobs[node]
         if job.closed is None:
             return None
-        # Code that only inspects deliveries does not need the OpenLineage client.
-        from waybill.facets import WaybillSummaryRunFacet
-
         self._telling[node] = job.extent
         window, step = job.closed, job.step
-        facet = WaybillSummaryRunFacet(
-            systemName=step.source.namespace,
-            dataSource=step.source.name,
-            transform=step.flow or str(step.kind).lower(),
-            events=window.count,
-            records=window.count,
-            passed=window.passed or None,
-            bytes=0,
-            dataSinks=[],
-            producer=PRODUCER,
+        summary = {
+            "systemName": step.source.namespace,
+            "dataSource": step.source.name,
+            "transform": step.flow or str(step.kind).lower(),
+            "events": window.count,
+            "records": window.count,
+            "passed": window.passed or None,
+            "bytes": 0,
+            "dataSinks": [],
             **window_of(*window.span_ms),
             **counts(window.states),
-        )
+        }
         return run_event(
             window.run_id(self._journal_node, node),
             {**node._asdict(), "facets": _facets(step, job.notes)},
-            facet,
+            summary,
             cause=window.cause,
             inputs=[self._dataset(dataset) for dataset in sorted(job.inputs)],
             outputs=[self._dataset(dataset) for dataset in sorted(job.outputs)],

@@ -7,34 +7,34 @@ has two events; the first is derived from the second.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from waybill.facets import PRODUCER, SUMMARY_FACET, FinalState
+from waybill.facets.event import facet_schema_url
 from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, standard_facet
-
-if TYPE_CHECKING:
-    from waybill.facets import WaybillSummaryRunFacet
 
 
 def run_event(
     run_id: str,
     job: Mapping[str, object],
-    facet: WaybillSummaryRunFacet,
+    summary: Mapping[str, object],
     *,
     cause: str,
     inputs: list[dict[str, object]],
     outputs: list[dict[str, object]],
     facets: Mapping[str, object],
 ) -> bytes:
-    """The end of a run that counts files: FAIL if one of them failed, and `cause` says why."""
-    import attrs
+    """The end of a run that counts files: FAIL if one of them failed, and `cause` says why.
 
-    failed = FinalState.ERROR in facet.byFinalState
-    first, last = facet.windowStart, facet.windowEnd
+    `summary` has the members of a `waybill.facets.WaybillSummaryRunFacet`; those that are None are left out.
+    """
+    failed = "error" in summary
+    first, last = summary["windowStart"], summary["windowEnd"]
     nominal = standard_facet("1-0-1", "NominalTimeRunFacet", nominalStartTime=first, nominalEndTime=last)
-    said = {key: value for key, value in attrs.asdict(facet).items() if value is not None}
+    said = {key: value for key, value in summary.items() if value is not None}
+    said |= {"_producer": PRODUCER, "_schemaURL": facet_schema_url("WaybillSummaryRunFacet")}
     of_run: dict[str, object] = {"nominalTime": nominal, SUMMARY_FACET: said, **facets}
     if failed and cause:
         error = {"message": cause, "programmingLanguage": "UNKNOWN"}

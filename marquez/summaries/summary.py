@@ -70,22 +70,18 @@ class Summary(msgspec.Struct):
 
     def event(self, node: str) -> bytes:
         """The end of the run, the same bytes each time; with the link to its records, if there is one."""
-        # Code that only inspects deliveries does not need the OpenLineage client.
-        from waybill.facets import WaybillSummaryRunFacet
-
         system_name, data_source = self.flow.source
-        facet = WaybillSummaryRunFacet(
-            systemName=system_name,
-            dataSource=data_source,
-            events=self.events,
-            records=sum(self.states.values()),
-            bytes=self.size_bytes,
-            dataSinks=sorted(self.sinks),
-            provenanceQuery=self.link or None,
-            producer=PRODUCER,
+        summary = {
+            "systemName": system_name,
+            "dataSource": data_source,
+            "events": self.events,
+            "records": sum(self.states.values()),
+            "bytes": self.size_bytes,
+            "dataSinks": sorted(self.sinks),
+            "provenanceQuery": self.link or None,
             **window_of(self.first_ms, self.last_ms),
             **counts(self.states),
-        )
+        }
         facets = {}
         if self.parent_run_id is not None and self.flow.parent is not None:
             run, job = {"runId": self.parent_run_id}, self.flow.parent._asdict()
@@ -93,7 +89,7 @@ class Summary(msgspec.Struct):
         return run_event(
             self.run_id(node),
             self.flow.job._asdict(),
-            facet,
+            summary,
             cause=self.cause,
             inputs=[dataset._asdict() for dataset in sorted(self.inputs)],
             outputs=[dataset._asdict() for dataset in sorted(self.outputs)],

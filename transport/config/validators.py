@@ -28,10 +28,7 @@ def folder(value: object) -> Path:
         raise ValueError("give the path of a folder, in UTF-8")
     if "://" in path:
         raise ValueError("give the path of a local folder; `waybill export` copies it to an object store")
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError:
-        raise ValueError("there is no such user; give the absolute path") from None
+    return file(path)
 
 
 def file(value: object) -> Path:
@@ -108,31 +105,33 @@ def size_bytes(value: object) -> int:
     return int(number)
 
 
-def keys(value: object) -> frozenset[str]:
-    """Keys separated by commas, or a list of them."""
+def _parts(value: object, what: str) -> tuple[str, ...]:
+    """Texts separated by commas, or a collection of them, each stripped and not empty."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple, set, frozenset)) or not all(
         isinstance(part, str) for part in parts
     ):
-        raise ValueError("give annotation keys separated by commas")
-    return frozenset(part.strip() for part in parts if part.strip())
+        raise ValueError(what)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def keys(value: object) -> frozenset[str]:
+    """Keys separated by commas, or a list of them."""
+    return frozenset(_parts(value, "give annotation keys separated by commas"))
 
 
 def trimmers(value: object) -> tuple[str, ...]:
     """Rules separated by commas, or a list of them, in the order of `TRIMMERS`."""
-    parts = value.split(",") if isinstance(value, str) else value
-    given = {str(part).strip() for part in parts} - {""} if isinstance(parts, (list, tuple)) else {""}
-    if not given <= {*TRIMMERS}:
-        raise ValueError(f"give some of {', '.join(TRIMMERS)}, separated by commas; none: leave it empty")
+    what = f"give some of {', '.join(TRIMMERS)}, separated by commas; none: leave it empty"
+    given = _parts(value, what)
+    if not {*given} <= {*TRIMMERS}:
+        raise ValueError(what)
     return tuple(rule for rule in TRIMMERS if rule in given)
 
 
 def places(value: object) -> tuple[str, ...]:
     """Folders or URLs separated by commas, or a list of them."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("give folders or URLs of object stores, separated by commas")
-    found = tuple(part.strip() for part in parts if part.strip())
+    found = _parts(value, "give folders or URLs of object stores, separated by commas")
     if any(place.startswith(("http:", "https:")) for place in found):
         raise ValueError(
             "give folders or URLs of object stores; use `waybill spark catch-up` to query a History Server"

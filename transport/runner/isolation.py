@@ -175,7 +175,10 @@ class _Apart:
         answer = self._answer_of(child)
         if answer is None:
             self._end()
-            answer = Outcome(fault=_death_of(child), is_scarce=True)
+            code = child.returncode
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            fault = f"it kills the process that applies it ({how})"
+            answer = Outcome(fault=fault, is_scarce=True)
         return answer
 
     def rest(self, pause_s: float) -> None:
@@ -223,12 +226,6 @@ class _Apart:
                 child.kill()
 
 
-def _death_of(child: subprocess.Popen[bytes]) -> str:
-    code = child.returncode
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"it kills the process that applies it ({how})"
-
-
 # -- in the process ------------------------------------------------------------------------------------------
 
 
@@ -267,13 +264,15 @@ def main() -> None:
             journal.upto = wanted.get()
             try:
                 if projection is None:
-                    projection = _open(journal, name)
+                    (projection,), _ = open_projections(journal, obey(journal), name)
                     _bound_memory()
                 outcome = _work(journal, projection)
             except Exception as error:
                 log.exception("projection %s failed", name)
                 outcome = _outcome_of(error)
-                _close(projection)
+                with contextlib.suppress(Exception):  # the next try uses a new one
+                    if projection is not None:
+                        projection.close()
                 projection = None
             answers.write(msgspec.json.encode(outcome) + b"\n")
             answers.flush()
@@ -284,18 +283,6 @@ def _listen(wanted: queue.SimpleQueue[int]) -> None:
     for line in sys.stdin:
         wanted.put(int(line))
     os._exit(0)
-
-
-def _open(journal: Journal, name: str) -> Projection:
-    opened, _ = open_projections(journal, obey(journal), name)
-    return opened[0]
-
-
-def _close(projection: Projection | None) -> None:
-    """Close a failed projection, as well as possible: the next try uses a new one."""
-    with contextlib.suppress(Exception):
-        if projection is not None:
-            projection.close()
 
 
 def _work(journal: _BoundedJournal, projection: Projection) -> Outcome:
