@@ -13,6 +13,8 @@ PY := .venv/bin/python
 SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads
 # Without bytecode files, each of the hundreds of processes that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
+# Runs pytest, and each test that fails once more, alone: only a failure that repeats decides.
+DECIDE := $(PY) tests/deciding.py
 # Prevents pyright's wrapper from checking for a newer version on the network.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
@@ -41,7 +43,7 @@ demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeli
 
 # Many tests wait, so three processes keep two cores busy. In the order of their number of tests, the long files would come last.
 test: .venv/dev.stamp ## Run all tests except the exhaustive ones (ARGS are passed to pytest)
-	$(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(DECIDE) --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
@@ -52,7 +54,7 @@ test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ##
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
 
 test-endings: .venv/dev.stamp ## Run the core of them, and Spark within packages and in the quick start, on the newest PySpark
-	$(PY) -m pytest -m spark_truth --numprocesses=2 --dist=loadfile --ignore=tests/spark/truth/test_endings_on_clusters.py \
+	$(DECIDE) -m spark_truth --numprocesses=2 --dist=loadfile --ignore=tests/spark/truth/test_endings_on_clusters.py \
 		$(ARGS) $(CORE_ENDINGS) tests/spark/test_packages.py tests/spark/test_quickstart.py
 
 test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Marquez at MARQUEZ_URL
@@ -63,10 +65,10 @@ test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
 faults: .venv/dev.stamp ## Run the exhaustive tests, at most 35 minutes
-	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) --ignore=tests/collector/page $(ARGS) tests/faults tests/collector tests/exporter tests/transport
+	$(DECIDE) -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) --ignore=tests/collector/page $(ARGS) tests/faults tests/collector tests/exporter tests/transport
 
 walks: .venv/dev.stamp ## Walk through the runbook on broken collectors, and through each view of the page with a million records
-	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal $(ARGS) tests/monitoring tests/collector/page
+	$(DECIDE) -m exhaustive --numprocesses=2 --dist=worksteal $(ARGS) tests/monitoring tests/collector/page
 
 explore: .venv/dev.stamp ## Run the random tests with new seeds for an hour (MINUTES=n), and show those that fail
 	$(PY) tests/explore.py $(MINUTES)
