@@ -380,12 +380,16 @@ _EXCEPTION: Final = msgspec.json.Decoder(SparkException)
 
 
 class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
-    """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
+    """The `waybill_deltaFile` run facet: its instants are in ISO 8601, and its ids are canonical."""
 
     final_state: FinalState | None = None
     created: str | None = None
     completed: str | None = None
     annotations: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Spell the ids in one way."""
+        canonicalize_dids(self, "did", "parent_did")
 
 
 class RunFacets(msgspec.Struct, frozen=True, gc=False):

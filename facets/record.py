@@ -121,7 +121,7 @@ def keep_annotations(record: ProvenanceRecord, rule: AnnotationRule | None = Non
 
 
 class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """The fields that a sent record and the facet have in common; both ids have the canonical form."""
+    """The fields that a sent record and the facet have in common, as they were sent."""
 
     did: NonEmpty
     parent_did: str | None = None
@@ -131,13 +131,9 @@ class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     transforms: tuple[str, ...] | None = None
     data_sink: str | None = None
 
-    def __post_init__(self) -> None:
-        """Spell the ids in one way."""
-        canonicalize_dids(self, "did", "parent_did")
 
-
-class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
-    """A record as DeltaFi sends it to `POST /provenance`."""
+class RecordFields(SentFields, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
+    """The fields of a record as DeltaFi sends it to `POST /provenance`; the ids are as they were sent."""
 
     final_state: FinalState
     created: EpochMs
@@ -145,10 +141,21 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
     annotations: dict[str, str | None] | None = None
 
 
+class SentRecord(RecordFields, frozen=True, kw_only=True, rename="camel", gc=False, omit_defaults=True):
+    """A record as DeltaFi sends it; both ids have the canonical form."""
+
+    def __post_init__(self) -> None:
+        """Spell the ids in one way."""
+        canonicalize_dids(self, "did", "parent_did")
+
+
 class _PlainRecord(
-    SentRecord, frozen=True, kw_only=True, rename="camel", gc=False, forbid_unknown_fields=True
+    RecordFields, frozen=True, kw_only=True, rename="camel", gc=False, forbid_unknown_fields=True
 ):
-    """A record with only the keys of `SentRecord`, as DeltaFi's own client sends it."""
+    """A record with only the keys of `SentRecord`, as DeltaFi's own client sends it.
+
+    It is only checked, so its ids stay as they were sent: to spell them would take half as long again.
+    """
 
 
 def complete_values(
@@ -207,8 +214,8 @@ def decode_sent(body: bytes | bytearray | memoryview) -> list[SentRecord]:
     return _RECORDS.decode(body)
 
 
-def decode_plain(body: bytes) -> Sequence[SentRecord]:
-    """Decode records that have no unknown key, as `decode_sent` would, or raise as it does."""
+def decode_plain(body: bytes) -> Sequence[RecordFields]:
+    """Decode records that have no unknown key, with the ids as they were sent, or raise as `decode_sent`."""
     return _PLAIN.decode(body)
 
 

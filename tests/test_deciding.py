@@ -26,7 +26,15 @@ MISSING = "import pytest\n\ndef test_lost():\n    pytest.skip('there is no chrom
 def run(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
     test = folder / "test_some.py"
     test.write_text(text, encoding="utf-8")
-    words = [sys.executable, DECIDING, f"--rootdir={folder}", "-c", folder / "none.ini", *arguments, test]
+    words = [
+        sys.executable,
+        str(DECIDING),
+        f"--rootdir={folder}",
+        "-c",
+        f"{folder}/none.ini",
+        *arguments,
+        str(test),
+    ]
     (folder / "none.ini").write_text("[pytest]\n", encoding="utf-8")
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout

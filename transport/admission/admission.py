@@ -25,7 +25,7 @@ from .repeated_keys import FACETS, repeated_in_event, repeated_in_records
 
 if TYPE_CHECKING:
     from waybill.facets import Event
-    from waybill.facets.record import SentRecord
+    from waybill.facets.record import RecordFields
 
     from .bounds import Bounds
 
@@ -175,7 +175,7 @@ def _event(body: bytes) -> Event:
     return event
 
 
-def _plain_records(body: bytes) -> tuple[bytes, Sequence[SentRecord]]:
+def _plain_records(body: bytes) -> tuple[bytes, Sequence[RecordFields]]:
     with contextlib.suppress(msgspec.ValidationError):
         return body, decode_plain(body)  # no unknown fields, so nothing is nested
     plain = with_plain_keys(body)

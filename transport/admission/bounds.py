@@ -21,7 +21,7 @@ from ..errors import AdmissionError
 if TYPE_CHECKING:
     from waybill.facets import Event
     from waybill.facets.event import DatasetName, DeltaFile, Job
-    from waybill.facets.record import SentRecord
+    from waybill.facets.record import RecordFields
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -64,7 +64,7 @@ def check_event_bounds(event: Event, bounds: Bounds) -> None:
         raise AdmissionError("$.outputs", what, _LESS)
 
 
-def check_record_bounds(body: bytes, records: Iterable[SentRecord], bounds: Bounds) -> None:
+def check_record_bounds(body: bytes, records: Iterable[RecordFields], bounds: Bounds) -> None:
     """Raise an `AdmissionError` if one of the records decoded from a body is out of bounds."""
     for at, record in enumerate(records):
         if len(record.transforms or ()) > bounds.items or len(record.annotations or ()) > bounds.items:
@@ -125,7 +125,7 @@ def _dataset(named: DatasetName | Job, where: str) -> Iterator[_Found]:
     yield f"{where}.name", named.name
 
 
-def _names_of(fields: SentRecord | DeltaFile, where: str) -> Iterator[_Found]:
+def _names_of(fields: RecordFields | DeltaFile, where: str) -> Iterator[_Found]:
     yield f"{where}.did", fields.did
     yield f"{where}.parentDid", fields.parent_did
     yield f"{where}.systemName", fields.system_name
@@ -136,6 +136,6 @@ def _names_of(fields: SentRecord | DeltaFile, where: str) -> Iterator[_Found]:
         yield f"{where}.transforms[{at}]", text
 
 
-def _lists_of(fields: SentRecord | DeltaFile, where: str) -> Iterator[_Found]:
+def _lists_of(fields: RecordFields | DeltaFile, where: str) -> Iterator[_Found]:
     yield f"{where}.transforms", fields.transforms
     yield f"{where}.annotations", fields.annotations
