@@ -18,8 +18,10 @@ OWN = "public"
 ALL = 300
 SAMPLE = 40
 SEED = 7
-TOLD_MAX = 0.2
-"""The share of views of which the analyzer may say that it cannot read them."""
+TOLD_MAX = {"pg_catalog": 0.3, "information_schema": 0.2, OWN: 0.2}
+"""The share of views of which the analyzer may say that it does not know all. A quarter of those in
+`pg_catalog` read a function, such as `pg_stat_get_activity`: nobody can say where its columns come from.
+"""
 UNUSED = {
     "key_column_usage": {("pg_constraint", "oid"), ("pg_constraint", "confrelid")},
     "table_privileges": {("pg_class", "oid")},
@@ -58,16 +60,16 @@ def judge(
     return with_columns, without
 
 
-def check(tallies: tuple[Tally, Tally]) -> None:
+def check(schema: str, tallies: tuple[Tally, Tally]) -> None:
     for tally in tallies:
         assert not tally.wrong, str(tally)
-    assert tallies[0].told < tallies[0].texts * TOLD_MAX
+    assert tallies[0].told <= tallies[0].texts * TOLD_MAX[schema]
 
 
 def test_a_sample_of_views_uses_what_the_database_says(connection: Connection) -> None:
-    check(judge(connection, "pg_catalog", {}, every=10))
-    check(judge(connection, "information_schema", {}, every=10))
-    check(judge(connection, OWN, make_views(connection, SAMPLE, SEED)))
+    made = make_views(connection, SAMPLE, SEED)
+    for schema, every in (("pg_catalog", 10), ("information_schema", 10), (OWN, 1)):
+        check(schema, judge(connection, schema, made, every=every))
 
 
 @pytest.mark.exhaustive
@@ -77,4 +79,4 @@ def test_views_use_what_the_database_says(connection: Connection, capsys: pytest
         tallies = judge(connection, schema, made)
         with capsys.disabled():
             print(f"\n{schema}: {tallies[0]}\nthe same, no columns known: {tallies[1]}")  # noqa: T201
-        check(tallies)
+        check(schema, tallies)
