@@ -17,6 +17,7 @@ from waybill.transport.receiver import Receiver
 
 from . import exit_status, termination
 from .corrections import failure_event, success_event
+from .datasets import Datasets
 from .executions import Executions
 from .exit_status import ProgramFailure
 from .failure_watch import FailureWatch
@@ -51,9 +52,10 @@ class Application:
         self.run_id = new_run_id()
         self._run = ObservedRun(self.run_id, settings.system_name, name)
         self._watch = FailureWatch(self._home.emit, lambda: self._run)
-        self._receiver = Receiver(self._home.emit, self._hear)
+        self._receiver = Receiver(self._keep, self._hear)
         self._receiver.start()
         self._spark: SparkSession | None = None
+        self._datasets: Datasets | None = None
         self._failure: tuple[ProgramFailure, int] | None = None
         self._stopped = False
         self._told = False
@@ -68,6 +70,7 @@ class Application:
     def attach(self, spark: SparkSession) -> None:
         """Watch the session that was just created."""
         self._spark = spark
+        self._datasets = Datasets(spark)
         self._watch.attach(spark)
 
     def fail(self, failure: ProgramFailure) -> None:
@@ -151,6 +154,9 @@ class Application:
             # The listener may have broken down in between.
             self._run.ended_ms = self._run.ended_ms or time.time_ns() // 1_000_000
             self._quietly(lambda: self._home.emit(success_event(self._run)))
+
+    def _keep(self, body: bytes) -> None:
+        self._home.emit(body if self._datasets is None else self._datasets.correct(body))
 
     def _hear(self, body: bytes) -> None:
         run = self._watch.observe(body)

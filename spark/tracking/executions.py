@@ -282,12 +282,7 @@ class Executions:
                     names[-1], self._jvm.scala.Option.apply(names[-2])
                 )
                 return dataset_at(str(state.catalog().getTableMetadata(identifier).location()))
-            gateway = self._spark.sparkContext._gateway  # noqa: SLF001 - as above
-            namespace = gateway.new_array(self._jvm.java.lang.String, len(names) - 1)
-            for place, name in enumerate(names[:-1]):
-                namespace[place] = name
-            identifier = self._jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, names[-1])
-            location = catalogs.catalog(catalog).loadTable(identifier).properties().get("location")
+            location = load_table(self._spark, [catalog, *names]).properties().get("location")
             return None if location is None else dataset_at(str(location))
         return None
 
@@ -368,6 +363,18 @@ class Executions:
                 return
             if int(found.get().rootExecutionId()) == int(execution.rootExecutionId()):
                 yield str(found.get().physicalPlanDescription())
+
+
+def load_table(spark: Any, names: list[str]) -> Any:  # noqa: ANN401 - a Java object
+    """Load a table from its catalog, the first of the names."""
+    catalog, *spaces, table = names
+    jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway  # noqa: SLF001 - the way to the JVM
+    namespace = gateway.new_array(jvm.java.lang.String, len(spaces))
+    for place, name in enumerate(spaces):
+        namespace[place] = name
+    identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, table)
+    catalogs = spark._jsparkSession.sessionState().catalogManager()  # noqa: SLF001 - as above
+    return catalogs.catalog(catalog).loadTable(identifier)
 
 
 def _ended(execution: Any, error: str) -> Execution:  # noqa: ANN401 - a Java object

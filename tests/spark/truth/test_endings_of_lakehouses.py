@@ -178,6 +178,39 @@ ICEBERG_OPERATIONS = [
     good("branch", "ALTER TABLE lake.db.t CREATE BRANCH b"),
     good("compaction", COMPACT, "db/t"),
     good("TRUNCATE", "TRUNCATE TABLE lake.db.t", "db/t"),
+    good("append to a branch", "INSERT INTO lake.db.t.branch_b SELECT * FROM good", "db/t.branch_b"),
+    bad("append to a branch, failing", "append iceberg bad lake.db.t.branch_b", "db/t.branch_b"),
+    good(
+        "MERGE into a branch",
+        f"MERGE INTO lake.db.t.branch_b t USING good s ON t.id = s.id {UPDATE}",
+        "db/t.branch_b",
+    ),
+    good("overwrite a branch", "INSERT OVERWRITE lake.db.t.branch_b SELECT * FROM good", "db/t.branch_b"),
+    good("read a branch", "CREATE TABLE lake.db.b USING iceberg AS TABLE lake.db.t.branch_b", "db/b"),
+    good(
+        "read a metadata table",
+        "CREATE TABLE lake.db.m USING iceberg AS SELECT operation FROM lake.db.t.snapshots",
+        "db/m",
+    ),
+    good(
+        "read both",
+        "CREATE TABLE lake.db.v USING iceberg AS SELECT t.id, file_path FROM lake.db.t JOIN lake.db.t.files"
+        " ON id = record_count",
+        "db/v",
+    ),
+    good(
+        "WAP on",
+        "CREATE TABLE lake.db.w (id INT) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')",
+        "db/w",
+    ),
+    good("WAP branch", "SET spark.wap.branch = audit"),
+    good("append to it", "INSERT INTO lake.db.w VALUES (1)", "db/w.branch_audit"),
+    good("append beside it", "INSERT INTO lake.db.r SELECT * FROM good", "db/r"),
+    good("no WAP branch", "RESET spark.wap.branch"),
+    good("WAP snapshot", "SET spark.wap.id = 7"),
+    good("stage a snapshot", "INSERT INTO lake.db.w VALUES (2)", "db/w.wap_7"),
+    good("no WAP", "RESET spark.wap.id"),
+    good("append after it", "INSERT INTO lake.db.w VALUES (3)", "db/w"),
 ]
 
 # The listener names no output of a CTAS of Delta's that failed, and there is no table whose folder is known.
@@ -330,6 +363,49 @@ def test_an_operation_on_an_iceberg_table_is_told_as_it_went(
     told_of: Callable[[str], Told], operation: Operation
 ) -> None:
     assert says(told_of("iceberg"), operation) == operation.says
+
+
+@ending(
+    "a table",
+    "of Iceberg: a write goes to a branch, by its name or `spark.wap.branch`, or is staged by `spark.wap.id`",
+    really="a snapshot, which is not the table's own state",
+    record="as it went; its sink is not the table, but `…/db/t.branch_x` or `…/db/t.wap_7`",
+)
+def test_a_branch_is_another_dataset_than_its_table(told_of: Callable[[str], Told]) -> None:
+    written = [one for one in ICEBERG_OPERATIONS if any(".branch_" in str(sink) for _, sink in one.says)]
+    assert [says(told_of("iceberg"), one) for one in written] == [one.says for one in written]
+    states = {output.name for event in told_of("iceberg").ran.events for output in event.outputs or ()}
+    assert {Path(name).name for name in states} > {"w", "w.branch_audit", "w.wap_7", "t", "t.branch_b"}
+
+
+@ending(
+    "a table",
+    "of Iceberg: its metadata is read, as `t.snapshots`, or a branch of it",
+    really="rows that are not the table's own",
+    record="the source is the metadata table, as `…/db/t.snapshots`, or the branch, with its own columns",
+)
+@pytest.mark.parametrize(
+    ("operation", "inputs"),
+    [
+        ("read a branch", {"t.branch_b": "id"}),
+        ("read a metadata table", {"t.snapshots": "operation"}),
+        ("read both", {"t": "id", "t.files": "file_path"}),
+    ],
+)
+def test_a_part_of_a_table_has_columns_of_its_own(
+    told_of: Callable[[str], Told], operation: str, inputs: dict[str, str]
+) -> None:
+    told = told_of("iceberg")
+    (statement,) = [one.statement for one in ICEBERG_OPERATIONS if one.name == operation]
+    record = min(
+        (one for one in told.ran.records if one.created >= told.began_ms[statement]),
+        key=lambda one: one.created,
+    )
+    event = next(one for one in told.ran.events if one.run.runId == record.did and one.outputs)
+    assert {Path(one.name).name for one in event.inputs or ()} == set(inputs)
+    lineage = json.loads(bytes((event.outputs or [])[0].facets))["columnLineage"]["fields"]
+    origins = [origin for field in lineage.values() for origin in field["inputFields"]]
+    assert {(Path(one["name"]).name, one["field"]) for one in origins} >= set(inputs.items())
 
 
 @ending(

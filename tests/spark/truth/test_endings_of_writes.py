@@ -334,6 +334,80 @@ def test_an_rdd_whose_task_fails(scene: Scene) -> None:
     assert scene.cause("rdd_fails") == "ZeroDivisionError: division by zero"
 
 
+READING = """
+from pathlib import Path
+spark = waybill.spark.session("reading", **LOCAL, **SETTINGS)
+context = spark.sparkContext
+folder = Path(OUT, "in")
+(folder / "sub").mkdir(parents=True)
+for name in ("a", "b", "c", "sub/d"):
+    (folder / f"{name}.txt").write_text(name)
+
+def save(name, rdd):
+    attempt(name, lambda: rdd.map(lambda one: (str(one),)).toDF("v STRING").write.parquet(f"{OUT}/{name}"))
+
+save("text", context.textFile(f"{folder}/a.txt"))
+save("relative", context.textFile("out/in/a.txt,out/in/b.txt"))
+save("pattern", context.textFile(f"file://{folder}/[ab].txt"))
+save("folder", context.textFile(f"{folder}/sub"))
+save("binary", context.binaryFiles(f"{folder}/b.txt").keys())
+save("whole", context.wholeTextFiles(f"{folder}/c.txt"))
+save("hadoop", context.newAPIHadoopFile(
+    f"{folder}/c.txt", "org.apache.hadoop.mapreduce.lib.input.TextInputFormat",
+    "org.apache.hadoop.io.LongWritable", "org.apache.hadoop.io.Text",
+).values())
+save("union", context.textFile(f"{folder}/a.txt").union(context.textFile(f"{folder}/sub/d.txt")))
+save("folder and file", context.textFile(f"{folder}/sub").union(context.textFile(f"{folder}/sub/d.txt")))
+save("fails", context.textFile(f"{folder}/a.txt").map(lambda _: 1 / 0))
+save("rows", spark.read.text(f"{folder}/a.txt").rdd)
+frame = spark.read.text(f"{folder}/b.txt")
+lines = context.textFile(f"{folder}/a.txt").map(lambda line: (line,)).toDF("value STRING")
+attempt("frame", lambda: frame.union(lines).write.parquet(f"{OUT}/frame"))
+attempt("saved", lambda: context.textFile(f"{folder}/c.txt").saveAsTextFile(f"{OUT}/saved"))
+spark.stop()
+tell()
+"""
+
+
+@pytest.fixture(scope="module")
+def reading(play: Play) -> Scene:
+    return play(READING)
+
+
+@ending(
+    "an RDD",
+    "it reads files, as by `textFile`, `binaryFiles` and `wholeTextFiles`, and its rows are written",
+    really="files, `_SUCCESS`; or an exception",
+    record="COMPLETE or ERROR, with the files as sources; of `DataFrame.rdd` with their folder",
+)
+@pytest.mark.parametrize(
+    ("name", "files"),
+    {
+        "text": {"in/a.txt"},
+        "relative": {"in/a.txt", "in/b.txt"},
+        "pattern": {"in/a.txt", "in/b.txt"},
+        "folder": {"in/sub"},
+        "binary": {"in/b.txt"},
+        "whole": {"in/c.txt"},
+        "hadoop": {"in/c.txt"},
+        "union": {"in/a.txt", "in/sub/d.txt"},
+        "folder and file": {"in/sub", "in/sub/d.txt"},
+        "fails": {"in/a.txt"},
+        "rows": {"in"},
+        "frame": {"in/a.txt", "in/b.txt"},
+        "saved": {"in/c.txt"},
+    }.items(),
+)
+def test_a_file_that_an_rdd_reads_is_a_source(reading: Scene, name: str, files: set[str]) -> None:
+    assert bool(reading.error(name)) == (name == "fails")
+    record = reading.record(name)
+    assert record.final_state is (ERROR if name == "fails" else COMPLETE)
+    events = [event for event in reading.ran.events if event.run.runId == record.did]
+    inputs = {one.name for event in events for one in event.inputs or ()}
+    assert inputs == {f"{reading.ran.out}/{file}" for file in files}
+    assert record.data_source in {f"file:{one}" for one in inputs}
+
+
 @ending(
     "an RDD",
     "the folder exists",
