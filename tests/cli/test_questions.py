@@ -54,8 +54,8 @@ def test_impact_is_a_table_csv_or_json(called: Run, told: Path) -> None:
     assert done.returncode == 0, done.stderr
     heading, job, dataset = (line.split("\t") for line in done.stdout.splitlines())
     assert heading[:4] == ["distance", "kind", "name", "reached"]
-    assert job == ["1", "job", "etl/sum", "yes", "", "", "2026-01-31T12:00:00.000Z", "COMPLETE", ""]
-    assert dataset == ["2", "dataset", "lake/orders", "yes", "=cmd()", "gold", "", "", "total"]
+    assert job == ["1", "job", "etl/sum", "yes", "", "", "2026-01-31T12:00:00.000Z", "COMPLETE", "", ""]
+    assert dataset == ["2", "dataset", "lake/orders", "yes", "=cmd()", "gold", "", "", "total", ""]
     lines = called("impact", "raw", "--home", told, "--csv").stdout.splitlines()
     assert list(csv.DictReader(lines))[1]["columns"] == "total"
     found = json.loads(called("impact", "raw", "--home", told, "--json").stdout)
