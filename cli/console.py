@@ -42,7 +42,6 @@ _WORD: Final = re.compile(r"\S+")
 _ID: Final = re.compile(r"[0-9a-f-]{32}")
 """The beginning of a did, a fingerprint or another id."""
 
-_LATIN_MAX: Final = 0xFF
 # Control characters except tab and line feed, direction marks, and code points that are not characters.
 _STEERING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
@@ -168,6 +167,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
         rich.TimeElapsedColumn(),
         console=console,
         transient=True,
+        redirect_stdout=on_terminal(),  # else results would go to the terminal instead of their file
         disable=not console.is_terminal,
     ) as bar:
         yield functools.partial(bar.update, bar.add_task(shown(description), total=total))
@@ -201,7 +201,8 @@ def _print_line(parts: Sequence[Part], *, stderr: bool) -> None:
     from rich.text import Text
 
     safe = (shown(part) if isinstance(part, str) else (shown(part[0]), part[1]) for part in parts)
-    console, text = _console(stderr=stderr), Text.assemble(*safe)
+    # Beside a bar, only its console knows where a line begins.
+    console, text = _console(stderr=stderr or hasattr(sys.stdout, "rich_proxied_file")), Text.assemble(*safe)
     if console.is_terminal:
         text = Text("\n").join(text.divide(_starts_of_cut_ids(text.plain, console.width)))
     console.print(text, soft_wrap=True)
@@ -225,9 +226,4 @@ def _ids(text: str) -> list[re.Match[str]]:
 
 
 def _guarded(text: str) -> str:
-    return _STEERING.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code <= _LATIN_MAX else f"\\u{code:04x}"
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)

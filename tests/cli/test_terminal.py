@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import time
@@ -71,6 +73,33 @@ def test_a_count_says_on_a_terminal_what_is_counted(script: Path, kept: Kept) ->
     find = [str(script), "find", "--home", str(kept.home), "--count"]
     assert "4 paths" in on_terminal(find)[1]
     assert "0 files" in on_terminal([*find, "--missing-sink", "lake", "--data-source", "sftp-in"])[1]
+
+
+def test_a_finding_goes_to_the_file_of_the_results_while_progress_is_on_the_terminal(
+    script: Path, tmp_path: Path
+) -> None:
+    command = damaged_and(script, tmp_path, "--json")
+    found = tmp_path / "found.json"
+    code, shown = on_terminal(["/bin/sh", "-c", f"{command} > {found}"])
+    told = [json.loads(line)["kind"] for line in found.read_text(encoding="utf-8").splitlines()]
+    assert (code, told) == (1, ["finding", "summary"])
+    assert "verifying" in shown
+    assert '"finding"' not in shown
+
+
+def test_a_finding_begins_a_line_of_its_own_beside_the_progress(script: Path, tmp_path: Path) -> None:
+    code, shown = on_terminal(["/bin/sh", "-c", damaged_and(script, tmp_path)], NO_COLOR="1")
+    assert code == 1
+    before, _, _ = shown.partition("unreadable")
+    assert before.endswith(("\n", "\x1b[2K")), before[-80:]
+
+
+def damaged_and(script: Path, folder: Path, *words: str) -> str:
+    """A command that verifies a root with a file that cannot be read."""
+    compacted = folder / "root" / "provenance" / "compacted" / "edge" / "20260131"
+    compacted.mkdir(parents=True)
+    (compacted / "12.parquet").write_bytes(b"nonsense")
+    return shlex.join([str(script), "verify", str(folder / "root"), *words])
 
 
 def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> None:

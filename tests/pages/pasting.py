@@ -3,8 +3,8 @@
 A block with a title is a file. A block `console` is what a terminal shows: after `$ ` a command, which goes
 on after a line end with a backslash or within quotes, then what it prints. Of that, `…` stands for anything,
 ids and times for any others, and a command with nothing below it may print what it likes. A block `sh` has
-only commands. In a command, `<did>` stands for the last id that was printed. A server is left running for the
-commands that follow.
+only commands. In a command, `<did>` stands for the last id that was printed, and the id of a finding for the
+one that was printed in its place. A server is left running for the commands that follow.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ PROGRAMS = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
-_ANY = re.compile(rf"…|{_UUID}|{_TIME}|\d{{8}}/\d\d\b|\s+")
-_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━)")
+_FINDING = r"\b(?:[0-9a-f]{16}|[0-9a-f]{12})\b"
+_ANY = re.compile(rf"…|{_UUID}|{_TIME}|{_FINDING}|\d{{8}}/\d\d\b|\s+")
+_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━|.* \d+/\d+ \d:\d\d:\d\d$)")
 _INSTALLING = ("make ", "pip ", "python3 -m venv ")
 _WAIT_S = 120.0
 
@@ -57,7 +58,14 @@ class Pasted(NamedTuple):
     @property
     def is_as_shown(self) -> bool:
         """Whether it printed what the page shows; a page that shows nothing leaves it open."""
-        return not self.shown or bool(_pattern(self.shown).fullmatch(self.printed.strip()))
+        return not self.shown or self.findings is not None
+
+    @property
+    def findings(self) -> dict[str, str] | None:
+        """The ids of findings that were printed, by those of the page; None if other things were."""
+        pattern, shown = _pattern(self.shown)
+        printed = pattern.fullmatch(self.printed.strip())
+        return None if printed is None else dict(zip(shown, printed.groups(), strict=True))
 
 
 def blocks(text: str) -> list[Block]:
@@ -100,6 +108,7 @@ def paste(
     programs: Path = PROGRAMS,
     places: Mapping[str, str] = MappingProxyType({}),
     is_left_out: Callable[[str], bool] = lambda _: False,
+    before: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Pasted]:
     """Follow a page in a folder, as somebody who has never used Waybill and has just installed it.
 
@@ -107,11 +116,12 @@ def paste(
         text: the page.
         folder: everything is below it: the reader's home, and where the reader stands.
         programs: the folder with the `waybill` and the `python` that are tried.
-        places: folders that stand for others, and for buckets.
+        places: folders that stand for others, and for buckets, in what is pasted and in what is printed.
         is_left_out: whether a command, with what is shown below it, cannot be run here; nor can a block then
             that begins with it.
+        before: is called with each command before it is pasted.
     """
-    stands, seen = folder / "work", [""]
+    stands, seen, findings = folder / "work", [""], dict[str, str]()
     stands.mkdir(exist_ok=True)
     variables, address = _environment(folder, programs), ADDRESS
     with contextlib.ExitStack() as servers:
@@ -124,22 +134,28 @@ def paste(
                 if is_left_out(f"{command}\n{shown}"):
                     continue
                 called = command.replace("<did>", seen[-1]).replace(ADDRESS, address)
-                for place, other in places.items():
+                for place, other in (*places.items(), *findings.items()):
                     called = called.replace(place, other)
                 if called.startswith(_INSTALLING):
                     continue  # what is to be tried is installed; demo and tests are commands of a checkout
                 if called.startswith("waybill serve"):
                     address = servers.enter_context(_served(called, stands, variables))
                     continue
+                before(command)
                 code, printed, stands = _run(called, stands, variables)
                 if called.startswith("export "):
                     variables[called.removeprefix("export ").partition("=")[0]] = printed
                 seen += re.findall(_UUID, printed)
-                yield Pasted(called, shown, printed, code)
+                for place, other in places.items():
+                    printed = printed.replace(other, place)
+                done = Pasted(command, shown, printed, code)
+                findings.update(done.findings or {})
+                yield done
 
 
-def _pattern(shown: str) -> re.Pattern[str]:
-    found, end = "", 0
+def _pattern(shown: str) -> tuple[re.Pattern[str], list[str]]:
+    """What may be printed, with a group for the id of each finding that is shown; and these."""
+    found, end, findings = "", 0, list[str]()
     for any_ in _ANY.finditer(shown):
         kind = any_[0]
         pattern = (
@@ -147,11 +163,14 @@ def _pattern(shown: str) -> re.Pattern[str]:
             if kind == "…"
             else r"\s+"
             if kind.isspace()
+            else f"({_FINDING})"
+            if re.fullmatch(_FINDING, kind)
             else next(one for one in (_UUID, _TIME, r"\d{8}/\d\d") if re.fullmatch(one, kind))
         )
+        findings += [kind] if re.fullmatch(_FINDING, kind) else []
         found += re.escape(shown[end : any_.start()]) + pattern
         end = any_.end()
-    return re.compile(found + re.escape(shown[end:]), re.DOTALL)
+    return re.compile(found + re.escape(shown[end:]), re.DOTALL), findings
 
 
 def _environment(folder: Path, programs: Path) -> dict[str, str]:
@@ -186,7 +205,8 @@ def _run(command: str, stands: Path, variables: dict[str, str]) -> tuple[int, st
     os.close(main)
     after = Path(told.read_text(encoding="utf-8").strip()) if told.exists() else stands
     told.unlink(missing_ok=True)
-    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", printed.decode())
+    text = re.sub(r"\x1b\[\d*K", "\n", printed.decode())  # what follows is in place of a line of progress
+    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
     lines = (line.rstrip() for line in text.splitlines())
     return process.returncode, "\n".join(line for line in lines if not _PROGRESS.match(line)).strip(), after
 

@@ -29,12 +29,18 @@ class World:
         folder: the reader's home.
         stands: where the commands are pasted.
         settings: those of the reader's own home.
+        accidents: what happens before a command is pasted the first time, by that command.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.stands = folder, folder / "work"
         self.stands.mkdir()
         self.settings = self.settings_of(folder / ".local" / "share" / "waybill")
+        self.accidents: dict[str, Callable[[], None]] = {}
+
+    def happen(self, command: str) -> None:
+        """Let happen what does before a command."""
+        self.accidents.pop(command, lambda: None)()
 
     def settings_of(self, home: Path, **others: object) -> Settings:
         """Settings of a home."""
@@ -144,6 +150,34 @@ def lineage_index(world: World) -> None:
     flush(world.settings)
 
 
+def operations(world: World) -> None:
+    """Two homes: one that goes, and one whose root is lost, and later a file of the root."""
+    world.track(settings=world.settings_of(world.folder / "var" / "lib" / "waybill"))
+    (world.folder / "bucket" / "lineage").mkdir(parents=True)
+    root = world.folder / "data" / "lineage"
+    world.settings = world.settings_of(world.settings.home, root=root)
+    world.track()
+
+    def lose_root() -> None:
+        shutil.rmtree(root)
+        root.mkdir()
+
+    def damage_file() -> None:
+        compacted = root / "provenance" / "compacted" / "edge" / "20260131" / "12.parquet"
+        file = {"dataSource": "sftp-in", "systemName": "edge"}
+        for did in RUNS:
+            if compacted.exists():
+                compacted.write_bytes(compacted.read_bytes()[:-100] + b"x" * 100)
+            world.keep(members(did, facets={"waybill_deltaFile": file | {"did": did}}))
+            flush(world.settings)
+
+    world.accidents = {
+        "waybill root show": lose_root,
+        "waybill verify /data/lineage": damage_file,
+    }
+    world.keep(members(ORDERS, "START"))
+
+
 def packages(world: World) -> None:
     shutil.copytree(REPOSITORY / "examples", world.stands / "examples")
     package = world.stands / "packages" / "load"
@@ -165,6 +199,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "export.md": export,
     "fingerprints.md": fingerprints,
     "lineage-index.md": lineage_index,
+    "operations.md": operations,
     "pipelines.md": packages,
     "queries.md": with_a_file,
     "service-levels.md": with_a_file,
