@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         unread_of,
     )
     from .builtin import AirflowAnalyzer, DbtAnalyzer, GenericAnalyzer
-    from .query_logs import QueryLog
+    from .query_logs import QueryLog, without_values
     from .sql import SqlAnalyzer, known_dialect
     from .worker import EVENT_BYTES_MAX, Result, Worker, analyze_all
 

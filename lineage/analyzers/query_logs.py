@@ -188,11 +188,16 @@ class QueryLog:
         known.begun += not is_done
 
 
-def without_values(text: str) -> str:
-    """A statement without its values and comments, so that those that differ in nothing else are one."""
+def without_values(text: str, *, keep_escaped: bool = False) -> str:
+    """A statement without its values and comments, so that those that differ in nothing else are one.
+
+    Strings with a backslash may be kept: what it does depends on the dialect, and so where the string ends.
+    """
 
     def plain(found: re.Match[str]) -> str:
-        return found["name"] or (" " if found["space"] is not None else "?")
+        if found["name"] or (keep_escaped and "\\" in (found["string"] or "")):
+            return found[0]
+        return " " if found["space"] is not None else "?"
 
     told = _VALUES.sub(plain, text).strip().rstrip("; ")
     for pattern, one in _LISTS:

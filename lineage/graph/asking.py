@@ -16,8 +16,7 @@ from .columns import DatasetColumns, find_columns
 from .elements import Ask, Edge, EdgeKind, Node, NodeKind
 from .naming import is_caseless, locate, trim_name
 from .observing import NAME_CHARS_MAX
-from .properties import columns_in, properties_of
-from .related import find_related
+from .properties import columns_in, owners_in, properties_of
 from .runs import LastRun, last_runs
 from .walking import ALWAYS_US, COLUMNS, FLOW, Nodes, Reach, Walk, list_ends, nodes_with
 
@@ -43,6 +42,7 @@ WHERE last_part = ?1 AND substr(name, -length(?2)) = ?2 AND instr(name, '/') = 0
 """
 
 
+_BESIDES: Final = (EdgeKind.START, EdgeKind.PRECEDE, EdgeKind.OWN, EdgeKind.VERSION)
 _SIDES: Final = (
     ("Started by", EdgeKind.START, True),
     ("Starts", EdgeKind.START, False),
@@ -224,7 +224,29 @@ def find_dependencies(
     run, job = max(runs, key=lambda one: (one[0].started_ms, one[1]), default=(None, None))
     datasets = dict.fromkeys([node, *(one.node for one in (*upstream.nodes, *downstream.nodes))])
     columns = find_columns(ask, datasets, as_of_us) if with_columns else ()
-    return Dependencies(node, upstream, downstream, run, job, columns, find_related(ask, node, as_of_us))
+    return Dependencies(node, upstream, downstream, run, job, columns, _find_related(ask, node, as_of_us))
+
+
+def _find_related(ask: Ask, node: Node, as_of_us: int) -> tuple[Edge, ...]:
+    """The edges of a dataset or a job along which no data flow, the one that was told last first.
+
+    Of its owners, those count that the last facet names.
+
+    Args:
+        ask: executes statements.
+        node: the dataset or the job.
+        as_of_us: leave out what was told first after this instant, in epoch microseconds.
+    """
+    nodes = Nodes(ask)
+    walks = (
+        Walk(nodes, [node], down=down, kinds=_BESIDES, depth=1, as_of_us=as_of_us) for down in (False, True)
+    )
+    edges = {edge for walk in walks for edge in walk.reach().edges}
+    if any(edge.kind is EdgeKind.OWN for edge in edges):
+        facets = properties_of(ask, nodes.of(nodes.take([node])), "ownership").values()
+        owners = {owner for facet in facets for owner in owners_in(facet)}
+        edges = {edge for edge in edges if edge.kind is not EdgeKind.OWN or edge.source.name in owners}
+    return tuple(sorted(edges, key=lambda edge: (-edge.first_ms, edge)))
 
 
 def _find_columns(ask: Ask, text: str) -> list[Node]:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ..analyzers import without_values
 from .elements import Ask, EdgeKind, Node
 from .properties import is_drop, properties_of, sql_in
 from .runs import ended_runs
@@ -22,13 +23,7 @@ SELECT {}, max(last_hour) FROM all_edge WHERE kind IN (?, 'feed') AND confidence
 """
 _EDGES: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = ?"
 _WITH_SQL: Final = "SELECT DISTINCT node FROM all_property WHERE key = 'sql'"
-_TOKEN: Final = re.compile(
-    r"""\s+ | --[^\n]* | /\*.*?(?:\*/|\Z)
-    | (?P<literal> '(?:[^']|'')*(?:'|\Z) | \d+(?:\.\d+)? )
-    | (?P<name> "[^"]*(?:"|\Z) | `[^`]*(?:`|\Z) )
-    | (?P<word> \w+ | . )""",
-    re.DOTALL | re.VERBOSE,
-)
+_TOKEN: Final = re.compile(r'"[^"]*"|`[^`]*`|\w+|[^\s;]')
 
 
 class ListedDataset(msgspec.Struct, frozen=True):
@@ -196,14 +191,6 @@ def _same_work(ask: Ask) -> Iterable[set[int]]:
 
 
 def normalized(sql: str) -> str:
-    """A text without comments and white space, with words in lower case, and with `?` for each literal."""
-    tokens: list[str] = []
-    for found in _TOKEN.finditer(sql):
-        if (literal := found["literal"]) is not None:
-            # What a backslash does in a string depends on the dialect, and so where the string ends.
-            tokens.append(literal if "\\" in literal else "?")
-        elif found["name"] is not None:
-            tokens.append(found["name"])
-        elif found["word"] is not None and found["word"] != ";":
-            tokens.append(found["word"].lower())
-    return " ".join(tokens)
+    """A text without comments and white space, with words in lower case, and with `?` for its literals."""
+    tokens = _TOKEN.findall(without_values(sql, keep_escaped=True))
+    return " ".join(one if one[0] in '"`' else one.lower() for one in tokens)

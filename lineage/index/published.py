@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -21,15 +21,8 @@ from waybill.transport.runner import OpenRun
 from .facts import Fact, Kind
 from .reading import IndexReader
 
-
-class Relations(Protocol):
-    """The published files of some place."""
-
-    def relation_files(self) -> dict[str, str]:
-        """The files, by path, with what tells one version from another."""
-
-    def read_relations(self, path: str) -> pa.Table:
-        """The rows of a file."""
+if TYPE_CHECKING:
+    from waybill.exporter.exporting import ExportedFiles
 
 
 class FolderRelations:
@@ -39,7 +32,10 @@ class FolderRelations:
         self._root = root
 
     def relation_files(self) -> dict[str, str]:
-        """The files; raises `OSError` if a folder cannot be read."""
+        """The files, by path, with what tells one version from another.
+
+        Raises `OSError` if a folder cannot be read.
+        """
         found = {}
         for _, path in relation_files(self._root):
             with contextlib.suppress(FileNotFoundError):
@@ -63,14 +59,14 @@ class Published:
         folder: the root, or the folder that stands for the place.
     """
 
-    def __init__(self, relations: Relations, folder: Path) -> None:
+    def __init__(self, relations: FolderRelations | ExportedFiles, folder: Path) -> None:
         self._relations = relations
         self._folder = folder
         self._files: dict[str, str] = {}
         self._reader: IndexReader | None = None
 
     def open(self) -> IndexReader:
-        """A reader of what is published now, which stays open; raises what `Relations` does."""
+        """A reader of what is published now, which stays open; raises what these files do."""
         files = self._relations.relation_files()
         if self._reader is None or files != self._files:
             tables = [self._relations.read_relations(path) for path in files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -22,11 +22,9 @@ from .objectives import TIERS, MaintenanceWindow, Sli
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
-    from ..graph import Question
+    from ..answers import GraphAnswers, HomeAnswers
     from .declared import Declared
     from .objectives import Plan
-
-    _Answer = TypeVar("_Answer")
 
 Bound = Literal["at_least", "at_most"]
 Unit = Literal["ratio", "seconds", "count"]
@@ -153,17 +151,6 @@ class Served(msgspec.Struct, frozen=True, array_like=True):
         return Served(self.boot, requests, refused, self.bounds_s, latencies)
 
 
-class Answering(Protocol):
-    """What answers questions about the graph of a home, such as `waybill.lineage.answers.HomeAnswers`."""
-
-    def answer(self, question: Question[_Answer]) -> _Answer:
-        """Answer a question."""
-
-    @property
-    def waiting(self) -> int:
-        """How many accepted entries the last answer lacks."""
-
-
 class _Reading(NamedTuple):
     """What a level is now: its value, what is counted of it for the history, and why it is unknown.
 
@@ -181,7 +168,7 @@ _Readings = dict[tuple[Sli, str], _Reading]
 
 
 def measure(
-    answers: Answering,
+    answers: GraphAnswers | HomeAnswers,
     journal: Journal,
     plan: Plan,
     *,
@@ -243,9 +230,9 @@ def measure(
     return measured
 
 
-def read_latest(journal: Journal, now_ms: int | None = None) -> Levels | None:
+def read_latest(journal: Journal) -> Levels | None:
     """The levels as they were recorded last; None: never, or not within the last 15 minutes."""
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = time.time_ns() // 1_000_000
     row = journal.state_get(OWNER, _LATEST)
     found = None if row is None else _LEVELS.decode(row)
     return found if found is not None and now_ms - found.measured_ms <= _STALE_MS else None
@@ -328,9 +315,9 @@ def _of_collector(hour: Slot, bounds_s: Sequence[float]) -> _Readings:
     return readings
 
 
-def quantile(buckets: Sequence[int], bounds_s: Sequence[float], share: float = SHARE) -> float:
-    """The time that a share of some requests did not exceed, in seconds, as Prometheus estimates it."""
-    wanted, below, lower_s = share * sum(buckets), 0, 0.0
+def quantile(buckets: Sequence[int], bounds_s: Sequence[float]) -> float:
+    """The time that `SHARE` of some requests did not exceed, in seconds, as Prometheus estimates it."""
+    wanted, below, lower_s = SHARE * sum(buckets), 0, 0.0
     for count, upper_s in zip(buckets, bounds_s, strict=False):
         if below + count >= wanted and count:
             return lower_s + (upper_s - lower_s) * (wanted - below) / count
