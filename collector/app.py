@@ -42,7 +42,6 @@ from .http import (
     json_response,
     request_of,
 )
-from .http_page import html_page
 from .keys import Role
 from .logs import about
 from .openapi import SCHEMA_JSON, SCHEMA_PATH, description
@@ -93,7 +92,6 @@ def endpoints_of(
         Endpoint("/metrics", Role.READ, health.metrics, any_host=True),
         Endpoint("/where", Role.READ, health.where),
         Endpoint("/openapi.json", None, _openapi),
-        Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
     ]
 
@@ -110,12 +108,6 @@ def questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
 
 async def _openapi(_: WebRequest) -> WebResponse:
     return json_response(description())
-
-
-async def _docs(_: WebRequest) -> WebResponse:
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    headers = {"content-security-policy": policy}
-    return WebResponse(html_page(), media_type="text/html", headers=headers)
 
 
 async def _schema(request: WebRequest) -> WebResponse:

@@ -123,7 +123,7 @@ def _section(title: str, text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
-    from waybill.collector.http_page import http_page  # which loads the collector
+    from http_page import http_page  # which loads the collector
 
     HTTP_PAGE.write_text(http_page(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

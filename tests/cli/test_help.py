@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import typer
+from http_page import http_page
 from reference import collector_page, commands, reference, settings_page
 
 from waybill.cli.app import COMMANDS, app
-from waybill.collector.http_page import http_page
 from waybill.collector.openapi import description
 from waybill.exporter.query import CONDITIONS
 from waybill.transport.config import SETTINGS
