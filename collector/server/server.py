@@ -15,11 +15,13 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
+from waybill.lineage.levels import EVERY_MS
 from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, Rejects, SettingsError, flush, locks
 from waybill.transport.config import agreed
@@ -36,15 +38,14 @@ from ..keys import Keys
 from ..logs import sum_up
 from ..metrics import Metrics, Tallies, total_of
 from ..sessions import Sessions
-from .following import Following
-from .measuring import Measuring
+from .measuring import record_levels
 from .reconciling import Reconciling
+from .repeating import Repeating
 from .workers import Worker, Workers
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
 
-    from waybill.lineage.levels import Served
     from waybill.transport import Settings
 
     from ..app import Application
@@ -80,6 +81,8 @@ _BUFFER_BYTES: Final = 64 * 2**10
 _POLL_S: Final = 0.05
 _LAST_ANSWERS_S: Final = 0.5
 _CHECK_EVERY_S: Final = 1.0
+_RECONCILE_EVERY_S: Final = 60.0
+_LEVELS_AFTER_S: Final = 10.0
 
 
 def serve(
@@ -278,12 +281,7 @@ class _Server:
         loop = asyncio.get_running_loop()
         signals = _Signals(loop, worker)
         keeping_house = loop.create_task(self._keep_house())
-        beside: list[Reconciling | Following | Measuring] = []
-        if worker is None or worker.number == 0:
-            beside.append(Reconciling(self._journal, self._settings))
-            beside.append(Measuring(self._readings, self._journal, self._settings, self._served))
-            if self._follower is not None:
-                beside.append(Following(self._follower, self._home))
+        beside = list(self._beside()) if worker is None or worker.number == 0 else []
         for thread in beside:
             thread.start()
         try:
@@ -361,9 +359,19 @@ class _Server:
         self._questions = questions_of(endpoints)
         return Application(intakes, endpoints, bodies, self._auth, self._metrics)
 
-    def _served(self) -> Served:
-        """What the service levels need to know of all requests so far."""
-        return total_of(self._metrics, self._tallies).served(self._boot, self._questions)
+    def _beside(self) -> Iterator[Repeating]:
+        """What is done beside the requests, by one process."""
+        yield Repeating(
+            "check of deliveries", Reconciling(self._journal, self._settings).look, _RECONCILE_EVERY_S
+        )
+        yield Repeating("service levels", self._record_levels, EVERY_MS / 1_000, _LEVELS_AFTER_S)
+        if (follower := self._follower) is not None:
+            look = partial(follower.look, self._home)
+            yield Repeating("check of event logs", look, follower.every_s)
+
+    def _record_levels(self, _: Callable[[], bool]) -> None:
+        served = total_of(self._metrics, self._tallies).served(self._boot, self._questions)
+        record_levels(self._readings, self._journal, self._settings, served)
 
     async def _keep_house(self) -> None:
         while True:

@@ -18,7 +18,7 @@ import pytest
 from events import members
 
 from waybill.collector.endpoints import Readings
-from waybill.collector.server.measuring import Measuring
+from waybill.collector.server.measuring import record_levels
 from waybill.lineage.levels import Served, read_plan
 from waybill.pipelines import YamlFileError
 from waybill.transport import Journal, Kind, Settings
@@ -60,7 +60,7 @@ class Kept:
         """Record the levels as a collector does that has just begun; returns all that was told so far."""
         with closing(Journal(self.settings.home)) as journal:
             readings = Readings(journal, self.settings)
-            Measuring(readings, journal, self.settings, lambda: SERVED).record()
+            record_levels(readings, journal, self.settings, SERVED)
             readings.close()
         told = self.settings.home / "told"
         return [json.loads(line) for line in told.read_bytes().splitlines()] if told.exists() else []

@@ -10,7 +10,7 @@ from served import event
 
 from waybill.collector.endpoints import Readings
 from waybill.collector.metrics import Metrics, levels_text
-from waybill.collector.server.measuring import Measuring
+from waybill.collector.server.measuring import record_levels
 from waybill.lineage.levels import Sli, read_latest
 from waybill.transport import Journal, Settings
 
@@ -36,13 +36,13 @@ def test_a_collector_that_nobody_asks_records_its_levels_without_arrow(home: Pat
         from pathlib import Path
         from waybill.collector.endpoints import Readings
         from waybill.collector.metrics import Metrics
-        from waybill.collector.server.measuring import Measuring
+        from waybill.collector.server.measuring import record_levels
         from waybill.lineage.levels import read_latest
         from waybill.transport import Journal, Settings
 
         settings = Settings.load({"home": Path(sys.argv[1])}, env={})
         journal = Journal(settings.home)
-        Measuring(Readings(journal, settings), journal, settings, lambda: Metrics().served("a", {})).record()
+        record_levels(Readings(journal, settings), journal, settings, Metrics().served("a", {}))
         assert read_latest(journal) is not None
         print(*sys.modules)
     """
@@ -63,7 +63,7 @@ def test_what_a_collector_counted_is_recorded_with_the_levels(settings: Settings
     metrics.answered("/trace", "GET", 200, 20.0)
     metrics.count("refused_access", 2, status="401")
     readings = Readings(journal, settings)
-    Measuring(readings, journal, settings, lambda: metrics.served("a", questions)).record()
+    record_levels(readings, journal, settings, metrics.served("a", questions))
     readings.close()
     found = read_latest(journal)
     journal.close()

@@ -51,13 +51,13 @@ def test_it_is_compared_once_a_day(home: Path, journal: Journal, marquez: Contra
     now_ms = time.time_ns() // 1_000_000
     reconciling = Reconciling(journal, settings)
     for passed_ms in (0, 1, DAY_MS - 1):
-        reconciling.compare_if_due("marquez", now_ms + passed_ms)
+        reconciling.compare_if_due("marquez", now_ms + passed_ms, lambda: False)
     work(journal, marquez)
     assert len(marquez.events) == 1
     journal.append(Kind.OPENLINEAGE, event(eventType="COMPLETE"))
     work(journal, marquez)
     marquez.events.clear()
-    Reconciling(journal, settings).compare_if_due("marquez", now_ms + DAY_MS)
+    Reconciling(journal, settings).compare_if_due("marquez", now_ms + DAY_MS, lambda: False)
     work(journal, marquez)
     assert len(marquez.events) == 1, "what was compared the day before is not compared again"
 
@@ -70,9 +70,9 @@ def test_a_marquez_that_is_down_is_asked_again_an_hour_later(
     reconciling = Reconciling(journal, settings)
     marquez.fault = "403"
     for minute in range(60):
-        reconciling.compare_if_due("marquez", now_ms + minute * 60_000)
+        reconciling.compare_if_due("marquez", now_ms + minute * 60_000, lambda: False)
     assert len(caplog.records) == 1
     marquez.fault = None
-    reconciling.compare_if_due("marquez", now_ms + 3_600_000)
+    reconciling.compare_if_due("marquez", now_ms + 3_600_000, lambda: False)
     work(journal, marquez)
     assert len(marquez.events) == 1
