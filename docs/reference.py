@@ -46,9 +46,9 @@ Results go to stdout; progress, notes and errors go to stderr. An error is one s
 do. If the output is not a terminal, tables become tab-separated lines, without colours or progress bars.
 `--json` is for programs, and so is `--csv` where there is a table. In JSON, times are ISO 8601 in UTC with
 milliseconds, such as `2026-01-31T23:59:59.999Z`; over HTTP, records have DeltaFi's epoch milliseconds.
-`waybill spark submit` and `waybill dev logs` pass the output of another program through, so they have no
-`--json`. After `waybill --install-completion`, the shell completes commands, options and their values (bash,
-zsh, fish and PowerShell).
+`waybill spark submit` passes the output of another program through, so it has no `--json`. After
+`waybill --install-completion`, the shell completes commands, options and their values (bash, zsh, fish and
+PowerShell).
 """
 
 
