@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from waybill.lineage import OpenFile
     from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
     from waybill.lineage.index import IndexReader, JobRun
+    from waybill.transport import FlushReport
     from waybill.transport.runner import OpenRun
 
 _OF_FILES: Final = frozenset({ARCHIVE, INDEX, KEYS, LAYOUT})
@@ -309,6 +310,20 @@ def check_options(settings: Settings, names: Collection[str] | None = None) -> N
         check_differing(journal, settings, names or {*AGREED} - {"root"})
         for conflict in [] if names or settings.strict else conflicts(journal, settings):
             console.note(str(conflict))
+
+
+def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
+    """Flush a home with a progress bar, if its live runner does not work by other options."""
+    from waybill.transport import flush
+
+    check_options(settings)
+    with console.progress("flushing") as update:
+
+        def show(done: int, total: int, behind: Sequence[str]) -> None:
+            text = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
+            update(description=text, completed=done, total=total)
+
+        return flush(settings, timeout_s=timeout_s, on_progress=show)
 
 
 def tell_of_poison(settings: Settings) -> None:

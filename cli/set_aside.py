@@ -17,8 +17,7 @@ from waybill.transport import Journal, NotFoundError, Settings
 from . import console
 from .arguments import All, Csv, JsonLines, JsonObject, Timeout
 from .commanding import Group
-from .flushing import flush_with_progress
-from .home import existing_journal
+from .home import existing_journal, flush_with_progress
 from .options import RUNNING, with_settings
 from .records import as_plain, instant_of, iso
 

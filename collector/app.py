@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 from starlette.convertors import Convertor, register_url_convertor
@@ -56,20 +56,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.collector")
 
 
-class Intake(NamedTuple):
-    """The handler of a path that takes events; its method is POST, and its key needs the role `emit`."""
+def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> dict[str, Handler]:
+    """By path, what takes events, by POST and with a key of the role `emit`.
 
-    path: str
-    take: Handler
-
-
-def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> list[Intake]:
-    """The paths that take events: what they cost per request counts, so they do not go through Starlette."""
-    return [
-        Intake(LINEAGE_PATH, lineage.event),
-        Intake(BATCH_PATH, lineage.batch),
-        Intake(PROVENANCE_PATH, provenance.take),
-    ]
+    What these cost per request counts, so they do not go through Starlette.
+    """
+    return {LINEAGE_PATH: lineage.event, BATCH_PATH: lineage.batch, PROVENANCE_PATH: provenance.take}
 
 
 def endpoints_of(
@@ -146,13 +138,13 @@ class Application:
 
     def __init__(
         self,
-        intakes: Sequence[Intake],
+        intakes: Mapping[str, Handler],
         endpoints: Sequence[Endpoint],
         bodies: Bodies,
         auth: Auth,
         metrics: Metrics,
     ) -> None:
-        self._intakes: Final = {one.path: one for one in intakes}
+        self._intakes = intakes
         described = (one.path for one in endpoints if one.show_problem is None or one.is_described)
         self._paths: Final = list(dict.fromkeys([*self._intakes, *described]))
         self._router: Final = Router(
@@ -196,12 +188,12 @@ class Application:
     async def _answer(self, request: Request) -> int:
         """Answer a request; returns the status."""
         try:
-            intake = self._intakes.get(request.own_path)
-            if intake is None or request.scope.method != "POST":
+            take = self._intakes.get(request.own_path)
+            if take is None or request.scope.method != "POST":
                 return await answer_through(self._router, request)
-            request.path, request.method = intake.path, "POST"
+            request.path, request.method = request.own_path, "POST"
             await self._auth.check(request, Role.EMIT)
-            answer = await intake.take(request)
+            answer = await take(request)
         except Problem as problem:
             self._log(request, problem)
             answer = problem.answer()

@@ -80,8 +80,8 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
     Prints one line for each check, and a fix where something could be better. Checks the home's disk, file
     system and permissions, SQLite, settings that conflict with the home's runner, the root, runs that never
     end, senders whose clock is ahead, WAYBILL_* variables that name no setting, other packages called
-    waybill, whether Marquez answers and, if PySpark is installed, Java and the Spark listener's JAR. Exit
-    code 1 if something is broken.
+    waybill, whether Marquez answers and, if PySpark is installed, Java and the Spark listener's JAR. The
+    files are for `waybill verify`. Exit code 1 if something is broken.
 
     Examples:
 
@@ -219,11 +219,6 @@ def _found_in_index(
     return Diagnosis(check, Level.NOTE, "; ".join(says for says, *_ in found), found[0][2])
 
 
-def files_are_for_verify(_: Settings) -> Diagnosis:
-    """Note that no check here reads the files, and name the command that does."""
-    return Diagnosis("files", Level.OK, "not read here; `waybill verify` checks them")
-
-
 def _root_of_home(settings: Settings, journal: Journal | None) -> Path:
     """The root that somebody gave; or the home's own, if that differs and will not change."""
     if journal is not None:
@@ -343,7 +338,6 @@ CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     root_is_right,
     runs_end,
     clocks_agree,
-    files_are_for_verify,
     variables_are_settings,
     nothing_shadows,
     java_is_there,

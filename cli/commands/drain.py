@@ -7,7 +7,7 @@ import time
 from waybill.transport import FlushReport, Settings, WaybillError
 
 from ..arguments import JsonObject, Timeout
-from ..flushing import flush_with_progress
+from ..home import flush_with_progress
 from ..options import RUNNING, with_settings
 from .flush import can_flush, show_report
 

@@ -15,7 +15,7 @@ import typer
 from waybill.facets import record_key
 from waybill.transport import Journal, Settings, WaybillError
 
-from .. import answer_files, console, counts, open_files, records
+from .. import console, open_files, records
 from ..arguments import Csv, JsonLines, Zone, check_did
 from ..arrow import arrow_alone
 from ..conditions import with_conditions
@@ -136,7 +136,7 @@ def find(
     query = msgspec.structs.replace(query, oldest_first=oldest, after=after)
     printed = {"--json": as_json, "--csv": as_csv, "--parquet": parquet_file}
     _refuse_several(limit, {"--count": count, "--by": by}, printed)
-    answer_files.check_target(parquet_file, replace=force)
+    _check_target(parquet_file, replace=force)
     kinds = read_dimensions(by)
     shown = None if everything else limit or _SHOWN
     if is_open:
@@ -146,7 +146,7 @@ def find(
             tell = _find_open(asking, query, shown, form, is_counted=count)
         elif parquet_file is not None:
             tables = asking.answers.tables(msgspec.structs.replace(query, limit=limit))
-            tell = partial(console.note, answer_files.save(tables, parquet_file, replace=force))
+            tell = partial(console.note, _save(tables, parquet_file, replace=force))
         elif count or kinds:
             tell = _count(asking, query, kinds, form)
         else:
@@ -195,11 +195,11 @@ def _count(asking: _Asking, query: Query, by: Sequence[Dimension], form: _Form) 
 
     def tell() -> None:
         if by:
-            counts.show(sums, by, form.zone, as_json=form.as_json, as_csv=form.as_csv)
+            _show_counts(sums, by, form)
         else:
             unit = "file" if query.missing_sink is not None else "path"
             total = sums[()] + len(asking.answers.unended)
-            counts.show_total(total, unit, as_json=form.as_json, as_csv=form.as_csv)
+            _show_total(total, unit, form)
         _raise_any(incomplete)
 
     return tell
@@ -280,7 +280,7 @@ def _find_open(
     """Find the open files that answer a query, and return what shows them."""
     found = asking.answers.open_files(query)
     if is_counted:
-        return partial(counts.show_total, len(found), "file", as_json=form.as_json, as_csv=form.as_csv)
+        return partial(_show_total, len(found), "file", form)
     runs = asking.answers.job_runs(found[:limit], query)
 
     def tell() -> None:
@@ -299,3 +299,63 @@ def _say_that_nothing_is_found(query: Query, where: str) -> None:
         if did is not None:
             check_did(did, option)
     console.note(f"nothing found {where}")
+
+
+def _show_total(count: int, unit: str, form: _Form) -> None:
+    """Print how many there are, and on a terminal of what: programs that read it want a number."""
+    if form.as_json:
+        console.json({"count": count})
+    elif form.as_csv:
+        console.table(("count",), [(str(count),)], as_csv=True)
+    else:
+        console.line(console.counted(count, unit) if console.on_terminal() else str(count))
+
+
+def _show_counts(
+    sums: Mapping[tuple[str | int | None, ...], int], by: Sequence[Dimension], form: _Form
+) -> None:
+    """Print the number of records of each kind, in a line each; in JSON as records name their fields."""
+    if form.as_json:
+        names = [one.field for one in by]
+        for kind, count in sums.items():
+            values = (records.iso(value) if isinstance(value, int) else value for value in kind)
+            console.json(dict(zip(names, values, strict=True)) | {"count": count})
+        return
+    headings = [f"hour ({records.name_of(form.zone)})" if one == "hour" else one.value for one in by]
+    rows = ([*(_text_of(value, form.zone) for value in kind), str(count)] for kind, count in sums.items())
+    console.table([*headings, "count"], rows, as_csv=form.as_csv)
+
+
+def _text_of(value: str | int | None, zone: tzinfo | None) -> str:
+    return records.instant_of(value, zone)[:16] if isinstance(value, int) else value or ""
+
+
+def _check_target(path: Path | None, *, replace: bool) -> None:
+    """Raise a `typer.BadParameter` if an answer cannot be written to the file of `--parquet`."""
+    if path is None:
+        if replace:
+            says = "this replaces the file of --parquet; leave it out"
+            raise typer.BadParameter(says, param_hint="--force")
+        return
+    if not path.absolute().parent.is_dir():
+        says = f"there is no folder {path.absolute().parent}; create it first"
+        raise typer.BadParameter(says, param_hint="--parquet")
+    if path.exists() and (path.is_dir() or not replace):
+        raise typer.BadParameter(_taken(path), param_hint="--parquet")
+
+
+def _save(tables: Iterator[pa.Table], path: Path, *, replace: bool) -> str:
+    """Write the records of an answer to a file, and return a sentence about it."""
+    from waybill.exporter.query import write_answer
+
+    try:
+        rows = write_answer(tables, path.absolute(), replace=replace)
+    except FileExistsError:
+        raise typer.BadParameter(_taken(path), param_hint="--parquet") from None
+    return f"wrote {console.counted(rows, 'record')} to {path}"
+
+
+def _taken(path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder; give the name of a file"
+    return f"there is a file {path} already; give another name, or --force to replace it"

@@ -13,8 +13,7 @@ from waybill.transport.fallback import waiting_in_fallback
 
 from .. import console
 from ..arguments import JsonObject, Timeout
-from ..flushing import flush_with_progress
-from ..home import as_worked_by, check_home, check_own_root, existing_journal
+from ..home import as_worked_by, check_home, check_own_root, existing_journal, flush_with_progress
 from ..options import RUNNING, with_settings
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from waybill.facets.annotations import ALL
@@ -39,20 +38,6 @@ _ANNOTATIONS: Final = "provenance_annotations_allowed"
 
 _ALWAYS: Final = ("home", "provenance_enabled", "system_name")
 """The settings that always get a value in the file."""
-
-
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `waybill init`.
-
-    Attributes:
-        file: the settings file; None if one existed, which stays as it is.
-        home: the home's folder.
-        to_apply: the command that makes these settings the home's; None if they already are.
-    """
-
-    file: str | None
-    home: str
-    to_apply: str | None
 
 
 @with_settings(*QUESTIONS)
@@ -112,7 +97,7 @@ def init(
         _write(file, settings)
     if as_json:
         written = str(file) if is_new else None
-        console.json(Written(file=written, home=str(settings.home), to_apply=to_apply))
+        console.json({"file": written, "home": str(settings.home), "to_apply": to_apply})
         return
     console.line(f"wrote {file}" if is_new else f"{file} is unchanged")
     console.line(

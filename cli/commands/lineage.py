@@ -18,8 +18,8 @@ from waybill.transport.counting import counted, duration_text
 
 from .. import console
 from ..arguments import FORMS, JsonObject, moment
-from ..flushing import flush_with_progress
 from ..graph import NodeName, ask_graph
+from ..home import flush_with_progress
 from ..options import with_settings
 from ..pictures import STDOUT, AsDot, AsMermaid, GraphmlFile, SvgFile, draw, rails, refuse_several, write
 from ..records import as_plain, iso

@@ -13,8 +13,7 @@ from waybill.transport.config import MARQUEZ
 
 from .. import completing, console
 from ..arguments import FORMS, moment
-from ..flushing import flush_with_progress
-from ..home import as_agreed, backends_of, existing_journal
+from ..home import as_agreed, backends_of, existing_journal, flush_with_progress
 from ..options import RUNNING, with_settings
 from ..sample import way
 

@@ -43,28 +43,13 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
     oldest: str | None = None
 
 
-class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a backend's deliveries since the home was created.
-
-    Attributes:
-        delivered: the number of events that the backend accepted, including repeats.
-        failed: the number of failed attempts, each of which was or will be repeated.
-        coalesced: the number of file events that were delivered as part of a summary.
-    """
-
-    delivered: int
-    failed: int
-    dead_letters: int
-    coalesced: int
-    summaries: int
-
-
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a home.
 
     Attributes:
         runner_pid: the runner's process id; None if there is no runner, or it has not written its id yet.
-        deliveries: by backend; backends without any deliveries yet are left out.
+        deliveries: by backend, its dead letters and what its `Counters` say; those without any deliveries yet
+            are left out.
         poison: by projection, how many entries are set aside because it cannot apply them.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
         open_runs: the number of files and runs that have begun and not ended; None: so many entries are not
@@ -80,7 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     runner_pid: int | None
     journal: JournalStatus
     projections: dict[str, ProjectionStatus]
-    deliveries: dict[str, DeliveryStatus]
+    deliveries: dict[str, dict[str, int]]
     dead_letters: int
     poison: dict[str, int] = {}
     damaged: tuple[str, ...] = ()
@@ -130,7 +115,7 @@ def status_of(settings: Settings) -> Status:
             runner_pid=locks.holder(settings.home),
             journal=_journal_status(journal) if journal else JournalStatus(),
             projections=projection_statuses(journal) if journal else {},
-            deliveries=_delivery_statuses(journal) if journal else {},
+            deliveries=_deliveries(journal) if journal else {},
             dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
             if journal
             else 0,
@@ -203,17 +188,11 @@ def _journal_status(journal: Journal) -> JournalStatus:
     )
 
 
-def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:
+def _deliveries(journal: Journal) -> dict[str, dict[str, int]]:
     from waybill.marquez import counters_of, dead_letters
 
     return {
-        name: DeliveryStatus(
-            delivered=counters.delivered,
-            failed=counters.failed,
-            dead_letters=len(dead_letters(journal, name)),
-            coalesced=counters.coalesced,
-            summaries=counters.summaries,
-        )
+        name: msgspec.structs.asdict(counters) | {"dead_letters": len(dead_letters(journal, name))}
         for name in sorted(journal.cursors())
         if (counters := counters_of(journal, name)) is not None
     }
@@ -259,7 +238,7 @@ def _show(found: Status, *, turn_on: str) -> None:
         console.table(
             ("backend", "delivered", "failed tries", "coalesced", "summaries"),
             (
-                (name, *map(str, (one.delivered, one.failed, one.coalesced, one.summaries)))
+                (name, *(str(one[what]) for what in ("delivered", "failed", "coalesced", "summaries")))
                 for name, one in found.deliveries.items()
             ),
         )

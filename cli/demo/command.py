@@ -19,7 +19,7 @@ from waybill.transport.counting import counted
 from .. import console
 from ..arguments import JsonObject
 from ..commands.root import in_place_of_runner
-from ..flushing import flush_with_progress
+from ..home import flush_with_progress
 from ..options import with_settings
 from .pipeline import MONTHS, YEAR, data_folder, run
 

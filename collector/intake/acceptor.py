@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport.errors import JournalError
+from waybill.transport.journal import Receipt
 
 from ..http import Problem, busy
-from .receipt import receipt_headers
 
 if TYPE_CHECKING:
     from waybill.transport import Rejects
@@ -28,6 +28,9 @@ STALLED_S: Final = 5.0
 
 WAITING_MAX: Final = 2_000
 """How many requests may wait for the journal; `Bodies` limits their bytes."""
+
+_RECEIPT_HEADER: Final = "waybill-receipt"
+"""It names the last of the entries that a response acknowledges; the others come directly before it."""
 
 REJECTING_MAX: Final = 500
 """How many requests may wait until their rejects are stored."""
@@ -83,7 +86,7 @@ class Acceptor:
         self._metrics.count("accepted_bytes", sum(map(len, bodies)), kind=name)
         self._metrics.count("repeated", sum(seq <= self._last_seq for seq in seqs))
         self._last_seq = max(self._last_seq, *seqs)
-        return receipt_headers(self._journal.node, seqs)
+        return ((_RECEIPT_HEADER, str(Receipt(self._journal.node, max(seqs)))),) if seqs else ()
 
     def _on_done(self, future: asyncio.Future[list[int]], outcome: list[int] | Exception) -> None:
         # In the journal's thread. The loop is woken once per commit.

@@ -68,7 +68,6 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(called: Run, home:
         "root",
         "runs",
         "clocks",
-        "files",
         "environment",
         "packages",
         *OF_SPARK,

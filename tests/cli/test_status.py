@@ -112,7 +112,14 @@ def test_what_became_of_a_backends_events_is_counted(called: Run, home: Path, jo
     journal.close()
     found = json.loads(called("status", "--home", home, "--json").stdout)
     assert found["deliveries"] == {
-        "marquez": {"delivered": 7, "failed": 2, "dead_letters": 0, "coalesced": 900, "summaries": 3}
+        "marquez": {
+            "delivered": 7,
+            "failed": 2,
+            "refused": 1,
+            "dead_letters": 0,
+            "coalesced": 900,
+            "summaries": 3,
+        }
     }
     assert "marquez\t7\t2\t900\t3" in called("status", "--home", home).stdout.splitlines()
 
