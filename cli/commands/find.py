@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from functools import partial
@@ -32,23 +31,13 @@ if TYPE_CHECKING:
     from ..marquez_page import MarquezPage
 
     Ask = Callable[..., Iterator[pa.Table]]
+    _Answers = HomeAnswers | FileAnswers
+
+_Tell = Callable[[], str | None]
+"""Shows what was found, or returns what to say if that is nothing."""
 
 _SHOWN: Final = 100
 """So many records are shown unless the user asks for another number."""
-
-
-class _Asking(NamedTuple):
-    """What answers the question of a command.
-
-    Attributes:
-        answers: answers it.
-        where: a phrase for the place that it searches.
-        page: Marquez's page, if its address is known.
-    """
-
-    answers: HomeAnswers | FileAnswers
-    where: str
-    page: MarquezPage | None
 
 
 class _Form(NamedTuple):
@@ -141,19 +130,28 @@ def find(
     shown = None if everything else limit or _SHOWN
     if is_open:
         _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
-    with _asking(settings, exported) as asking:
+    incomplete: list[WaybillError] = []
+    with open_answers(settings, exported) as (answers, where, journal):
         if is_open:
-            tell = _find_open(asking, query, shown, form, is_counted=count)
+            tell = _find_open(answers, query, shown, form, is_counted=count)
         elif parquet_file is not None:
-            tables = asking.answers.tables(msgspec.structs.replace(query, limit=limit))
+            tables = answers.tables(msgspec.structs.replace(query, limit=limit))
             tell = partial(console.note, _save(tables, parquet_file, replace=force))
         elif count or kinds:
-            tell = _count(asking, query, kinds, form)
+            tell = _count(answers, query, kinds, form, incomplete)
         else:
-            tell = _list(asking, query, shown, form)
-    for note in asking.answers.notes:
+            page = _page(settings, as_agreed(settings, journal), journal, answers.tables)
+            tell = _list(answers, query, shown, form, page=page, incomplete=incomplete)
+    for note in answers.notes:
         console.note(note)
-    tell()
+    nothing = tell()
+    for error in incomplete:
+        raise error
+    if nothing is not None:
+        for option, did in (("--did", query.did), ("--parent", query.parent_did)):
+            if did is not None:
+                check_did(did, option)
+        console.note(f"{nothing} {where}")
 
 
 def _refuse_several(limit: int | None, counted: Mapping[str, object], others: Mapping[str, object]) -> None:
@@ -168,14 +166,6 @@ def _refuse_several(limit: int | None, counted: Mapping[str, object], others: Ma
         raise typer.BadParameter(f"leave out {forms[0]}, or leave out this", param_hint="--parquet")
 
 
-@contextlib.contextmanager
-def _asking(settings: Settings, exported: str | None) -> Iterator[_Asking]:
-    """What answers a question."""
-    with open_answers(settings, exported) as (answers, where, journal):
-        agreed = as_agreed(settings, journal)
-        yield _Asking(answers, where, _page(settings, agreed, journal, answers.tables))
-
-
 def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Iterator[pa.Table]:
     """The tables of an answer; the reason why records may be missing goes into the list."""
     from waybill.exporter.query import IncompleteError
@@ -186,45 +176,50 @@ def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Ite
         incomplete.append(error)
 
 
-def _count(asking: _Asking, query: Query, by: Sequence[Dimension], form: _Form) -> Callable[[], None]:
-    """Count what answers a query, and return what shows it: files for `--missing-sink`, else paths."""
+def _count(
+    answers: _Answers, query: Query, by: Sequence[Dimension], form: _Form, incomplete: list[WaybillError]
+) -> _Tell:
+    """Count what answers a query: files for `--missing-sink`, else paths."""
     from waybill.exporter.query import sums_of
 
-    incomplete: list[WaybillError] = []
-    sums = sums_of(_readable(asking.answers.tables(query, summed_by=by), incomplete), by)
+    sums = sums_of(_readable(answers.tables(query, summed_by=by), incomplete), by)
 
     def tell() -> None:
         if by:
             _show_counts(sums, by, form)
         else:
             unit = "file" if query.missing_sink is not None else "path"
-            total = sums[()] + len(asking.answers.unended)
-            _show_total(total, unit, form)
-        _raise_any(incomplete)
+            _show_total(sums[()] + len(answers.unended), unit, form)
 
     return tell
 
 
-def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Callable[[], None]:
-    """Find the records that answer a query, and return what shows them."""
+def _list(
+    answers: _Answers,
+    query: Query,
+    limit: int | None,
+    form: _Form,
+    *,
+    page: MarquezPage | None,
+    incomplete: list[WaybillError],
+) -> _Tell:
+    """Find the records that answer a query."""
     from waybill.exporter.query import cursor_of
     from waybill.facets.arrow import from_table
 
-    incomplete: list[WaybillError] = []
     one_more = msgspec.structs.replace(query, limit=None if limit is None else limit + 1)
-    tables = _readable(asking.answers.tables(one_more), incomplete)
+    tables = _readable(answers.tables(one_more), incomplete)
     found = [record for table in tables for record in from_table(table)]
     shown = found[:limit]
-    runs = asking.answers.job_runs(shown, query)
+    runs = answers.job_runs(shown, query)
     cursor = cursor_of(shown[-1]) if len(shown) < len(found) else None
-    page = asking.page
     urls = [page.url(record) if page and form.as_json else None for record in shown]
     shown_urls = page.urls(shown) if page and not form.as_json else []
 
-    def tell() -> None:
+    def tell() -> str | None:
         if form.as_json:
             for record, url in zip(shown, urls, strict=True):
-                more = {"settled": record_key(record) not in asking.answers.unsettled}
+                more = {"settled": record_key(record) not in answers.unsettled}
                 console.json(
                     records.as_plain(record)
                     | records.as_plain(runs.get(record.did, {}))
@@ -233,22 +228,15 @@ def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Call
                     | ({"next": cursor} if cursor and record is shown[-1] else {})
                 )
         elif shown or form.as_csv:
-            records.show(shown, form.zone, asking.answers.unsettled, runs, as_csv=form.as_csv)
+            records.show(shown, form.zone, answers.unsettled, runs, as_csv=form.as_csv)
         for url in shown_urls:
             console.note(f"on Marquez's page: {url}")
         if cursor:
             which = "oldest" if query.oldest_first else "newest"
             console.note(f"showing the {which} {len(shown):,}; --all shows all, --after {cursor} the next")
-        _raise_any(incomplete)
-        if not shown:
-            _say_that_nothing_is_found(query, asking.where)
+        return None if shown else "nothing found"
 
     return tell
-
-
-def _raise_any(errors: list[WaybillError]) -> None:
-    for error in errors:
-        raise error
 
 
 def _page(settings: Settings, agreed: Settings, journal: Journal | None, ask: Ask) -> MarquezPage | None:
@@ -274,31 +262,21 @@ def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
     check_open(query)
 
 
-def _find_open(
-    asking: _Asking, query: Query, limit: int | None, form: _Form, *, is_counted: bool
-) -> Callable[[], None]:
-    """Find the open files that answer a query, and return what shows them."""
-    found = asking.answers.open_files(query)
+def _find_open(answers: _Answers, query: Query, limit: int | None, form: _Form, *, is_counted: bool) -> _Tell:
+    """Find the open files that answer a query."""
+    found = answers.open_files(query)
     if is_counted:
         return partial(_show_total, len(found), "file", form)
-    runs = asking.answers.job_runs(found[:limit], query)
+    runs = answers.job_runs(found[:limit], query)
 
-    def tell() -> None:
+    def tell() -> str | None:
         open_files.show(found[:limit], runs, zone=form.zone, as_json=form.as_json, as_csv=form.as_csv)
         if limit is not None and limit < len(found):
             says = f"showing {limit:,} of {len(found):,}, the longest silent first"
             console.note(f"{says}; --limit COUNT shows more, --all shows all")
-        if not found:
-            console.note(f"nothing is open {asking.where}")
+        return None if found else "nothing is open"
 
     return tell
-
-
-def _say_that_nothing_is_found(query: Query, where: str) -> None:
-    for option, did in (("--did", query.did), ("--parent", query.parent_did)):
-        if did is not None:
-            check_did(did, option)
-    console.note(f"nothing found {where}")
 
 
 def _show_total(count: int, unit: str, form: _Form) -> None:

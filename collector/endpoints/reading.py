@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -127,6 +127,32 @@ async def answer_within(executor: Executor, work: Callable[[], _T], request: Web
         budget.end()
         gone.cancel()
         answer.cancel()
+
+
+class Lane:
+    """One thread, which works on one request at a time, while a few wait.
+
+    Args:
+        name: of the thread.
+        waiting_max: so many may be under way or wait; more are refused.
+        what: the answers that are worked on, in words.
+    """
+
+    def __init__(self, name: str, waiting_max: int, what: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._waiting_max = waiting_max
+        self._what = what
+        self._count = 0
+
+    async def run(self, work: Callable[[], _T], request: WebRequest) -> _T:
+        """The result of some work, as `answer_within` gives it, after those that wait."""
+        if self._count >= self._waiting_max:
+            raise busy(f"{self._waiting_max} {self._what} are under way or wait; try again later")
+        self._count += 1
+        try:
+            return await answer_within(self._thread, work, request)
+        finally:
+            self._count -= 1
 
 
 class Reading:

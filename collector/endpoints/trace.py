@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -14,8 +12,8 @@ import msgspec
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
-from ..http import JSON, Problem, WebRequest, WebResponse, busy, malformed
-from .reading import answer_within, problems_told
+from ..http import JSON, Problem, WebRequest, WebResponse, malformed
+from .reading import Lane, problems_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +65,8 @@ class TraceEndpoints:
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
         # One journey of each size at a time is in memory, and none delays the queries.
-        self._small, self._large = _Lane("waybill-small-traces"), _Lane("waybill-traces")
+        self._small = Lane("waybill-small-traces", WAITING_MAX, "journeys")
+        self._large = Lane("waybill-traces", WAITING_MAX, "journeys")
 
     async def trace(self, request: WebRequest) -> WebResponse:
         """The journey of the file that the path names, in the format that the request asks for."""
@@ -112,24 +111,6 @@ class TraceEndpoints:
             **dict(reading.headers()),
         }
         return WebResponse(_drawn(journey, params), headers=headers)
-
-
-class _Lane:
-    """Works on one journey at a time, while a few wait."""
-
-    def __init__(self, name: str) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._count = 0
-
-    async def run(self, work: Callable[[], WebResponse], request: WebRequest) -> WebResponse:
-        """The answer of some work, after those that wait; raises a `Problem` if too many do."""
-        if self._count >= WAITING_MAX:
-            raise busy(f"{WAITING_MAX} journeys are under way or wait; try again later")
-        self._count += 1
-        try:
-            return await answer_within(self._thread, work, request)
-        finally:
-            self._count -= 1
 
 
 class _LargeError(Exception):

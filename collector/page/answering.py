@@ -14,12 +14,11 @@ from starlette.responses import RedirectResponse, Response
 
 from waybill.transport.errors import NotFoundError
 
-from ..endpoints.reading import answer_within, problems_told
-from ..http import JSON, Endpoint, Problem, busy
+from ..endpoints.reading import Lane, answer_within, problems_told
+from ..http import JSON, Endpoint, Problem
 from ..keys import Role
 from ..sessions import session_id_in
 from .rendering import csv_of, link, render
-from .views import DESCRIBED, DRAWN, PATHS, load_views
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,6 +42,15 @@ HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "vary": "accept, cookie",
 }
+
+_DRAWN: Final = ("/find", "/file", "/dataset", "/job", "/column")
+"""The paths of the views that have a drawing."""
+
+_PATHS: Final = ("/", "/open", "/search", *_DRAWN)
+"""The paths of the views that need only answers; what these load is loaded with the first question."""
+
+_DESCRIBED: Final = "/slis"
+"""The path that is a part of the HTTP interface for programs."""
 
 _ASKED_AT_ONCE: Final = 2
 """So many views are asked for at a time; further ones wait."""
@@ -68,8 +76,7 @@ class Answering:
         self._views = {view.path: view for view in views}
         self._thread = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-page")
         # What takes long has a thread of its own, so that nothing else waits for it.
-        self._long = ThreadPoolExecutor(1, thread_name_prefix="waybill-page-long")
-        self._long_count = 0
+        self._long = Lane("waybill-page-long", _LONG_MAX, "answers that take long")
 
     def endpoints(self) -> list[Endpoint]:
         """The endpoints of all forms of all views."""
@@ -79,28 +86,22 @@ class Answering:
                 Role.READ,
                 partial(self._answer, view_path, form),
                 show_problem=partial(self.show_problem, form),
-                is_described=path in DESCRIBED,
+                is_described=path == _DESCRIBED,
             )
-            for view_path in (*PATHS, *self._views)
+            for view_path in (*_PATHS, *self._views)
             for path, form in _forms(view_path)
         ]
 
     async def _answer(self, path: str, form: str, request: Request) -> Response:
         if path not in self._views:
-            self._views |= await asyncio.to_thread(load_views)
+            self._views |= await asyncio.to_thread(_load_views)
         view = self._views[path]
         params = view.read(request.url.query)
         work = partial(self._work, view, _form_of(form, request), request, params)
         with problems_told():
-            if not view.is_long(params):
-                return await answer_within(self._thread, work, request)
-            if self._long_count >= _LONG_MAX:
-                raise busy(f"{_LONG_MAX} answers that take long are under way or wait; try again later")
-            self._long_count += 1
-            try:
-                return await answer_within(self._long, work, request)
-            finally:
-                self._long_count -= 1
+            if view.is_long(params):
+                return await self._long.run(work, request)
+            return await answer_within(self._thread, work, request)
 
     def _work(self, view: View, form: str, request: Request, params: Any) -> Response:  # noqa: ANN401 - each view has its own
         reading = self._readings.begin(request.state.key)
@@ -160,6 +161,17 @@ class Answering:
         )
 
 
+def _load_views() -> dict[str, View]:
+    """The views that need only answers, by path; what they ask with loads pyarrow."""
+    from .file import FILE
+    from .finding import FIND, OPEN
+    from .home import HOME
+    from .node import NODES
+    from .searching import SEARCH
+
+    return {view.path: view for view in (HOME, FIND, OPEN, SEARCH, FILE, *NODES)}
+
+
 def _form_of(form: str, request: Request) -> str:
     """The form that a path or, without a suffix, the request asks for; htmx wants pages."""
     headers = request.headers
@@ -169,7 +181,7 @@ def _form_of(form: str, request: Request) -> str:
 def _forms(path: str) -> list[tuple[str, str]]:
     """The path and the form of each form of a view; the form is empty where the request decides."""
     stem = path if path != "/" else "/home"
-    forms = ("json", "csv", "svg") if path in DRAWN else ("json", "csv")
+    forms = ("json", "csv", "svg") if path in _DRAWN else ("json", "csv")
     return [(path, ""), *((f"{stem}.{form}", form) for form in forms)]
 
 

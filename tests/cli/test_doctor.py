@@ -84,7 +84,7 @@ def test_each_check_is_one_line_and_each_fix_another(called: Run, home: Path) ->
     lines = called("doctor", "--home", home).stdout.splitlines()
     checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
     fixes = [line for line in lines if line.strip().startswith("fix: ")]
-    assert len(checks) == 13 + len(OF_SPARK)
+    assert len(checks) == 12 + len(OF_SPARK)
     assert len(checks) + len(fixes) == len(lines)
     assert [fix for fix in fixes if "nothing" in fix] == [], "a fix is something to do"
 
@@ -185,7 +185,7 @@ def test_a_damaged_journal_is_broken_and_stops_no_other_check(called: Run, home:
     assert "journal.db" in broken[0]["says"]
     for depending in ("home", "settings", "root"):
         assert "the journal cannot be opened" in found[depending]["says"]
-    assert len(found) == 13 + len(OF_SPARK)
+    assert len(found) == 12 + len(OF_SPARK)
 
 
 def test_another_waybill_in_the_working_folder_is_broken(called: Run, home: Path, tmp_path: Path) -> None:
