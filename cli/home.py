@@ -326,15 +326,6 @@ def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> F
         return flush(settings, timeout_s=timeout_s, on_progress=show)
 
 
-def tell_of_poison(settings: Settings) -> None:
-    """Say on stderr how many of the home's entries are poison, and so missing from every answer."""
-    from waybill.exporter.query import poison_note
-
-    with existing_journal(settings, to_read=True) as journal:
-        if journal is not None and (note := poison_note(journal)) is not None:
-            console.note(note)
-
-
 def backends_of(settings: Settings, journal: Journal | None, name: str | None = None) -> list[str]:
     """The backends that the settings or the journal know; only the one with this name, if it is given.
 

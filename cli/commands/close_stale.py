@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -16,8 +16,7 @@ from ..home import existing_journal, list_open_runs
 from ..options import with_settings
 from ..records import iso
 
-if TYPE_CHECKING:
-    from waybill.lineage import OpenFile
+_SILENT: Final = "nothing was heard from it since {}, so `waybill close-stale` ended it"
 
 
 class End(StrEnum):
@@ -73,7 +72,7 @@ def close_stale(
             journal.append_many(
                 (
                     Kind.OPENLINEAGE,
-                    run.end(now_ms, why or _reason_of(file), _EVENT_TYPES[end]),
+                    run.end(now_ms, why or _SILENT.format(iso(file.last_ms)), _EVENT_TYPES[end]),
                     run.system_name,
                 )
                 for file, run in runs
@@ -83,7 +82,3 @@ def close_stale(
     console.note(
         f"{done} {len(silent):,} as {end.value}" if silent else "nothing has been open and silent that long"
     )
-
-
-def _reason_of(file: OpenFile) -> str:
-    return f"nothing was heard from it since {iso(file.last_ms)}, so `waybill close-stale` ended it"

@@ -82,18 +82,13 @@ def settings(
 
 
 def _told(name: str, counts: Settings, found: Settings) -> dict[str, Any]:
-    told = [
-        {
-            "value": one.shown(name) if _is_hidden(name, one) else without_users(one.plain(name)),
-            "origin": one.origins[name],
-        }
-        for one in (counts, found)
-    ]
+    told = []
+    for one in (counts, found):
+        plain = one.plain(name)
+        is_hidden = SETTINGS[name].secret and plain is not None
+        value = one.shown(name) if is_hidden else without_users(plain)
+        told.append({"value": value, "origin": one.origins[name]})
     return told[0] if counts.origins[name] == found.origins[name] else told[0] | {"own": told[1]}
-
-
-def _is_hidden(name: str, settings: Settings) -> bool:
-    return SETTINGS[name].secret and settings.plain(name) is not None
 
 
 def _origin(name: str, counts: Settings, found: Settings) -> str:

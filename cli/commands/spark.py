@@ -175,7 +175,9 @@ def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedAppli
                 raise
             except EventLogError as error:
                 unread.append(str(error))
-    return [one for one in applications if _is_since(one, since_ms)], unread
+    if since_ms is not None:
+        applications = [one for one in applications if one.ended_ms is None or one.ended_ms >= since_ms]
+    return applications, unread
 
 
 def _logs(place: str, folder: Path, since_ms: int | None) -> Iterable[EventLog]:
@@ -183,10 +185,6 @@ def _logs(place: str, folder: Path, since_ms: int | None) -> Iterable[EventLog]:
 
     is_server = place.startswith(("http://", "https://"))
     return logs_of_server(place, folder, since_ms) if is_server else find_logs(place)
-
-
-def _is_since(application: LoggedApplication, since_ms: int | None) -> bool:
-    return since_ms is None or application.ended_ms is None or application.ended_ms >= since_ms
 
 
 def _show(found: Sequence[CaughtUp], *, as_json: bool, as_csv: bool, would: str) -> None:

@@ -24,7 +24,7 @@ from waybill.transport.counting import counted
 
 from .. import console
 from ..arguments import Csv, JsonLines, seconds
-from ..home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
+from ..home import agreed_settings, checked_root, existing_journal, files_into
 from ..options import with_settings
 from ..records import iso
 
@@ -128,8 +128,7 @@ def sql(
         import pytz  # type: ignore[import-untyped]  # noqa: F401 - DuckDB needs it to return times
     except ImportError:
         raise MissingExtraError("SQL", "sql") from None
-    tell_of_poison(settings)
-    _tell_of_what_waits(agreed, root)
+    _tell_of_what_lacks(agreed, root)
     with duckdb.connect(config=_BOUNDS) as connection:
         try:
             _make_views(connection, root, query)
@@ -198,12 +197,15 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, timeout_s: float) 
         timer.cancel()
 
 
-def _tell_of_what_waits(agreed: Settings, root: Path) -> None:
-    """Say on stderr which accepted entries are in no compacted file yet, and so missing from the answer."""
+def _tell_of_what_lacks(agreed: Settings, root: Path) -> None:
+    """Say on stderr which entries the answer lacks: those that are poison, or in no compacted file yet."""
     from waybill.exporter.directory import raw_files, raw_hours
+    from waybill.exporter.query import poison_note
 
     raws = sum(len(raw_files(root, hour)) for hour in raw_hours(root))
     with existing_journal(agreed, needed=False, to_read=True) as journal:
+        if journal is not None and (note := poison_note(journal)) is not None:
+            console.note(note)
         is_whole_home = journal is not None and files_into(journal, root)
         entries = journal.waiting(journal.cursor(LAYOUT)).entries if journal and is_whole_home else 0
     found = [

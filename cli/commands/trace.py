@@ -25,7 +25,7 @@ from .lineage import lines_of, lines_of_onward
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
-    from waybill.lineage import Journey, JourneyFile
+    from waybill.lineage import Journey
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.drawing import Line
     from waybill.lineage.graph import Dependencies
@@ -209,7 +209,8 @@ def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations
     if line.is_repeat:
         console.line(branch, (name, weight), ("  see above", "dim"))
         return
-    console.line(branch, (name, weight), (f"  {_did_of(file)}", "dim"))
+    did = file.did if file.records or file.open else "no record"
+    console.line(branch, (name, weight), (f"  {did}", "dim"))
     has_below = any(did in journey.files for did in file.children)
     under = f"{beside}{'│  ' if has_below else '   '}"
     for record in file.told:
@@ -221,10 +222,6 @@ def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations
         told = f"begun {began}, not ended, last heard of {heard}  {begun.data_source}"
         told += last_begun_of(begun)
         console.line((under, ""), (console.shown(told), "dim"))
-
-
-def _did_of(file: JourneyFile) -> str:
-    return file.did if file.records or file.open else "no record"
 
 
 def _said_of(record: ProvenanceRecord, zone: tzinfo | None, *, with_annotations: bool) -> list[str]:

@@ -27,7 +27,6 @@ from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, levels_text, problems_text, total_of
 
 if TYPE_CHECKING:
-    from waybill.lineage.answers import ReceiptStatus
     from waybill.transport import Journal, Settings
 
     from ..metrics import Metrics, Tallies
@@ -129,16 +128,15 @@ class HealthEndpoints:
         if receipt is None:
             raise malformed("receipt", f"is {given[:40]!r}; use NODE-NUMBER")
         try:
-            found = await asyncio.to_thread(self._located, receipt, request.state.key)
+            found = await asyncio.to_thread(
+                lambda: self._readings.begin(request.state.key).answers.locate(receipt)
+            )
         except RootError as error:
             raise wrong_root(error) from None
         if found is None:
             detail = "this collector never issued that receipt; query the one that did"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
         return json_response(found)
-
-    def _located(self, receipt: Receipt, key: str) -> ReceiptStatus | None:
-        return self._readings.begin(key).answers.locate(receipt)
 
     def _metrics_text(self) -> str:
         total = total_of(self._metrics, self._tallies)

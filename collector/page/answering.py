@@ -115,7 +115,8 @@ class Answering:
                 return RedirectResponse(to, HTTPStatus.SEE_OTHER, headers)
             values = {"view": view, "params": params, "shown": shown, "notes": reading.notes()}
             return self.page(request, view.template, values, headers=headers)
-        return Response(_encoded(view, form, shown, params), media_type=_MEDIA[form], headers=_alone(headers))
+        headers |= {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(_encoded(view, form, shown, params), media_type=_MEDIA[form], headers=headers)
 
     def page(
         self,
@@ -195,10 +196,6 @@ def _drawing(view: View | None, values: dict[str, Any]) -> str:
     if view is None or view.draw is None:
         return ""
     return str(view.draw(values["shown"], values["params"], is_alone=False))
-
-
-def _alone(headers: dict[str, str]) -> dict[str, str]:
-    return headers | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 def _encoded(view: View, form: str, shown: msgspec.Struct, params: object) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -70,11 +71,6 @@ def search(answers: HomeAnswers, params: Params) -> Hits:
     return Hits(text=text, records=found, runs=runs, graph=answers.answer(OfSearch(text, NODES_MAX)))
 
 
-def read_search(text: str) -> Params:
-    """Read the query string of `search`."""
-    return read_params(text, Params)
-
-
 def only_hit(hits: Hits) -> str | None:
     """The address of the only file, dataset or job that is called exactly so; None: none or several are."""
     dids = {record.did for record in hits.records}
@@ -96,4 +92,6 @@ def _row_of(one: FoundNode) -> tuple[str, ...]:
     return (one.node.kind.value, one.node.namespace, one.node.name, *lists, one.description)
 
 
-SEARCH: Final = View("/search", "Search", read_search, search, rows_of, leads_to=only_hit)
+SEARCH: Final = View(
+    "/search", "Search", partial(read_params, kind=Params), search, rows_of, leads_to=only_hit
+)
