@@ -22,7 +22,6 @@ ELSEWHERE = {
     "cli.md": "it is the help, whose options are checked with those of all pages",
     "index.md": "`make demo` makes its home, and tests/cli/test_demo.py looks at it",
     "quickstart-spark.md": "tests/spark/test_quickstart.py pastes it, with Spark",
-    "rebuild.md": "its commands are alternatives; tests/cli/test_rebuild.py runs each",
     "spark-submit.md": "it takes a cluster",
     "spark-connect.md": "it takes a server of Spark",
 }
@@ -38,6 +37,11 @@ LEFT_OUT = {
     "waybill reconcile": "it takes a Marquez; tests/cli/test_reconcile.py has one",
     "waybill verify /data/lineage http": "it takes a Marquez",
     "waybill verify --seen": "its hash is an example; tests/cli/test_verify.py has one",
+    "waybill rebuild --from marquez": "it takes a Marquez; tests/exporter/test_marquez_sources.py has one",
+    "waybill rebuild --from jsonl s3": "it takes an object store",
+    "waybill rebuild --from events s3": "it takes an object store, and Spark",
+    "waybill compact /mnt/shared/lineage --engine spark": "it takes a cluster",
+    "waybill compact s3": "it takes an object store, and Spark",
     "waybill slis": "its values are an example; tests/cli/test_slis.py measures some",
     "waybill trace orders-2026-05.zip --as-of": "it takes files of May 2026",
 }

@@ -18,6 +18,7 @@ from pasting import PROGRAMS
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 REPOSITORY = Path(__file__).parents[2]
+EXPLAINED = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
 ORDERS = "01a1fd6a-9e75-7d78-870f-24897efac4a4"
 RUNS = ("01a1fd6a-9e75-7d78-870f-b23ff47e11e6", "01a1fd6a-9e75-7d78-870f-b23ff47e11e7")
 
@@ -188,6 +189,18 @@ def packages(world: World) -> None:
         subprocess.run([*own, *words], check=True, capture_output=True)
 
 
+def rebuild(world: World) -> None:
+    """A home whose events are also in files of lines, and a root that was copied."""
+    world.settings = world.settings_of(world.settings.home, root=world.folder / "data" / "lineage")
+    events = [members(run, job="shop/orders", outputs=["lake/orders"]) for run in (EXPLAINED, ORDERS)]
+    (world.stands / "events.jsonl").write_text(f"{json.dumps(events[0])}\n")
+    (world.stands / "older").mkdir()
+    (world.stands / "older" / "events.gz").write_bytes(gzip.compress(json.dumps(events[1]).encode()))
+    world.keep(*events)
+    flush(world.settings)
+    shutil.copytree(world.settings.root, world.folder / "mnt" / "shared" / "lineage")
+
+
 def with_a_file(world: World) -> None:
     world.track()
 
@@ -201,6 +214,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "lineage-index.md": lineage_index,
     "operations.md": operations,
     "pipelines.md": packages,
+    "rebuild.md": rebuild,
     "queries.md": with_a_file,
     "service-levels.md": with_a_file,
     "uninstall.md": with_a_file,
