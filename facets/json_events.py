@@ -32,7 +32,12 @@ def instant(epoch_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
 
 
+def now_ms() -> int:
+    """The time of day, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
 def new_run_id() -> str:
     """A new id of a run: a UUIDv7 (RFC 9562), which begins with the time."""
     random = int.from_bytes(os.urandom(16)) & _RANDOM_BITS
-    return str(uuid.UUID(int=time.time_ns() // 1_000_000 << 80 | _VERSION_7 | random))
+    return str(uuid.UUID(int=now_ms() << 80 | _VERSION_7 | random))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import string
-import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
@@ -24,7 +23,6 @@ DUPLICATES_PATH: Final = f"{RECORDS_PATH}/duplicates"
 
 _LISTENS_AT: Final = "collector_url"
 """The home's note of the address at which its collector listens, or last did."""
-_LOOK_EVERY_S: Final = 1.0
 _DIGITS: Final = string.digits + string.ascii_lowercase
 _NOT_IN_NAMESPACES: Final = re.compile(r"[^a-z:/A-Z0-9\-_.@+]")
 _NUMBER: Final = re.compile(r"[0-9a-z]{1,12}")
@@ -46,23 +44,16 @@ class CollectorLinks:
     def __init__(self, journal: Journal, public_url: str | None = None) -> None:
         self._journal = journal
         self._public_url = public_url
-        self._noted = ""
-        self._look_s = float("-inf")
 
     @property
     def base(self) -> str:
         """The collector's address; empty if it is not known."""
-        if self._public_url:
-            return self._public_url.rstrip("/")
-        if time.monotonic() >= self._look_s:
-            self._noted = self._journal.meta(_LISTENS_AT) or ""
-            self._look_s = time.monotonic() + _LOOK_EVERY_S
-        return self._noted
+        return (self._public_url or self._journal.meta(_LISTENS_AT) or "").rstrip("/")
 
     def of_summary(self, seq: int, backend: str) -> str:
         """The link to the records of the summary that an entry stands for; empty if there is no address."""
-        named = "" if backend == MARQUEZ else f"?{urlencode({'backend': backend})}"
-        return f"{self.base}{SUMMARIES_PATH}{_to_base_36(seq)}{named}" if self.base else ""
+        base, named = self.base, "" if backend == MARQUEZ else f"?{urlencode({'backend': backend})}"
+        return f"{base}{SUMMARIES_PATH}{_to_base_36(seq)}{named}" if base else ""
 
 
 def summary_number(text: str) -> int | None:

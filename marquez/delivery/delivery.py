@@ -18,6 +18,7 @@ import msgspec
 
 from waybill.facets import SEVERITY, Attempts, EventType, JobEvent, RunEvent, parse_instant_us
 from waybill.facets.flows import paths_in_records
+from waybill.facets.json_events import now_ms
 from waybill.facets.standard import JobNotes, job_notes_of
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
@@ -40,7 +41,7 @@ from ..graph import (
 from ..links import CollectorLinks
 from ..state_batch import StateBatch
 from ..subject import Subject, subject_of
-from ..summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
+from ..summaries import CoalescedEntries, Coalescing, SummaryRules
 from .counters import COUNTERS, Counters, counters_of
 from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter_body, dead_letters
 from .pending import PendingEvents

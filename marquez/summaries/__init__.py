@@ -1,4 +1,4 @@
 """Summaries: one run that stands for many files, where a backend cannot take an event for each."""
 
-from .coalescing import CoalescedEntries, Coalescing, SummaryRules, now_ms, summary_event
+from .coalescing import CoalescedEntries, Coalescing, SummaryRules, summary_event
 from .members import Members

@@ -14,12 +14,12 @@ its
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.facets.json_events import now_ms
 from waybill.transport.config import DETAIL_BACKLOG, Detail
 
 from ..acks import PAGE_ENTRIES
@@ -46,8 +46,6 @@ _SENT_PREFIX: Final = "summed:"
 _COALESCED_PREFIX: Final = "coalesced:"
 _UNTIL: Final = "coalesced-until"
 _SHARES: Final = 256
-
-_LOOK_EVERY_MS: Final = 1_000
 
 
 class SummaryRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +107,6 @@ class Coalescing:
         self._projection = projection
         self._rules = rules
         self._is_behind = False
-        self._looked_ms = 0
         self._open: dict[Flow, Summary] = {}
         self._changed: set[int] = set()
         self._coalesced = CoalescedEntries(journal, projection)
@@ -137,13 +134,10 @@ class Coalescing:
 
     def consider(self, after: int) -> None:
         """Check whether the backend keeps up; `after` is the last entry that was read."""
-        at_ms = now_ms()
-        looked_lately = 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS
-        if self._rules.detail == "auto" and not self._is_behind and not looked_lately:
-            self._looked_ms = at_ms
-            if self._journal.last_seq() - after > self._rules.backlog:
-                (oldest,) = self._journal.read(after, limit=1)
-                self._is_behind = at_ms - oldest.received_ms > BEHIND_MS
+        may_change = self._rules.detail == "auto" and not self._is_behind
+        if may_change and self._journal.last_seq() - after > self._rules.backlog:
+            (oldest,) = self._journal.read(after, limit=1)
+            self._is_behind = now_ms() - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
         """Note that all waiting events have been read, and close the summaries that are due."""
@@ -240,11 +234,6 @@ def waiting_summary(journal: Journal, projection: str, seq: int) -> Summary | No
     """The summary that an entry stands for, while the backend has not answered; None if there is none."""
     row = journal.state_get(projection, f"{_WAITING_PREFIX}{seq}")
     return None if row is None else msgspec.json.decode(row, type=Summary)
-
-
-def now_ms() -> int:
-    """The time of day, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def _key(prefix: str, number: int) -> str:

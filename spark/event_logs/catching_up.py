@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from waybill.exporter.names import EVENTS
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, inferred_reason, parse_instant_us
 from waybill.facets.event import read_facet
+from waybill.facets.json_events import now_ms
 from waybill.transport import Kind
 
 from ..tracking import (
@@ -350,7 +350,7 @@ def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> li
             output=None,
             cause=failure.message,
             is_run_known=True,
-            event=failure_event(own, failure, application.ended_ms or _now_ms(), language="JAVA"),
+            event=failure_event(own, failure, application.ended_ms or now_ms(), language="JAVA"),
         )
     ]
 
@@ -368,10 +368,6 @@ def _ends(application: LoggedApplication, stored: _StoredRuns, reported: set[str
             continue
         if run.started_ms <= application.ended_ms:
             yield inferred_end_event(run, application.ended_ms, ENDED)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[ObservedRun]:

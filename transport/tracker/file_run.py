@@ -17,7 +17,6 @@ import functools
 import logging
 import os
 import threading
-import time
 import traceback
 from collections.abc import (
     Callable,
@@ -39,7 +38,7 @@ from waybill.facets import (
     parse_instant_us,
 )
 from waybill.facets.causes import CAUSED_BY, chain_of, mask_secrets
-from waybill.facets.json_events import instant, new_run_id
+from waybill.facets.json_events import instant, new_run_id, now_ms
 
 from ..errors import AdmissionError
 from ..fingerprints import ALGORITHM, Fingerprint
@@ -363,11 +362,6 @@ def _delta_file(file: FileIdentity, state: PathState) -> WaybillDeltaFileRunFace
         annotations=dict(state.annotations) or None,
         producer=PRODUCER,
     )
-
-
-def now_ms() -> int:
-    """Read the clock, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def failure_of(cause: BaseException | str) -> Failure:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from waybill.facets import PRODUCER
-from waybill.facets.json_events import instant, new_run_id
+from waybill.facets.json_events import instant, new_run_id, now_ms
 
-from .file_run import error_of, job_type_of, now_ms, parent_of
+from .file_run import error_of, job_type_of, parent_of
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent

@@ -41,6 +41,7 @@ from msgspec.structs import replace
 from waybill.facets import parents_of
 from waybill.facets.context import find_around
 from waybill.facets.event import DeltaFile
+from waybill.facets.json_events import now_ms
 
 from ..config import Settings
 from ..errors import AdmissionError, FingerprintError, SettingsError
@@ -60,7 +61,6 @@ from .file_run import (
     instant_ms_of,
     list_of,
     name_of,
-    now_ms,
     parent_of,
     sinks_of,
 )
