@@ -72,15 +72,12 @@ _ELSEWHERE: Final = {"demo": "waybill.cli.demo.command"}
 """The modules of the commands that have a package of their own."""
 
 
-def _module_of(command: str) -> str:
-    return _ELSEWHERE.get(command, f"waybill.cli.commands.{command.replace('-', '_')}")
-
-
 class _Commands(TyperGroup):
     """All commands, each loaded on first use."""
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of `TyperGroup`
-        commands = [Deferred(name, help=text, module=_module_of(name)) for name, text in COMMANDS.items()]
+        modules = {name: f"waybill.cli.commands.{name.replace('-', '_')}" for name in COMMANDS} | _ELSEWHERE
+        commands = [Deferred(name, help=text, module=modules[name]) for name, text in COMMANDS.items()]
         super().__init__(**{**given, "commands": commands})
 
 

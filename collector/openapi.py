@@ -85,7 +85,8 @@ class _Operation(NamedTuple):
 def description() -> _Json:
     """The description, as JSON values (OpenAPI 3.1)."""
     operations = _operations()
-    types = [one for each in operations.values() for one in (each.answer, each.body) if _is_type(one)]
+    types = [one for each in operations.values() for one in (each.answer, each.body)]
+    types = [one for one in types if one is not None and not isinstance(one, Mapping)]
     schemas, components = msgspec.json.schema_components(
         [*types, ProblemDetails], ref_template="#/components/schemas/{name}"
     )
@@ -217,10 +218,6 @@ def _taking(summary: str, body: object, answer: object, status: HTTPStatus) -> _
     return _Operation(
         summary, answer, refused=_BODY_REFUSED, method="post", status=status, body=body, kept=True
     )
-
-
-def _is_type(one: object) -> bool:
-    return one is not None and not isinstance(one, Mapping)
 
 
 def _described(path: str, operation: _Operation, by_type: Mapping[str, _Json]) -> _Json:

@@ -78,7 +78,8 @@ class Auth:
         if len(hosts) > 1:
             detail = "there are several Host headers, or another host in the address; send one"
             raise self.refusal(HTTPStatus.BAD_REQUEST, detail, "several hosts")
-        if self._guards_host and not (any_host or (hosts and self._is_own(hosts[0]))):
+        is_own = hosts and (leads_here(hosts[0]) or host_of(hosts[0]) in self._allowed_hosts)
+        if self._guards_host and not (any_host or is_own):
             detail = "the Host header is not a loopback address; use one"
             if self._allowed_hosts:
                 detail += f", or {', '.join(sorted(self._allowed_hosts))}"
@@ -114,9 +115,6 @@ class Auth:
             # Whoever opens the page is shown where to sign in, which is no attack to be counted.
             raise Problem(HTTPStatus.UNAUTHORIZED, detail, close=True, reason="not signed in")
         raise self.refusal(HTTPStatus.UNAUTHORIZED, detail, "no key, or an unknown one")
-
-    def _is_own(self, authority: str) -> bool:
-        return leads_here(authority) or host_of(authority) in self._allowed_hosts
 
     def _check_sender(self, request: Request) -> None:
         """Refuse requests that any web page can send, unless they change nothing."""

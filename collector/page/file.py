@@ -26,6 +26,7 @@ from waybill.lineage.drawing import (
     places_of_lines,
 )
 from waybill.lineage.graph import number_of
+from waybill.lineage.index import shown_as
 from waybill.transport.counting import counted
 from waybill.transport.journal import Receipt
 
@@ -110,9 +111,9 @@ class FileShown(msgspec.Struct, frozen=True, kw_only=True):
         return self._files[self.journey.did].run
 
     @property
-    def told(self) -> tuple[ProvenanceRecord, ...]:
+    def told(self) -> list[ProvenanceRecord]:
         """The records as people are shown them."""
-        return tuple(map(self.run.shown, self.records)) if self.run else self.records
+        return shown_as(self.records, {self.journey.did: self.run} if self.run else {})
 
     @property
     def unreached(self) -> tuple[ProvenanceRecord, ...]:

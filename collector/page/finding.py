@@ -14,7 +14,7 @@ from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, cursor_
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import from_table
 from waybill.facets.record import passage_of
-from waybill.lineage.index import JobRun, OpenFile, shown_as
+from waybill.lineage.index import JobRun, OpenFile
 from waybill.transport.counting import counted
 
 from ..endpoints.query_params import QueryParams, filter_of, next_page, query_params_of
@@ -53,11 +53,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
     counts: Counts | None
 
-    @property
-    def told(self) -> list[ProvenanceRecord]:
-        """The records as people are shown them."""
-        return shown_as(self.records, self.runs)
-
 
 class Open(msgspec.Struct, frozen=True):
     """The files and runs that have begun and not ended, the longest silent first."""
@@ -65,11 +60,6 @@ class Open(msgspec.Struct, frozen=True):
     files: list[OpenFile]
     runs: dict[str, JobRun]
     total: int
-
-    @property
-    def told(self) -> list[OpenFile]:
-        """The files and runs as people are shown them."""
-        return shown_as(self.files, self.runs)
 
 
 class Params(NamedTuple):

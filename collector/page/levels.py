@@ -64,7 +64,7 @@ class LevelsOfHome:
         """The view."""
         helpers: dict[str, Callable[..., str]] = {
             "history_of": draw_history,
-            "dataset_url": _dataset_url,
+            "dataset_url": lambda *name: node_url(Node(NodeKind.DATASET, *name)),
         }
         read = partial(read_params, kind=Params)
         return View("/slis", "Service levels", read, self.ask, rows_of, helpers=helpers)
@@ -104,10 +104,6 @@ def draw_history(found: LevelsOverTime, level: Level) -> str:
         return ""
     span = f"{min(shares):.1%} to {max(shares):.1%}, now {shares[-1]:.1%}"
     return sparkline(shares, f"{counted(len(shares), 'moment')}, good: {span}")
-
-
-def _dataset_url(namespace: str, name: str) -> str:
-    return node_url(Node(NodeKind.DATASET, namespace, name))
 
 
 def rows_of(found: LevelsOverTime) -> Rows:

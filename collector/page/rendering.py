@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from waybill.facets import FinalState
 from waybill.facets.record import AFTER_LAST_MS
 from waybill.lineage.graph import NO_NAMESPACE, Node, NodeKind, shown
+from waybill.lineage.index import shown_as
 from waybill.transport.counting import counted, duration_text, size_text
 
 from .assets import asset_url
@@ -61,6 +62,7 @@ def _environment() -> Environment:
         "link": link,
         "node_url": node_url,
         "node_name": shown,
+        "told": shown_as,
         "no_namespace": NO_NAMESPACE,
         "counted": counted,
         "states": list(FinalState),

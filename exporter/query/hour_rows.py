@@ -409,17 +409,13 @@ def _covered(files: Files, covers: Mapping[Path, Covers]) -> set[_Covered]:
         for compacted, cover in covers.items()
         if compacted not in files.raws
         for path, raw in files.raws.items()
-        if _is_of_hour(path, compacted) and cover.has(raw)
+        if path.parts[-3:-1] == (compacted.parent.name, compacted.stem) and cover.has(raw)
     }
 
 
 def _systems_of(table: pa.Table) -> list[str]:
     names: list[str] = table["system_name"].unique().to_pylist()
     return names
-
-
-def _is_of_hour(raw: Path, compacted: Path) -> bool:
-    return (raw.parent.parent.name, raw.parent.name) == (compacted.parent.name, compacted.stem)
 
 
 def _value_of(one: Dimension) -> str:

@@ -125,7 +125,9 @@ def repair(
         archived, left = _refile(root, journal, found, files, dry_run=dry_run)
         hours = {hour for one in lost if (hour := hour_in(one.was)) is not None}
         brought_back = set() if dry_run else hours_of_archived(root, archived, wanted)
-        hours |= {hour for hour in brought_back if not _has_aged(root, hour)}
+        # Rows that an age-off or an export removed stay removed.
+        aged = tuple(names(root / AGED))
+        hours |= {hour for hour in brought_back if not any(was_removed(root, one, hour) for one in aged)}
         older = dict(_older(root, journal, hours))
     left += _others(found)
     left += older.values()
@@ -268,11 +270,6 @@ def _older(root: Path, journal: Journal | None, hours: Iterable[Hour]) -> Iterat
                     f"hour {hour.day}/{hour.hour} may lack rows: of the journal {node}, entries before {seq}"
                 )
                 yield hour, f"{what} are no longer stored; restore the hour from an export"
-
-
-def _has_aged(root: Path, hour: Hour) -> bool:
-    """Whether an age-off or an export removed files of an hour, whose rows must then stay removed."""
-    return any(was_removed(root, system, hour) for system in names(root / AGED))
 
 
 def _shown(hours: Iterable[Hour]) -> tuple[str, ...]:

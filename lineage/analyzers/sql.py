@@ -214,7 +214,7 @@ class _Tables:
         fields = {
             spelled.get(column.casefold(), column): {
                 "inputFields": self._fields(origins),
-                **({"transformationDescription": NOT_KNOWN} if _is_unknown(origins) else {}),
+                **({"transformationDescription": NOT_KNOWN} if any(not one.table for one in origins) else {}),
             }
             for column, origins in relation.columns
             if column
@@ -233,10 +233,6 @@ class _Tables:
             {**self.named(table), "field": column, "transformations": transformations}
             for (table, column), transformations in fields.items()
         ]
-
-
-def _is_unknown(origins: Iterable[Origin]) -> bool:
-    return any(not origin.table for origin in origins)
 
 
 def _plain(dataset: _Dataset) -> _Dataset:

@@ -7,7 +7,7 @@ from a command or a request to the index, knows no single one of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -51,6 +51,10 @@ class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
     answer: ClassVar[Any]
     finder: ClassVar[Callable[..., Any]]
 
+    def __init_subclass__(cls, **more: Any) -> None:  # noqa: ANN401 - those of a struct
+        super().__init_subclass__(**more)
+        (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined] # those with the type
+
     def find(self, ask: Ask) -> AnswerT:
         """Find the answer.
 
@@ -66,7 +70,6 @@ class OfDependencies(Question[Dependencies], frozen=True):
 
     path = "/api/v1/lineage-graph"
     summary = "Show what a dataset or a job depends on, and what depends on it"
-    answer = Dependencies
 
     name: Name
     up: Edges = 1
@@ -87,7 +90,6 @@ class OfImpact(Question[Impact], frozen=True):
 
     path = "/api/v1/impact"
     summary = "Show what a change of a dataset, a column or a job reaches"
-    answer = Impact
     finder = staticmethod(find_impact)
 
     name: Name
@@ -98,7 +100,6 @@ class OfNames(Question[NameList], frozen=True):
 
     path = "/api/v1/names"
     summary = "List the names of a dataset"
-    answer = NameList
     finder = staticmethod(find_names)
 
     name: Name
@@ -109,7 +110,6 @@ class OfOrigins(Question[Origins], frozen=True):
 
     path = "/api/v1/origins"
     summary = "Show where the values of a column come from, step by step"
-    answer = Origins
     finder = staticmethod(find_origins)
 
     name: Name
@@ -120,7 +120,6 @@ class OfUnused(Question[DatasetList], frozen=True):
 
     path = "/api/v1/datasets/unused"
     summary = "List the datasets that no job reads or writes or, with `written`, those that no job reads"
-    answer = DatasetList
 
     written: bool = False
 
@@ -134,7 +133,6 @@ class OfStale(Question[DatasetList], frozen=True):
 
     path = "/api/v1/datasets/stale"
     summary = "List the datasets that jobs wrote, and none since an instant"
-    answer = DatasetList
     finder = staticmethod(list_stale)
 
     before: EpochMs
@@ -145,7 +143,6 @@ class OfDuplicates(Question[DuplicateList], frozen=True):
 
     path = "/api/v1/datasets/duplicate-producers"
     summary = "List the jobs that write one dataset, or do the same from the same inputs"
-    answer = DuplicateList
     finder = staticmethod(list_duplicates)
 
 
@@ -154,7 +151,6 @@ class OfSearch(Question[SearchResult], frozen=True):
 
     path = "/api/v1/search"
     summary = "Find datasets and jobs by words of their names, columns, tags, owners and descriptions"
-    answer = SearchResult
     finder = staticmethod(search)
 
     text: Name
@@ -166,7 +162,6 @@ class OfWhole(Question[WholeGraph], frozen=True):
 
     path = "/api/v1/whole-graph"
     summary = "List all datasets and jobs, and which job reads or writes which dataset"
-    answer = WholeGraph
     finder = staticmethod(find_whole_graph)
 
 
@@ -175,7 +170,6 @@ class OfRuns(Question[RecentRuns], frozen=True):
 
     path = "/api/v1/runs"
     summary = "List the newest runs, with the datasets of their jobs"
-    answer = RecentRuns
     finder = staticmethod(list_recent_runs)
 
     since: EpochMs = 0
@@ -188,7 +182,6 @@ class OfSchemaChanges(Question[SchemaChanges], frozen=True):
 
     path = "/api/v1/datasets/schema-changes"
     summary = "List the datasets whose columns changed since an instant, and whom that concerns"
-    answer = SchemaChanges
     finder = staticmethod(list_schema_changes)
 
     since: EpochMs = 0
@@ -199,7 +192,6 @@ class OfAnalyzers(Question[AnalyzerList], frozen=True):
 
     path = "/api/v1/analyzers"
     summary = "List the facets and analyzers that told edges of the graph, and how many each"
-    answer = AnalyzerList
     finder = staticmethod(list_analyzers)
 
 
@@ -228,7 +220,6 @@ class OfBeyond(Question[dict[Node, int]], frozen=True):
 class OfDetails(Question[NodeDetails], frozen=True):
     """What events tell of one dataset, job or column, and how that has changed."""
 
-    answer = NodeDetails
     finder = staticmethod(find_details)
 
     name: Name

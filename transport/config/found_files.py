@@ -86,12 +86,9 @@ def find_doubt(path: Path, *, by_group: bool = False) -> str:
             return f"does not count, since {which} belongs to another user; use a file and folder of your own"
         is_for_group = bool(found.st_mode & stat.S_IWGRP) and not (by_group or _is_private(found.st_gid))
         if found.st_mode & stat.S_IWOTH or is_for_group:
-            return f"does not count, since others may write to {which}; run `chmod {_revoked(found)} {place}`"
+            revoked = "go-w" if found.st_mode & stat.S_IWGRP else "o-w"
+        return f"does not count, since others may write to {which}; run `chmod {revoked} {place}`"
     return ""
-
-
-def _revoked(found: os.stat_result) -> str:
-    return "go-w" if found.st_mode & stat.S_IWGRP else "o-w"
 
 
 def _is_private(group: int) -> bool:
