@@ -11,7 +11,7 @@ from waybill.exporter import Query
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.lineage.graph import FoundNode, OfSearch, SearchResult, shown
-from waybill.lineage.index import JobRun, shown_as
+from waybill.lineage.index import JobRun
 
 from ..http import read_params
 from .rendering import link, node_url
@@ -40,11 +40,6 @@ class Hits(msgspec.Struct, frozen=True, kw_only=True):
     records: list[ProvenanceRecord]
     runs: dict[str, JobRun]
     graph: SearchResult
-
-    @property
-    def told(self) -> list[ProvenanceRecord]:
-        """The records as people are shown them."""
-        return shown_as(self.records, self.runs)
 
 
 class Params(msgspec.Struct, frozen=True):
