@@ -65,6 +65,7 @@ COMMANDS: Final = {
     "keys": "Create, list and revoke the collector's API keys.",
     "root": "Check that the root is the right one, or adopt another.",
     "spark": "Correct the Spark listener's results from Spark's own event logs.",
+    "dev": "Run Marquez with its web page, a collector, Prometheus and Grafana in Docker.",
 }
 """Every command, in the order of the help, with the first line of its own help."""
 

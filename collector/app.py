@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
@@ -84,9 +85,13 @@ def endpoints_of(
         Endpoint("/metrics", Role.READ, health.metrics, any_host=True),
         Endpoint("/where", Role.READ, health.where),
         Endpoint("/openapi.json", None, _openapi),
+        Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
     ]
 
+
+_DOCS: Final = Path(__file__).parent / "http.html"
+"""The interface for people; `python docs/reference.py` writes it."""
 
 _NO_QUESTIONS: Final = frozenset({"/metrics", "/where"})
 
@@ -100,6 +105,11 @@ def questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
 
 async def _openapi(_: WebRequest) -> WebResponse:
     return json_response(description())
+
+
+async def _docs(_: WebRequest) -> WebResponse:
+    headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return WebResponse(_DOCS.read_bytes(), media_type="text/html", headers=headers)
 
 
 async def _schema(request: WebRequest) -> WebResponse:

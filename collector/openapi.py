@@ -204,6 +204,7 @@ def _operations() -> dict[str, _Operation]:
             (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
         ),
         "/openapi.json": _Operation("This description", _OBJECT, refused=()),
+        "/docs": _Operation("This description as a web page", refused=(), media="text/html"),
         SCHEMA_PATH: _Operation(
             "The JSON Schema of one of Waybill's facets, by its name or by a `_schemaURL`",
             _OBJECT,

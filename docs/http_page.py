@@ -1,9 +1,12 @@
-"""The collector's HTTP interface for people, made of its OpenAPI description: `docs/http.md`."""
+"""The collector's HTTP interface for people, made of its OpenAPI description: `docs/http.md`, and `/docs`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from markdown_it import MarkdownIt
 
 from waybill.collector.openapi import description
 
@@ -12,17 +15,42 @@ _Json = Mapping[str, Any]
 _HEAD: Final = """\
 # The HTTP interface
 
-This page is made of the collector's OpenAPI description, which every collector serves at `/openapi.json`;
-`python docs/reference.py` writes it. What an answer means, and which limits there are, is told in
-[the collector](collector.md).
+This page is made of the collector's OpenAPI description, which every collector serves at `/openapi.json`, and
+at `/docs` for people; `python docs/reference.py` writes it. What an answer means, and which limits
+there are, is told in [the collector](collector.md).
 
 Every request needs a key as soon as there is one (`Authorization: Bearer …`), but for those that say
 otherwise.
 """
 
+_HTML_HEAD: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Waybill collector</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+code { background: #8882; border-radius: 3px; font-size: 0.9em; padding: 0 0.2em; }
+td, th { padding: 0.1rem 1rem 0.1rem 0; text-align: left; vertical-align: top; }
+</style>
+<h1>Waybill collector</h1>
+<p>For programs: <a href="openapi.json">openapi.json</a>.</p>
+"""
+
 
 def http_page() -> str:
     """The page of the docs, as Markdown."""
+    return f"{_HEAD}\n{_interface()}"
+
+
+def html_page() -> str:
+    """The page that the collector serves at `/docs`, which loads nothing."""
+    html = MarkdownIt().enable("table").render(_interface())
+    html = re.sub(r"<h3>(\w+)", lambda name: f'<h3 id="{name[1].lower()}">{name[1]}', html)
+    return f"{_HTML_HEAD}{html}"
+
+
+def _interface() -> str:
     said = description()
     parts = [
         "\n".join(_operation(method.upper(), path, operation))
@@ -31,7 +59,7 @@ def http_page() -> str:
     ]
     parts.append("## Schemas\n")
     parts += ["\n".join(_schema(*named)) for named in sorted(said["components"]["schemas"].items())]
-    return "\n".join([_HEAD, *parts])
+    return "\n".join(parts)
 
 
 def _operation(method: str, path: str, operation: _Json) -> Iterator[str]:

@@ -18,6 +18,7 @@ from waybill.transport.config import SETTINGS
 
 PAGE: Final = Path("docs") / "cli.md"
 HTTP_PAGE: Final = Path("docs") / "http.md"
+HTML_PAGE: Final = Path("collector") / "http.html"
 SETTINGS_PAGE: Final = Path("docs") / "settings.md"
 COLLECTOR_PAGE: Final = Path("docs") / "collector.md"
 
@@ -46,9 +47,9 @@ Results go to stdout; progress, notes and errors go to stderr. An error is one s
 do. If the output is not a terminal, tables become tab-separated lines, without colours or progress bars.
 `--json` is for programs, and so is `--csv` where there is a table. In JSON, times are ISO 8601 in UTC with
 milliseconds, such as `2026-01-31T23:59:59.999Z`; over HTTP, records have DeltaFi's epoch milliseconds.
-`waybill spark submit` passes the output of another program through, so it has no `--json`. After
-`waybill --install-completion`, the shell completes commands, options and their values (bash, zsh, fish and
-PowerShell).
+`waybill spark submit` and `waybill dev logs` pass the output of another program through, so they have no
+`--json`. After `waybill --install-completion`, the shell completes commands, options and their values (bash,
+zsh, fish and PowerShell).
 """
 
 
@@ -123,8 +124,9 @@ def _section(title: str, text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
-    from http_page import http_page  # which loads the collector
+    from http_page import html_page, http_page  # which load the collector
 
     HTTP_PAGE.write_text(http_page(), encoding="utf-8")
+    HTML_PAGE.write_text(html_page(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     COLLECTOR_PAGE.write_text(collector_page(COLLECTOR_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -57,6 +57,7 @@ from ..home import (
 )
 from ..options import EVERY, ORIGIN, with_settings
 from ..sample import way
+from ..services import SERVICES
 from .status import status_problems
 
 SQLITE_SAFE: Final = (3, 51, 3)
@@ -67,9 +68,6 @@ FSYNC_SLOW_MS: Final = 20.0
 
 _FSYNCS: Final = 32
 _VARIABLES: Final = "WAYBILL_"
-_OF_STACK: Final = "WAYBILL_PORT"
-"""The port of the collector in `docker-compose.yml`."""
-
 _BLOCK: Final = b"\0" * 4096
 
 
@@ -231,7 +229,7 @@ def _root_of_home(settings: Settings, journal: Journal | None) -> Path:
 
 def variables_are_settings(_: Settings) -> Diagnosis:
     """Whether Waybill reads every environment variable that is meant for it."""
-    known = {f"{_VARIABLES}{name.upper()}" for name in SETTINGS} | {_OF_STACK}
+    known = {f"{_VARIABLES}{name.upper()}" for name in SETTINGS} | {service.variable for service in SERVICES}
     unknown = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name not in known)
     if unknown:
         fix = "correct its name: `waybill settings` lists all settings"

@@ -117,7 +117,7 @@ def check_marquez(settings: Settings) -> None:
 
     problem = probe(settings.marquez_url, settings.marquez_api_key).problem
     if problem is not None:
-        way_out = "start it, for example with `docker compose up --wait`, or leave MARQUEZ_URL out"
+        way_out = "start it, for example with `waybill dev up`, or leave MARQUEZ_URL out"
         raise WaybillError(f"{problem}; {way_out}")
 
 

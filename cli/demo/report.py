@@ -148,7 +148,9 @@ def next_steps(year: ProvenanceRecord, settings: Settings, left: Collection[str]
             "WAYBILL_MARQUEZ_PAGE_URL": "http://localhost:3000",
         }
         given = " ".join(f"{name}={quote(url)}" for name, url in urls.items())
-        where = "The same again, with Marquez and its page, once `docker compose up` runs them:"
+        where = (
+            "The same again, with Marquez and its page, once they run at these addresses (`waybill dev up`):"
+        )
         steps[where] = f"{given} {waybill} demo --home {home}"
     return steps
 

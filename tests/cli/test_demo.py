@@ -262,7 +262,7 @@ def test_it_names_the_marquez_that_it_was_given_and_begins_with_none_that_does_n
     assert [how.split()[0] for how in steps.values()][-1] == f"MARQUEZ_URL={marquez.url}"
     command.check_marquez(given)
     marquez.refuse()
-    with pytest.raises(WaybillError, match=r"does not answer.*docker compose up --wait"):
+    with pytest.raises(WaybillError, match=r"does not answer.*waybill dev up"):
         command.check_marquez(given)
 
 

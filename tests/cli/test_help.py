@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import typer
-from http_page import http_page
+from http_page import html_page, http_page
 from reference import collector_page, commands, reference, settings_page
 
 from waybill.cli.app import COMMANDS, app
@@ -56,6 +56,8 @@ def test_the_page_of_http_is_the_collectors_own_description() -> None:
     assert page == http_page(), "write it anew: python docs/reference.py"
     for path in description()["paths"]:
         assert f" {path}\n" in page
+    served = PAGE.parents[1] / "collector" / "http.html"
+    assert served.read_text(encoding="utf-8") == html_page(), "write it anew: python docs/reference.py"
 
 
 def test_every_command_is_on_the_page_with_an_example() -> None:

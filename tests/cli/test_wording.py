@@ -263,6 +263,7 @@ def test_a_command_without_json_passes_the_output_of_another_program_through() -
     assert {name for name, given in options.items() if "--json" not in given} == {
         "run",
         "spark submit",
+        "dev logs",
         "mcp",  # its output is a protocol of JSON
     }
 

@@ -73,6 +73,7 @@ def test_python_asks_with_the_key_of_the_settings(
         ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/schemas/WaybillDeltaFileRunFacet-1-0-0", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/api/v1/lineage-graph", {"read", "admin"}),
         ("GET", "/api/v1/impact", {"read", "admin"}),

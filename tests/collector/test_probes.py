@@ -24,7 +24,7 @@ def test_probes_are_answered_whatever_host_they_name(shared: Collector, path: st
 def test_head_is_answered_as_get_is_without_the_body(shared: Collector) -> None:
     paths = [path for path, methods in description()["paths"].items() if "get" in methods]
     assert len(paths) > 20
-    for path in ("/", "/nowhere", *paths):
+    for path in ("/", "/docs", "/nowhere", *paths):
         got, head = (shared.ask(method, path) for method in ("GET", "HEAD"))
         assert (head.status, head.body) == (got.status, b""), path
         same = (

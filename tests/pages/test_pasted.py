@@ -31,6 +31,7 @@ LEFT_OUT = {
     "printf": "it takes systemd and its user root",
     "docker": "it takes Docker",
     "kubectl": "it takes Kubernetes",
+    "waybill dev": "it takes Docker",
     "dbt-ol": "it takes dbt; tests/ecosystem/test_dbt.py runs it",
     "waybill lineage s3://lake/daily/orders --down all --dot": "it takes Graphviz",
     "waybill dead-letters": "it takes a Marquez that refuses; tests/cli/test_dead_letters.py has one",

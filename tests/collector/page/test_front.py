@@ -64,6 +64,7 @@ def test_forms_of_the_public_address_are_taken_and_cookies_go_by_tls_alone(
         "/slis",
         "/file?did=01a1fd6a-9e75-7d78-870f-000000000007",
         "/search?q=x",
+        "/docs",
     ],
 )
 def test_all_links_stay_within_the_public_path(proxied: Collector, keys: dict[str, str], path: str) -> None:
@@ -71,7 +72,7 @@ def test_all_links_stay_within_the_public_path(proxied: Collector, keys: dict[st
     page = proxied.get(path, HTML | cookie)
     assert page.status == 200
     addresses = re.findall(r'\b(?:href|action|src|hx-get)="([^"]*)"', page.body.decode())
-    assert len(addresses) > 1
+    assert len(addresses) > 1 or path == "/docs"
     for address in addresses:
         assert urljoin(PUBLIC + path, address).startswith((f"{PUBLIC}/", f"{PUBLIC}{path}#")), address
     stylesheet = next((one for one in addresses if one.endswith(".css")), "/waybill/openapi.json")
