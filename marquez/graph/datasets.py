@@ -125,9 +125,11 @@ class Datasets:
         """The key and the row of each dataset that has changed since the last call; None: it is forgotten."""
         for node in self._changed:
             known = self._known.get(node)
-            yield _key(node), None if known is None else msgspec.json.encode(known, order="deterministic")
+            key = f"{DATASET_PREFIX}{digest_of(node)}"
+            yield key, None if known is None else msgspec.json.encode(known, order="deterministic")
         self._changed.clear()
 
 
-def _key(node: FlowNode) -> str:
-    return f"{DATASET_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
+def digest_of(node: FlowNode) -> str:
+    """What stands for a job or a dataset in the keys of state."""
+    return blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()

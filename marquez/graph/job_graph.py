@@ -9,7 +9,6 @@ would remove the job's state from the page.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from waybill.facets.flows import FlowEdge, FlowNode, FlowPath, Step, StepKind, s
 from waybill.facets.json_events import standard_facet
 from waybill.facets.standard import JobNotes
 
-from .datasets import Datasets
+from .datasets import Datasets, digest_of
 from .run_events import counts, run_event, window_of
 from .windows import WINDOW_MS, Window
 
@@ -368,7 +367,7 @@ class JobGraph:
 
 def row_key(node: FlowNode) -> str:
     """The state key of a job."""
-    return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
+    return f"{JOURNEY_PREFIX}{digest_of(node)}"
 
 
 def _facets(step: Step, notes: JobNotes) -> dict[str, dict[str, object]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRESENTED_FACET, PRODUCER, RunState
 from waybill.facets.event import DeltaFile, Parent, facet_schema_url, read_facet
-from waybill.facets.json_events import instant
+from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant
 
 from ..journal import BegunTransforms
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _SCHEDULERS: Final = frozenset({"AIRFLOW", "DAGSTER"})
 _SPARK: Final = "SPARK"
 _APPLICATION: Final = "APPLICATION"
-_SCHEMA_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET_URL: Final = facet_schema_url("WaybillInferredRunFacet")
 
 
@@ -160,7 +159,7 @@ class OpenRun(msgspec.Struct, frozen=True, array_like=True):
                 "eventTime": instant(at_ms),
                 "eventType": str(event_type),
                 "producer": PRODUCER,
-                "schemaURL": _SCHEMA_URL,
+                "schemaURL": RUN_EVENT_SCHEMA,
                 "run": {"runId": self.run_id, "facets": facets},
                 "job": {"namespace": self.namespace, "name": self.name},
                 # Both lists, even empty: OpenMetadata drops an event of a run that lacks either.
