@@ -123,7 +123,7 @@ def paste(
     """
     stands, seen, findings = folder / "work", [""], dict[str, str]()
     stands.mkdir(exist_ok=True)
-    variables, address = _environment(folder, programs), ADDRESS
+    variables, address = environment(folder, programs), ADDRESS
     with contextlib.ExitStack() as servers:
         for block in blocks(text):
             if block.title:
@@ -173,7 +173,7 @@ def _pattern(shown: str) -> tuple[re.Pattern[str], list[str]]:
     return re.compile(found + re.escape(shown[end:]), re.DOTALL), findings
 
 
-def _environment(folder: Path, programs: Path) -> dict[str, str]:
+def environment(folder: Path, programs: Path) -> dict[str, str]:
     """That of a reader whose home is the folder."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "WAYBILL_"))}
     path = os.pathsep.join((str(programs), own.get("PATH", os.defpath)))

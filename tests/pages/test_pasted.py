@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
-from pasting import blocks, commands, commands_of, paste
+from pasting import PROGRAMS, blocks, commands, commands_of, environment, paste
 from worlds import WORLDS, World
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,6 +50,48 @@ LEFT_OUT = {
 }
 """Blocks that cannot be run here, by how they begin, and why; their options are checked with the others."""
 
+GIVEN = {
+    "export.md": "",
+    "fingerprints.md": """
+from waybill import Tracker
+tracker, path = Tracker(), "orders.csv"
+""",
+    "marquez.md": "",
+    "pipelines.md": """
+import waybill
+tracker, rows, fetch = waybill.Tracker(), [{"url": "https://example.org/a"}], print
+""",
+    "tracker.md": """
+from pathlib import Path
+from waybill import Tracker
+tracker, paths = Tracker(), [Path("monday.csv"), Path("tuesday.csv")]
+f, began = (tracker.file(name, data_source="sftp-in") for name in ("lake.csv", "began.csv"))
+did = began.did
+""",
+}
+"""What each example in Python of a page takes for granted."""
+NOT_RUN = {
+    "STEPS = {": "tests/pages/test_guides.py runs the program that it is from",
+    "def loaded(": "tests/pages/test_guides.py runs the program that it is from",
+    "def pipeline(": "tests/pages/test_guides.py runs the program that it is from",
+    "def handle(tracker": "tests/pages/test_guides.py runs the program that it is from",
+    "from waybill import Tracker\n\ntracker = Tracker()": "tests/pages/test_guides.py runs the cells",
+    "from waybill import Query, Settings, find, flush": "tests/pages/test_guides.py runs the cells",
+    "import waybill.spark\n": "it takes Spark; tests/spark/test_quickstart.py begins a session",
+    "spark = waybill.spark.session(": "it takes Spark; tests/spark/test_session.py begins some so",
+    "spark.read.parquet(": "it takes Spark; tests/spark/test_readers.py makes this view",
+    "records = spark.read.parquet(": "it takes Spark; tests/spark/test_readers.py reads these files",
+    "with waybill.spark.SparkRows(": "it takes Spark; tests/spark/test_packages.py counts rows so",
+}
+"""Examples in Python that are not run here, by how they begin, and why."""
+RUN_EACH = """
+import ast, asyncio, inspect, json, sys
+for program in json.load(sys.stdin):
+    code = compile(program, program, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if inspect.isawaitable(done := eval(code, {"__name__": "__main__"})):
+        asyncio.run(done)
+"""
+
 
 def is_left_out(command: str) -> bool:
     return any(command.startswith(start) for start in LEFT_OUT)
@@ -70,6 +114,44 @@ def test_a_page_can_be_pasted(page: Path, tmp_path: Path) -> None:
         assert done.is_as_shown, f"{done.command}\n{done.printed}"
         shown += bool(done.shown)
     assert shown >= (2 if page.name in WITH_OUTPUT else 0)
+
+
+def programs(page: Path) -> list[str]:
+    """The examples in Python of a page that no command of it runs."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    return [one.text for one in found if one.language in {"py", "python"} and not one.title]
+
+
+@pytest.mark.parametrize("page", GIVEN)
+def test_the_examples_in_python_of_a_page_run(page: str, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    if page in WORLDS:
+        WORLDS[page](world)
+    (world.stands / "orders.csv").write_text("id,amount\n", encoding="utf-8")
+    run = [one for one in programs(REPOSITORY / "docs" / page) if not one.startswith(tuple(NOT_RUN))]
+    given = [f"{GIVEN[page]}{one}".replace("s3://bucket/", f"{tmp_path / 'bucket'}/") for one in run]
+    done = subprocess.run(
+        [PROGRAMS / "python", "-c", RUN_EACH],
+        check=False,
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        cwd=world.stands,
+        env=environment(tmp_path, PROGRAMS) | {"WAYBILL_RUNNER": "none"},
+    )
+    assert not done.returncode, done.stderr
+    assert given
+
+
+def test_an_example_in_python_that_is_not_run_has_a_reason_and_each_reason_an_example() -> None:
+    untold, used = list[str](), set[str]()
+    for page in PAGES:
+        for one in programs(page):
+            used |= (reasons := {start for start in NOT_RUN if one.startswith(start)})
+            if not reasons and page.name not in GIVEN:
+                untold.append(f"{page.name}: {one}")
+    assert untold == []
+    assert used == NOT_RUN.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
