@@ -87,7 +87,7 @@ def find_doubt(path: Path, *, by_group: bool = False) -> str:
         is_for_group = bool(found.st_mode & stat.S_IWGRP) and not (by_group or _is_private(found.st_gid))
         if found.st_mode & stat.S_IWOTH or is_for_group:
             revoked = "go-w" if found.st_mode & stat.S_IWGRP else "o-w"
-        return f"does not count, since others may write to {which}; run `chmod {revoked} {place}`"
+            return f"does not count, since others may write to {which}; run `chmod {revoked} {place}`"
     return ""
 
 
