@@ -62,7 +62,8 @@ def read_sayings(facets: RunFacets) -> Iterator[Saying]:
     # Most events capture none of our properties, so check before decoding.
     properties = bytes(facets.spark_properties)
     if PROPERTY_PREFIX.encode() in properties or JOB_TAG_PREFIX.encode() in properties:
-        for name, value in _read_properties(facets.spark_properties).items():
+        captured = read_facet(_PROPERTIES, facets.spark_properties) or _Properties()
+        for name, value in (captured.properties or {}).items():
             if name.startswith(PROPERTY_PREFIX) and isinstance(value, str):
                 key = name.removeprefix(PROPERTY_PREFIX)
                 yield from _read(key, value, may_override=True, by_property=True)
@@ -108,11 +109,6 @@ def _is_valid(field: str, value: str) -> bool:
 def split_transforms(value: str) -> tuple[str, ...]:
     """Split a comma-separated list of transforms; spaces around names and empty names are ignored."""
     return tuple(name for part in value.split(",") if (name := part.strip()))
-
-
-def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
-    captured = read_facet(_PROPERTIES, facet) or _Properties()
-    return captured.properties or {}
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:

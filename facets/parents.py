@@ -8,8 +8,6 @@ from .overrides import read_sayings
 from .standard import read_dependencies
 
 if TYPE_CHECKING:
-    import msgspec
-
     from .event import RunEvent
 
 
@@ -25,14 +23,10 @@ def parents_of(event: RunEvent) -> tuple[str, ...]:
     if facets is None:
         return ()
     if facets.delta_file is not None:
-        first = facets.delta_file.parent_did
-        named = [first, *_upstream(facets.job_dependencies)]
-        return tuple(dict.fromkeys(did for did in named if did))
+        upstream = read_dependencies(facets.job_dependencies).upstream or ()
+        joined = [one.run.runId for one in upstream if one.run is not None]
+        return tuple(dict.fromkeys(did for did in (facets.delta_file.parent_did, *joined) if did))
     said = [saying for saying in read_sayings(facets) if saying.is_field and saying.key == "parent_did"]
     if said:
         return (max(said, key=lambda saying: (saying.by_property, saying.value)).value,)
     return () if facets.parent is None else (facets.parent.run.runId,)
-
-
-def _upstream(facet: msgspec.Raw) -> list[str]:
-    return [one.run.runId for one in read_dependencies(facet).upstream or () if one.run is not None]

@@ -82,7 +82,11 @@ def list_packages(
     `by_group` is as of `read_yaml`.
     """
     packages, findings = [], []
-    for path in sorted(_manifests_below(folder)):
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        found += [Path(place, name).absolute() for name in files if name in MANIFEST_NAMES]
+    for path in sorted(found):
         try:
             packages.append(read_package(path, by_group=by_group))
         except YamlFileError as error:
@@ -139,12 +143,6 @@ def list_broken_uses(before: Iterable[Package], now: Iterable[Package]) -> list[
                     BrokenUse((use.dataset.namespace, use.dataset.name), change, path) for change in changes
                 ]
     return sorted(set(broken))
-
-
-def _manifests_below(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _SKIPPED]
-        yield from (Path(place, name).absolute() for name in files if name in MANIFEST_NAMES)
 
 
 def _uses(package: Package, side: str) -> list[_Use]:

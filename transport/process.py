@@ -13,16 +13,12 @@ _FILES: Final = 65_536
 
 def prepare() -> None:
     """Set variables that libraries read on loading, unless already set, and raise the open-file limit."""
-    _allow_files()
-    # Encoding files needs many short-lived buffers. Arrow's own allocator requests new pages from the kernel
-    # for each, which took a third of a compaction's CPU time and 50% more memory.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-
-def _allow_files() -> None:
-    """Raise the open-file limit as far as allowed: the usual 1,024 is too few for a collector."""
+    # The usual limit of 1,024 open files is too low for a collector.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # some systems grant less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    # Encoding files needs many short-lived buffers. Arrow's own allocator requests new pages from the kernel
+    # for each, which took a third of a compaction's CPU time and 50% more memory.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -356,14 +356,11 @@ class Filing:
             least = first if claim is None else min(claim.first, first)
             claimed = Claim(least, first, last, home, tuple(earlier), self._folder)
             if claim is None:
-                self._mark_folder()
+                with locked(self._root / CLAIMS / _LOCK):
+                    publish_alone(self._files, self._root / self._folder / FOLDER_MARK, _FOLDER_TEXT)
             if claimed != claim:
                 publish(self._files, path, _ENCODER.encode(claimed))
         return node
-
-    def _mark_folder(self) -> None:
-        with locked(self._root / CLAIMS / _LOCK):
-            publish_alone(self._files, self._root / self._folder / FOLDER_MARK, _FOLDER_TEXT)
 
 
 def _lost(root: Path, claim: Claim) -> str | None:

@@ -85,7 +85,9 @@ def _present_run(
         says = notes.described(source_says(source))
         adds = {"documentation": _documentation("DocumentationJobFacet", says)}
         if collector_url:
-            adds["sourceCodeLocation"] = _location(records_url(collector_url, *source))
+            # The button LOCATION of the job's page.
+            link = {"type": "waybill", "url": records_url(collector_url, *source)}
+            adds["sourceCodeLocation"] = _raw(standard_facet("1-0-1", "SourceCodeLocationJobFacet", **link))
         if _complete(job, adds):
             changed["job"] = _raw(job)
     run = _MEMBERS.decode(members["run"])
@@ -177,11 +179,6 @@ def _move_sinks(dataset: Members) -> bool:
     facets |= {name: _raw(symlinks | {"identifiers": _raw(some)}) for name, some in named.items() if some}
     dataset["facets"] = _raw(facets)
     return True
-
-
-def _location(url: str) -> msgspec.Raw:
-    """The link that is the button LOCATION of a job's page."""
-    return _raw(standard_facet("1-0-1", "SourceCodeLocationJobFacet", type="waybill", url=url))
 
 
 def _documentation(facet: str, says: str) -> msgspec.Raw:

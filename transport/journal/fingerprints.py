@@ -85,9 +85,8 @@ def note_contents(writer: apsw.Connection, contents: Sequence[tuple[int, FileCon
 def first_with(reader: apsw.Connection, fingerprint: str) -> FileContent | None:
     """The first file with a content."""
     row = reader.execute(_FIRST, (fingerprint,)).fetchone()
-    return None if row is None else _content_of(row)
-
-
-def _content_of(row: Sequence[object]) -> FileContent:
-    names = FileContent.__struct_fields__
-    return msgspec.convert(dict(zip(names, row, strict=False)), FileContent, strict=False)
+    if row is None:
+        return None
+    return msgspec.convert(
+        dict(zip(FileContent.__struct_fields__, row, strict=True)), FileContent, strict=False
+    )
