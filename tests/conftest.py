@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("exhaustive"):
             continue
-        if "seed" in item.fixturenames or hypothesis.is_hypothesis_test(item.obj):
+        if "seed" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
             item.add_marker(pytest.mark.random)
 
 
