@@ -95,7 +95,7 @@ format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 bench: .venv/dev.stamp ## Measure each figure and its comparison (see docs/benchmarks.md)
 	$(PY) -m benchmarks $(ARGS)
 
-bench-guard: .venv/dev.stamp ## Check that nothing became dearer in CPU time, in about a minute
+bench-guard: .venv/dev.stamp ## Check that nothing became dearer in CPU time than in the best known build, in about seven minutes
 	$(PY) -m benchmarks.guard $(ARGS)
 
 docs: .venv/docs.stamp ## Build the documentation as a site in dist/site; warnings are errors

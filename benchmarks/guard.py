@@ -1,206 +1,254 @@
-"""Whether anything became dearer: seven short cases in CPU time, each as a ratio to one reference workload.
+"""Whether anything became dearer: eight short cases in CPU time, each beside the best known build.
 
-    python -m benchmarks.guard            # fails if a case is 25 % over its ratio in each of eight runs
-    python -m benchmarks.guard --renew    # measures eight times, and writes the least ratios to guard.json
+    python -m benchmarks.guard                   # fails if a case is dearer by more than 12 %, twice
+    python -m benchmarks.guard --against main    # every case beside another commit; nothing fails
 
-The reference is work of the same kind that uses none of Waybill's code: JSON, hashing, sorting, and a SQLite
-database. It runs before and after each case, so a slow machine makes both dearer. What counts is the CPU time
-of the process that does the work. On a shared machine, a single run of the same code may still be dearer by
-40 %, so the least of several counts: what others do beside it adds to a run, and dearer code adds to all. The
-client of the collector's cases costs almost nothing: its bodies are prepared, and it sends one over each
-connection before it reads the answers.
+`guard.json` names for each case the commit that took the least CPU time; it only changes to a faster one.
+That commit is built into an environment of its own, which has this one's packages, so that only our own
+code differs. Both builds do the same in turn, so what the machine is, and what else runs on it, concerns
+both. They are driven over HTTP and by the commands `serve`, `flush` and `rebuild`, whose options are the
+same in both. What counts is the median over five pairs. The client costs the server's process nothing: its
+bodies are prepared, and it sends one over each connection before it reads the answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
-import hashlib
+import io
 import json
+import os
 import shutil
+import signal
 import socket
-import sqlite3
+import statistics
+import subprocess
 import sys
+import sysconfig
+import tarfile
 import time
+import venv
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.flush import BATCH, flush_bodies
-from benchmarks.ingest import EVENTS, RECORDS, Case, bodies_of, collector, cpu_s_of, event_lines, record_lines
+from benchmarks.ingest import EVENTS, RECORDS, Case, bodies_of, cpu_s_of, event_lines, record_lines
 from benchmarks.lines import write_lines
-from benchmarks.measuring import Results, in_folder, measured, parser_of
+from benchmarks.measuring import Results, in_folder, parser_of
 
-RATIOS: Final = Path(__file__).with_suffix(".json")
-OVER_MAX: Final = 1.25
+BEST: Final = Path(__file__).with_suffix(".json")
+OVER_MAX: Final = 1.12
+REPOSITORY: Final = Path(__file__).parents[1]
 
-COLLECTOR_CASES: Final = {
-    "single records, 64 connections": (Case("records", RECORDS, 1, 64), 20_000),
-    "batches of 100, 8 connections": (Case("records", RECORDS, 100, 8), 200_000),
-    "single events, 8 connections": (Case("events", EVENTS, 1, 8), 12_000),
+SENT: Final = {
+    "single records, 64 connections": (Case("records", RECORDS, 1, 64), 12_000),
+    "single events, 8 connections": (Case("events", EVENTS, 1, 8), 8_000),
+    "batches of 100 records, 8 connections": (Case("records", RECORDS, 100, 8), 200_000),
+    "batches of 10,000 records, 8 connections": (Case("records", RECORDS, 10_000, 8), 400_000),
+    "batches of 100 events, 8 connections": (Case("events", "/api/v1/lineage/batch", 100, 8), 20_000),
 }
 FLUSHED_RECORDS: Final = 100_000
 REBUILT_EVENTS: Final = 60_000
-EMITTED_EVENTS: Final = 5_000
-TRICKLE_S: Final = 20.0
+TRICKLE_S: Final = 8.0
 """Longer than a run without the facet takes to settle."""
+TRICKLE_RUNS: Final = 3
+"""So many end in a second."""
 
-Cases = dict[str, Callable[[Path], float]]
-"""What is measured, by name: a function that works in a new folder and returns the CPU time in seconds."""
+Cases = dict[str, Callable[[str, Path], float]]
+"""What is measured, by name: given a build's Python and a new folder, it returns the CPU time in seconds."""
 
 
 def main() -> None:
-    """Compare the cases with their ratios, or measure these anew."""
-    parser = parser_of(__doc__, rounds=8)
-    parser.add_argument("--renew", action="store_true", help=f"write {RATIOS.name} anew")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        name, folder = arguments.worker
-        work = {"emit": _emit, "reference": _do_reference, "trickle": _run_on_a_trickle}[name]
-        print(json.dumps({"cpu_s": work(Path(folder))}))
-    else:
-        in_folder(arguments, _renew if arguments.renew else _compare)
+    """Compare each case with the best known build, or with a given one."""
+    parser = parser_of(__doc__, rounds=5)
+    parser.add_argument("--against", metavar="COMMIT", help="compare every case with this one")
+    in_folder(parser.parse_args(), _compare)
 
 
 def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
-    known: dict[str, float] = json.loads(RATIOS.read_text(encoding="utf-8"))
+    best: dict[str, str] = json.loads(BEST.read_text(encoding="utf-8"))
     cases = _prepare_cases(folder)
-    if known.keys() != cases.keys():
-        raise SystemExit(f"{RATIOS.name} has other cases: measure them by python -m benchmarks.guard --renew")
+    if best.keys() != cases.keys():
+        raise SystemExit(f"{BEST.name} and {Path(__file__).name} name other cases")
+    if arguments.against:
+        best = dict.fromkeys(cases, arguments.against)
+    builds: dict[str, str] = {}
+    for commit in sorted(set(best.values())):
+        if _is_known(commit):
+            builds[commit] = _build(commit, folder / f"build-{commit}")
     results: Results = []
-    dearer = set(cases)
-    print(f"{'case':<32} {'ratio':>7} {'known':>7}")
-    for run in range(arguments.rounds):
-        for case in filter(dearer.__contains__, cases):
-            ratio = _measure_ratio(cases[case], folder)
-            if ratio <= known[case] * OVER_MAX:
-                dearer.remove(case)
-            results.append({"case": case, "run": run, "ratio": ratio})
-            print(f"{case:<32} {ratio:>7.3f} {known[case]:>7.3f} {ratio / known[case]:>6.0%}", flush=True)
+    dearer = []
+    print(f"{'case':<42} {'beside':<10} {'CPU s':>7} {'here':>7} {'ratio':>7}")
+    for case, measure in cases.items():
+        if (reference := builds.get(best[case])) is None:
+            print(f"{case:<42} {best[case]:<10} not measured: that commit is not in this clone")
+            continue
+        for _ in range(2):  # a second time only if the first has a case that is dearer
+            pairs = [_measure_pair(measure, reference, folder, at) for at in range(arguments.rounds)]
+            then_s, now_s = (statistics.median(column) for column in zip(*pairs, strict=True))
+            ratio = statistics.median(now_s / then_s for then_s, now_s in pairs)
+            results.append({"case": case, "beside": best[case], "pairs": pairs, "ratio": ratio})
+            print(f"{case:<42} {best[case]:<10} {then_s:>7.2f} {now_s:>7.2f} {ratio:>7.0%}", flush=True)
+            if ratio <= OVER_MAX or arguments.against:
+                break
+        else:
+            dearer.append(case)
     if dearer:
-        sys.exit(f"dearer by more than {OVER_MAX - 1:.0%} in {arguments.rounds} runs: {'; '.join(dearer)}")
+        sys.exit(f"dearer by more than {OVER_MAX - 1:.0%}, twice: {'; '.join(dearer)}")
     return results
 
 
-def _renew(arguments: argparse.Namespace, folder: Path) -> Results:
-    cases = _prepare_cases(folder)
-    results: Results = []
-    for _ in range(arguments.rounds):
-        for case, measure in cases.items():
-            results.append({"case": case, "ratio": _measure_ratio(measure, folder)})
-            print(f"{case:<32} {results[-1]['ratio']:>7.3f}", flush=True)
-    least = {case: round(min(row["ratio"] for row in results if row["case"] == case), 3) for case in cases}
-    RATIOS.write_text(json.dumps(least, indent=2) + "\n", encoding="utf-8")
-    return results
+def _measure_pair(
+    measure: Callable[[str, Path], float], reference: str, folder: Path, at: int
+) -> tuple[float, float]:
+    """The CPU time of a case in the reference and here; who comes first changes from pair to pair."""
+    used_s = {}
+    for python in (reference, sys.executable)[:: 1 if at % 2 else -1]:
+        used_s[python] = measure(python, folder / "work")
+        shutil.rmtree(folder / "work")
+    return used_s[reference], used_s[sys.executable]
 
 
-def _measure_ratio(measure: Callable[[Path], float], folder: Path) -> float:
-    """The CPU time of a case, divided by that of the reference just before and just after it."""
-    before_s = _measure_worker("reference", folder)
-    work = folder / "work"
-    used_s = measure(work)
-    shutil.rmtree(work)
-    return used_s * 2 / (before_s + _measure_worker("reference", folder))
+def _is_known(commit: str) -> bool:
+    """Whether this clone has a commit; a shallow one may not."""
+    words = ["git", "-C", str(REPOSITORY), "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def _measure_worker(name: str, folder: Path) -> float:
-    return float(measured("benchmarks.guard", name, folder)["cpu_s"])
+def _build(commit: str, folder: Path) -> str:
+    """Build a commit into an environment with this one's packages; return its Python."""
+    words = ["git", "-C", str(REPOSITORY), "archive", commit]
+    archive = subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
+        sources.extractall(folder / "source", filter="data")
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target"]
+    subprocess.run([*install, str(folder / "own"), str(folder / "source")], check=True)
+    venv.create(folder / "env", symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "env")}))
+    paths = [folder / "own", sysconfig.get_path("purelib")]
+    (packages / "build.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+    return str(folder / "env/bin/python")
 
 
 def _prepare_cases(folder: Path) -> Cases:
     """The cases, with everything that they send or read made beforehand."""
-    records, events = record_lines(200_000), event_lines(12_000)
+    records, events = record_lines(400_000), event_lines(20_000)
     cases: Cases = {}
-    for name, (case, count) in COLLECTOR_CASES.items():
+    for name, (case, count) in SENT.items():
         bodies = bodies_of(case, (records if case.what == "records" else events)[:count])
         cases[name] = functools.partial(_serve, case, bodies)
-    batches = bodies_of(Case("records", RECORDS, BATCH, 1), records[:FLUSHED_RECORDS])
-    cases["flush"] = lambda home: float(flush_bodies(batches, home, archive=True)["cpu_s"])
+    batches = bodies_of(Case("records", RECORDS, 10_000, 1), records[:FLUSHED_RECORDS])
+    cases["flush"] = functools.partial(_flush, batches)
     lines = folder / "events.jsonl"
     write_lines(lines, REBUILT_EVENTS, hours=24, repeats=0.01, seed=7)
-    cases["rebuild"] = lambda out: float(measured("benchmarks.rebuild", "waybill", lines, out)["cpu_s"])
-    cases["emit"] = functools.partial(_measure_worker, "emit")
-    cases["runner with a trickle of runs"] = functools.partial(_measure_worker, "trickle")
+    cases["rebuild"] = lambda python, out: _command_cpu_s(
+        python, "rebuild", "--from", "jsonl", str(lines), "--to", str(out)
+    )
+    cases["runner with a trickle of runs"] = functools.partial(_trickle, events)
     return cases
 
 
-def _serve(case: Case, bodies: list[bytes], home: Path) -> float:
+def _serve(case: Case, bodies: list[bytes], python: str, home: Path, runner: str = "none") -> float:
     """The CPU time in which a collector without a runner answers these bodies."""
-    server, address = collector(home, "--runner", "none")
-    head = f"POST {case.path} HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\n"
-    requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
     with ExitStack() as stack:
+        server, address = _collector(python, home, runner)
+        stack.callback(_end, server)
         connections = [
             stack.enter_context(socket.create_connection(address)) for _ in range(case.connections)
         ]
         for connection in connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        requests = [_request(case, address, body) for body in bodies]
         before_s = cpu_s_of(server.pid)
         for round_ in _rounds(requests, case.connections):
             for connection, request in zip(connections, round_, strict=False):
                 connection.sendall(request)
             for connection, _ in zip(connections, round_, strict=False):
-                answer = connection.recv(65_536)
-                if not answer.startswith(b"HTTP/1.1 20"):
-                    raise SystemExit(f"the collector answered {answer.decode()}")
-        used_s = cpu_s_of(server.pid) - before_s
+                _read_answer(connection)
+        return cpu_s_of(server.pid) - before_s
+
+
+def _flush(batches: list[bytes], python: str, home: Path) -> float:
+    """The CPU time in which a flush makes files of records that the journal has."""
+    _serve(Case("records", RECORDS, 10_000, 1), batches, python, home)
+    return _command_cpu_s(python, "flush", "--home", str(home))
+
+
+def _trickle(events: list[bytes], python: str, home: Path) -> float:
+    """The CPU time of a runner while a few runs end each second, of clients that know no Waybill."""
+    case = Case("events", EVENTS, 1, 1)
+    server, address = _collector(python, home, "child")
+    try:
+        with socket.create_connection(address) as connection:
+            for event in events[: int(TRICKLE_S * TRICKLE_RUNS)]:
+                connection.sendall(_request(case, address, event))
+                _read_answer(connection)
+                time.sleep(1 / TRICKLE_RUNS)
+        runners = [pid for pid in _processes_with(str(home)) if pid != server.pid]
+        if not runners:
+            raise SystemExit("the collector has started no runner")
+        return sum(map(cpu_s_of, runners))
+    finally:
+        _end(server)
+        while left := list(_processes_with(str(home))):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+
+def _collector(python: str, home: Path, runner: str) -> tuple[subprocess.Popen[str], tuple[str, int]]:
+    """Start a build's collector; return its process, and the host and port where it listens."""
+    command = [python, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
+    command += ["--provenance-enabled", "--drain-timeout", "0", "--runner", runner]
+    # Not in the repository: there, Python would import this tree's own code.
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home.parent)
+    assert server.stdout is not None
+    host, _, port = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2].rpartition(":")
+    return server, (host, int(port))
+
+
+def _end(server: subprocess.Popen[str]) -> None:
     server.terminate()
     server.wait(60)
-    return used_s
+    assert server.stdout is not None
+    server.stdout.close()
+
+
+def _request(case: Case, address: tuple[str, int], body: bytes) -> bytes:
+    head = f"POST {case.path} HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def _read_answer(connection: socket.socket) -> None:
+    answer = connection.recv(65_536)
+    if not answer.startswith(b"HTTP/1.1 20"):
+        raise SystemExit(f"the collector answered {answer.decode()}")
 
 
 def _rounds(requests: list[bytes], size: int) -> Iterator[list[bytes]]:
     return (requests[start : start + size] for start in range(0, len(requests), size))
 
 
-def _emit(home: Path) -> float:
-    """The CPU time in which a pipeline emits its files' ends; the runner's is not in it."""
-    from waybill.transport import Tracker
-
-    tracker = Tracker(home=home, runner="none", durability="process", provenance_enabled=True)
-    before_s = time.process_time()
-    for number in range(EMITTED_EVENTS // 2):  # a start and an end each
-        with tracker.file(f"orders-{number}.csv", data_source="sftp-in") as file:
-            file.egress("lake")
-    used_s = time.process_time() - before_s
-    tracker.close()
-    return used_s
+def _command_cpu_s(python: str, *words: str) -> float:
+    """The CPU time of a build's command, with all processes that it has started."""
+    before = os.times()
+    command = [python, "-m", "waybill.cli", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=Path(words[-1]).parent)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def _run_on_a_trickle(home: Path) -> float:
-    """The CPU time of a runner while a few runs end each second, of clients that know no Waybill."""
-    from waybill.transport import Journal, Kind, Settings
-    from waybill.transport.runner import Runner
-
-    given = {"home": home, "root": home / "root", "runner": "none", "provenance_enabled": True}
-    settings = Settings.load(given, env={}, cwd=home.parent)
-    with closing(Journal(home)) as journal:
-        began_s, events = time.monotonic(), iter(event_lines(int(TRICKLE_S * 20) + 20))
-
-        def append_some() -> bool:
-            journal.append(Kind.OPENLINEAGE, next(events))
-            return time.monotonic() - began_s > TRICKLE_S
-
-        before_s = time.process_time()
-        Runner(journal, settings).run(until=append_some)
-        return time.process_time() - before_s
-
-
-def _do_reference(_: Path) -> float:
-    """The CPU time of work that changes only with the machine and with Python."""
-    before_s = time.process_time()
-    event: dict[str, Any] = {"run": {"runId": "01a1fd6a"}, "inputs": [{"name": f"n{at}"} for at in range(40)]}
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.execute("CREATE TABLE event (id INTEGER PRIMARY KEY, digest BLOB, body BLOB)")
-        for number in range(16_000):
-            event["run"]["runId"] = f"01a1fd6a-{number:08}"
-            body = json.dumps(event).encode()
-            names = sorted(row["name"] for row in json.loads(body)["inputs"])
-            digest = hashlib.sha256(body + "".join(names).encode()).digest()
-            database.execute("INSERT INTO event (digest, body) VALUES (?, ?)", (digest, body))
-    return time.process_time() - before_s
+def _processes_with(text: str) -> Iterator[int]:
+    """The processes whose command line has a text."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_text(errors="replace"):
+                yield int(path.parent.name)
+        except OSError:  # it has ended meanwhile
+            continue
 
 
 if __name__ == "__main__":
