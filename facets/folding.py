@@ -268,6 +268,8 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     cause = read_error_cause(facets)
     begins = event.eventType is EventType.START or bool(facets.spark_job_details)
     said = _read_said(facets, time_us, rank, begins=begins, is_own=event.producer == PRODUCER)
+    ends_file = facets.delta_file is not None and event.eventType in SEVERITY
+    told = (_facet_record(event, system_name),) if ends_file else ()
     return RunState(
         run_id=event.run.runId,
         system_name=system_name,
@@ -285,8 +287,8 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         late_overrides=said[2],
         late_annotations=said[3],
         has_properties=begins and bool(facets.spark_properties),
-        records=facet_records(event, system_name=system_name),
-        inferred_records=_inferred_records(event, system_name=system_name),
+        records=told if facets.inferred is None else (),
+        inferred_records=() if facets.inferred is None else told,
         sources=() if (source := source_of(event)) is None else (source,),
         shows_write=shows_write(event),
         is_batch=is_batch(event),
@@ -418,13 +420,6 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
         ValueError: a time is unreadable or out of range.
     """
     return (_facet_record(event, system_name),) if has_record(event) else ()
-
-
-def _inferred_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
-    facets = event.run.facets
-    if facets is None or facets.delta_file is None or facets.inferred is None:
-        return ()
-    return (_facet_record(event, system_name),) if event.eventType in SEVERITY else ()
 
 
 def _facet_record(event: RunEvent, system_name: str) -> ProvenanceRecord:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _OF_FILES: Final = ""
 """The run of a job whose runs are files: it is the one of them that ended last, since each has a record."""
-_SCHEMAS: Final = ("main", "disk")
 _LATEST: Final = 4
 """So many rows are read of a job in each database."""
 _ALL: Final = 2**62
@@ -47,7 +47,8 @@ _RECENT: Final = """
 SELECT last_us, run, job FROM {}.job_run WHERE last_us >= ? ORDER BY last_us DESC LIMIT ?
 """
 _STATES: Final = """
-SELECT run, job, state FROM json_each(?) JOIN {}.job_run ON run = value ->> 0 AND job = value ->> 1
+SELECT run, job, state FROM all_job_run
+WHERE (run, job) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
 """
 _OF_RUNS: Final = "SELECT run, job, state FROM all_job_run WHERE run IN (SELECT value FROM json_each(?))"
 _RECENT_MAX: Final = 10_000
@@ -171,15 +172,11 @@ def recent_runs(ask: Ask, since_us: int) -> Iterator[tuple[int, LastRun]]:
     The one that was told of last comes first; there are 10,000 at most.
     """
     # An index has what these rows ask for; the states are read of those that are looked at.
-    rows = [row for one in _SCHEMAS for row in ask(_RECENT.format(one), (since_us, _RECENT_MAX))]
-    newest = list(dict.fromkeys((run, job) for _, run, job in sorted(rows, reverse=True)))[:_RECENT_MAX]
-    for some in in_chunks(newest, lambda _: 1, _AT_ONCE):
-        states: dict[tuple[str, int], list[_Run | LastFile]] = {}
-        for one in _SCHEMAS:
-            for run, job, state in ask(_STATES.format(one), (msgspec.json.encode(some).decode(),)):
-                states.setdefault((run, job), []).append(_decode(run, state))
-        for key in some:
-            yield key[1], _told(_merge(states[key]), ALWAYS_US)
+    rows = [row for one in ("main", "disk") for row in ask(_RECENT.format(one), (since_us, _RECENT_MAX))]
+    newest = dict.fromkeys((run, job) for _, run, job in sorted(rows, reverse=True))
+    for some in in_chunks(islice(newest, _RECENT_MAX), lambda _: 1, _AT_ONCE):
+        states = _merge_rows(ask(_STATES, (as_json(some),)))
+        yield from ((job, _told(states[run, job], ALWAYS_US)) for run, job in some)
 
 
 def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, LastRun]]:
@@ -187,11 +184,17 @@ def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, La
 
     Some runs more are looked at than wanted, since what was told last may be of an earlier one.
     """
-    runs: dict[tuple[str, int], list[_Run | LastFile]] = {}
-    for run, job, state in ask(_NEWEST_RUNS, (as_json(jobs), 2 * count - 1)):
-        runs.setdefault((run, job), []).append(_decode(run, state))
-    told = [(job, _told(_merge(states), ALWAYS_US)) for (_, job), states in runs.items()]
+    runs = _merge_rows(ask(_NEWEST_RUNS, (as_json(jobs), 2 * count - 1)))
+    told = [(job, _told(state, ALWAYS_US)) for (_, job), state in runs.items()]
     return sorted(told, key=lambda one: (-one[1].started_ms, one[1].run))[:count]
+
+
+def _merge_rows(rows: Iterable[tuple[str, int, bytes]]) -> dict[tuple[str, int], _Run | LastFile]:
+    """What the databases tell of each run of a job, given by number."""
+    found: defaultdict[tuple[str, int], list[_Run | LastFile]] = defaultdict(list)
+    for run, job, state in rows:
+        found[run, job].append(_decode(run, state))
+    return {key: _merge(states) for key, states in found.items()}
 
 
 def _runs_of(
