@@ -265,7 +265,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     facets = event.run.facets or _NO_FACETS
     time_us, rank = parse_instant_us(event.eventTime), _RANK[event.eventType]
     inputs = (InputSeen(time_us, rank, at, *x.recorded) for at, x in enumerate(event.inputs or ()))
-    cause = read_error_cause(facets)
+    cause, parent = read_error_cause(facets), facets.parent
     begins = event.eventType is EventType.START or bool(facets.spark_job_details)
     said = _read_said(facets, time_us, rank, begins=begins, is_own=event.producer == PRODUCER)
     ends_file = facets.delta_file is not None and event.eventType in SEVERITY
@@ -278,7 +278,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         begun_us=(begun_us := time_us if event.eventType is EventType.START else 0),
         first_begun_us=begun_us,
         endings=_endings_of(event, time_us),
-        parent=_parent_of(facets, time_us, rank),
+        parent=ParentSeen(time_us, rank, parent.run.runId, parent.job.name) if parent else None,
         first_input=min(inputs, default=None),
         causes=() if cause is None else (CauseSeen(cause[0], time_us, rank, cause[1]),),
         outputs=tuple(sorted({x.recorded for x in written(event)})),
@@ -326,11 +326,6 @@ def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
         end_us,
         of_transform=bool(summary.transform),
     )
-
-
-def _parent_of(facets: RunFacets, time_us: int, rank: int) -> ParentSeen | None:
-    parent = facets.parent
-    return None if parent is None else ParentSeen(time_us, rank, parent.run.runId, parent.job.name)
 
 
 def _endings_of(event: RunEvent, time_us: int) -> tuple[Ending, ...]:

@@ -136,7 +136,8 @@ class ProvenanceEndpoints:
         """
         body = await self._bodies.read(request)
         try:
-            plain, count = await self._or_rejected(body, self._bodies.checked(body, self._check))
+            check = partial(check_in_pieces, wanted=_WANTED, check=self._check_records)
+            plain, count = await self._or_rejected(body, self._bodies.checked(body, check))
         except AdmissionError as error:
             status = HTTPStatus(error.reason.http_status)
         else:
@@ -163,9 +164,6 @@ class ProvenanceEndpoints:
         headers = await self._acceptor.keep(Kind.PROVENANCE, [array_of(good)], len(good))
         taken = Taken(len(good) + len(failed), len(good), failed)
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
-
-    def _check(self, body: bytes) -> tuple[bytes, int]:
-        return check_in_pieces(body, _WANTED, self._check_records)
 
     async def _or_rejected(self, body: bytes, work: Awaitable[_T]) -> _T:
         try:

@@ -146,7 +146,8 @@ class IndexReader:
         path = home / INDEX_NAME
         connection = apsw.Connection(":memory:", flags=_OPEN_FLAGS)
         try:
-            reader = cls(connection, path, _make_tables(connection, path, _trimmers_of(journal)))
+            rules = tuple(agreed(journal).get("dataset_trimmers", TRIMMERS))
+            reader = cls(connection, path, _make_tables(connection, path, rules))
             reader._begin(journal)
         except apsw.Error as error:
             connection.close()
@@ -394,10 +395,6 @@ def _make_tables(
     opened = _attach(connection, path, rules)
     connection.execute(_VIEWS)
     return opened
-
-
-def _trimmers_of(journal: Journal) -> tuple[str, ...]:
-    return tuple(agreed(journal).get("dataset_trimmers", TRIMMERS))
 
 
 def _attach(
