@@ -36,7 +36,7 @@ from .options import ORIGIN
 
 if TYPE_CHECKING:
     from waybill.lineage import OpenFile
-    from waybill.lineage.answers import FileAnswers, GraphAnswers, HomeAnswers
+    from waybill.lineage.answers import FileAnswers, GraphAnswers
     from waybill.lineage.index import IndexReader, JobRun
     from waybill.transport import FlushReport
     from waybill.transport.runner import OpenRun
@@ -84,7 +84,7 @@ def clocks_ahead(index: IndexReader) -> Iterator[str]:
 @contextlib.contextmanager
 def open_answers(
     settings: Settings, exported: str | None
-) -> Iterator[tuple[HomeAnswers | FileAnswers, str, Journal | None]]:
+) -> Iterator[tuple[FileAnswers, str, Journal | None]]:
     """What answers questions of a command: of the home, of a root alone, or of what was exported.
 
     Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
@@ -102,13 +102,13 @@ def open_answers(
         progress = functools.partial(console.progress, "reading exported files")
         destination = open_exported(exported, settings.home, progress)
         published = Published(ExportedFiles(exported), destination.root)
-        answers = FileAnswers(destination.root, destination, published, os_user(), settings)
+        answers = FileAnswers(destination.root, destination, published.open, os_user(), settings)
         yield answers, f"at {destination.name}", None
         return
     with _opened(settings) as (journal, agreed, is_of_home):
         if journal is None or not is_of_home:
             published = Published(FolderRelations(agreed.root), agreed.root)
-            files = FileAnswers(agreed.root, Keys(), published, os_user(), agreed)
+            files = FileAnswers(agreed.root, Keys(), published.open, os_user(), agreed)
             yield files, f"below {agreed.root}", journal
         else:
             home = HomeAnswers(journal, agreed, TailReader(journal), Keys(), os_user())

@@ -119,7 +119,9 @@ class Lineage:
 
             exported = open_exported(place, settings.home)
             published = Published(ExportedFiles(place), exported.root)
-            return cls(lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published, asker)))
+            return cls(
+                lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published.open, asker))
+            )
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
@@ -464,7 +466,7 @@ def open_answers(folder: Path, access: Access, published: Published, asker: Aske
         JournalError: the journal cannot be read.
     """
     if not Journal.exists(folder):
-        yield FileAnswers(folder, access, published, asker)
+        yield FileAnswers(folder, access, published.open, asker)
         return
     with contextlib.closing(Journal(folder, to_read=True)) as journal:
         yield HomeAnswers(journal, obey(journal), TailReader(journal), access, asker)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from waybill.exporter import Query
     from waybill.exporter.query import Dimension
-    from waybill.lineage.answers import FileAnswers, HomeAnswers
+    from waybill.lineage.answers import FileAnswers
 
     from ..marquez_page import MarquezPage
 
     Ask = Callable[..., Iterator[pa.Table]]
-    _Answers = HomeAnswers | FileAnswers
+    _Answers = FileAnswers
 
 _Tell = Callable[[], str | None]
 """Shows what was found, or returns what to say if that is nothing."""

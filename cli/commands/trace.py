@@ -26,7 +26,7 @@ from .lineage import lines_of, lines_of_onward
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.lineage import Journey
-    from waybill.lineage.answers import FileAnswers, HomeAnswers
+    from waybill.lineage.answers import FileAnswers
     from waybill.lineage.drawing import Line
     from waybill.lineage.graph import Dependencies
 
@@ -130,7 +130,7 @@ def trace(
         console.line(line)
 
 
-def _note_dataset(answers: HomeAnswers | FileAnswers, name: str, journey: Journey) -> None:
+def _note_dataset(answers: FileAnswers, name: str, journey: Journey) -> None:
     """Say that the name by which the file was found is that of a dataset or a job, too."""
     from waybill.lineage.graph import OfDependencies
 
@@ -156,7 +156,7 @@ def _show_dependencies(
         console.line(line)
 
 
-def _journey_of(answers: HomeAnswers | FileAnswers, file: str, follow: Callable[[str], Journey]) -> Journey:
+def _journey_of(answers: FileAnswers, file: str, follow: Callable[[str], Journey]) -> Journey:
     """The journey of a did or, if there is no such did, of the newest file of this name."""
     from waybill.exporter import Query
     from waybill.facets.arrow import from_table

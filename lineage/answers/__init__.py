@@ -6,9 +6,9 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from .answers import Answers
-    from .files import FileAnswers
     from .graph import GraphAnswers
     from .home import HomeAnswers
+    from .indexed import FileAnswers
     from .naming import UnknownNameError
     from .opened import check_open
     from .receipts import ReceiptStatus

@@ -1,7 +1,7 @@
 """What every place that is asked can answer."""
 
-from .indexed import IndexedAnswers
+from .indexed import FileAnswers
 from .remote import CollectorClient
 
-Answers = IndexedAnswers | CollectorClient
+Answers = FileAnswers | CollectorClient
 """Answers questions about the files of one place, for one asker; for the methods see `Lineage`."""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from .graph import GraphAnswers
-from .indexed import IndexedAnswers
+from .indexed import FileAnswers
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Access, TailReader
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 
-class HomeAnswers(IndexedAnswers):
+class HomeAnswers(FileAnswers):
     """Answers questions about the files of a home; see `Lineage`.
 
     Args:
@@ -42,8 +42,8 @@ class HomeAnswers(IndexedAnswers):
         *,
         kept: KeptIndex | None = None,
     ) -> None:
-        rule = settings.annotation_rule
-        super().__init__(settings.root, access, asker, journal=journal, settings=settings, rule=rule)
+        super().__init__(settings.root, access, self._open_own, asker, settings)
+        self._journal, self._rule = journal, settings.annotation_rule
         self._tails = tails
         self._graph = GraphAnswers(journal, asker, kept)
         self._graph.notes = self.notes
@@ -57,7 +57,7 @@ class HomeAnswers(IndexedAnswers):
         """How many accepted entries the last answer about the graph lacks."""
         return self._graph.waiting
 
-    def _open_index(self) -> AbstractContextManager[IndexReader]:
+    def _open_own(self) -> AbstractContextManager[IndexReader]:
         # This comes before the files: records that are filed meanwhile are then found in them.
         self._tail = self._tails.read(self._settings)
         return self._graph.open()

@@ -1,10 +1,9 @@
-"""What the answers of a home and of files alone have in common: records, and the index beside them."""
+"""Answers from records and an index: of a root that is no home's, of what was exported, and within `home`."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,10 +24,11 @@ from waybill.exporter.query import (
     summed,
     sums_of,
 )
-from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets import AnnotationRule, ProvenanceRecord, record_key
+from waybill.facets.annotations import ALL
 from waybill.facets.arrow import from_table
 from waybill.facets.record import last_part
-from waybill.transport import NotFoundError
+from waybill.transport import NotFoundError, Settings
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from waybill.exporter.reading import Asker
     from waybill.exporter.sources import Source
     from waybill.exporter.verification import Explanation
-    from waybill.facets import AnnotationRule
     from waybill.facets.merge_rule import RecordKey
-    from waybill.transport import Journal, Settings
+    from waybill.transport import Journal
     from waybill.transport.journal import FileContent, Receipt
 
     from ..comparing import RunDiff
@@ -58,17 +57,19 @@ _Answer = TypeVar("_Answer")
 
 _NAMED_MAX: Final = 3
 
+_ANY: Final = AnnotationRule(frozenset({ALL}))
+"""Each home that files below a root has a rule of its own."""
 
-class IndexedAnswers(ABC):
-    """Answers questions from records and an index; see `Lineage`.
+
+class FileAnswers:
+    """Answers questions about the files of a root, from records and an index; see `Lineage`.
 
     Args:
         root: the root.
         access: finds and opens its files.
+        open_index: opens what is known of files beside their records, for one question.
         asker: who asks.
-        journal: the journal of its home; None: there are only files.
-        settings: those of the home, or the user's.
-        rule: which annotations records have.
+        settings: those of the home, or the user's; None: those of the environment and of files.
 
     Attributes:
         notes: sentences about what the answers so far lack, and what stands beside them.
@@ -80,21 +81,20 @@ class IndexedAnswers(ABC):
         self,
         root: Path,
         access: Access,
+        open_index: Callable[[], AbstractContextManager[IndexReader]],
         asker: Asker,
-        *,
-        journal: Journal | None,
-        settings: Settings,
-        rule: AnnotationRule,
+        settings: Settings | None = None,
     ) -> None:
         self.notes: dict[str, None] = {}
         self.unsettled: set[RecordKey] = set()
         self.unended: set[str] = set()
         self._root = root
-        self._journal = journal
-        self._settings = settings
-        self._rule = rule
         self._access = access
+        self._open_index = open_index
         self._asker = asker
+        self._settings = settings or Settings.load({}, origin="Lineage")
+        self._journal: Journal | None = None
+        self._rule = _ANY
         self._index: IndexReader | None = None
         self._tail = NO_TAIL
 
@@ -289,18 +289,10 @@ class IndexedAnswers(ABC):
 
         return None if self._journal is None else receipt_status(self._journal, self._root, receipt)
 
-    @abstractmethod
     def answer(self, question: Question[_Answer]) -> _Answer:
-        """Answer a question about the graph of datasets and jobs.
-
-        Raises:
-            NotFoundError: nothing has the name that is asked about, or several have it, or there are only
-                files.
-        """
-
-    @abstractmethod
-    def _open_index(self) -> AbstractContextManager[IndexReader]:
-        """Open the index."""
+        """Raise a `NotFoundError`: the graph is only in the home that filed the records."""
+        about = getattr(question, "name", "datasets and jobs")
+        raise NotFoundError(f"{self._root} has only records; ask the home that filed them about {about!r}")
 
     def _ask(
         self,

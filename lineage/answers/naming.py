@@ -14,7 +14,7 @@ from waybill.transport.likeness import most_alike
 
 if TYPE_CHECKING:
     Ask = Callable[..., Iterator[Any]]
-    """Answers a query with these columns, or with sums; see `IndexedAnswers.tables`."""
+    """Answers a query with these columns, or with sums; see `FileAnswers.tables`."""
 
 _NAMED_MAX: Final = 5
 _NEWEST: Final = 1_000

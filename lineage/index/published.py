@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,7 @@ class Published:
         self._files: dict[str, str] = {}
         self._reader: IndexReader | None = None
 
-    def open(self) -> IndexReader:
+    def open(self) -> AbstractContextManager[IndexReader]:
         """A reader of what is published now, which stays open; raises what these files do."""
         files = self._relations.relation_files()
         if self._reader is None or files != self._files:
@@ -78,7 +79,7 @@ class Published:
                 begun += _facts_in(table.filter(is_open))
             self._reader = IndexReader.of(facts, map(_begun_in, begun), self._folder)
             self._files = files
-        return self._reader
+        return contextlib.nullcontext(self._reader)
 
 
 def _facts_in(table: pa.Table) -> Iterator[Fact]:

@@ -108,7 +108,6 @@ DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
 DELETE FROM main.open_run; DELETE FROM main.ended_run;
 """
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
-_OPEN_OF: Final = "SELECT began_ms, last_ms, begun FROM open_files WHERE did = ? ORDER BY last_ms"
 
 
 class IndexReader:
@@ -268,11 +267,9 @@ class IndexReader:
 
     def open_runs(self) -> list[tuple[OpenFile, OpenRun]]:
         """All files and runs that have begun and not ended, each with what its end has to repeat."""
-        return self._open(_OPEN, ())
-
-    def open_file(self, did: str) -> OpenFile | None:
-        """A file that has begun and not ended; None if this one has ended, or is not known."""
-        return next((file for file, _ in self._open(_OPEN_OF, (did,))), None)
+        rows = cast("list[tuple[int, int, bytes]]", self._ask(_OPEN, ()))
+        runs = [(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
+        return [(open_file_of(*run), run[0]) for run in runs]
 
     def endless_producers(self, silent_since_ms: int, *, least: int) -> list[tuple[str, int]]:
         """The producers of which no run has ended, though some have been silent for long.
@@ -329,11 +326,6 @@ class IndexReader:
         """
         rows = self._ask("SELECT * FROM all_ahead ORDER BY received_us DESC LIMIT 100", ())
         return cast("list[tuple[str, str, int, int]]", rows)
-
-    def _open(self, query: str, bindings: tuple[str, ...]) -> list[tuple[OpenFile, OpenRun]]:
-        rows = cast("list[tuple[int, int, bytes]]", self._ask(query, bindings))
-        runs = [(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
-        return [(open_file_of(*run), run[0]) for run in runs]
 
     def _dids(self, query: str, bindings: tuple[str, ...]) -> set[str]:
         return {cast("str", did) for (did,) in self._ask(query, bindings)}

@@ -36,7 +36,8 @@ def joined(tracker: Tracker) -> tuple[TrackedFile, TrackedFile, TrackedFile]:
 
 
 def published(root: Path) -> IndexReader:
-    return Published(FolderRelations(root), root).open()
+    with Published(FolderRelations(root), root).open() as reader:
+        return reader
 
 
 def test_a_root_and_an_export_know_all_parents_and_inputs_as_their_home_does(
@@ -123,11 +124,12 @@ def test_what_has_changed_is_read_again_and_nothing_else(settings: Settings, tra
     _, b, ab = joined(tracker)
     flush(settings)
     opened = Published(FolderRelations(settings.root), settings.root)
-    before = opened.open()
-    assert opened.open() is before
+    with opened.open() as before, opened.open() as again_opened:
+        assert again_opened is before
     _, other, again = joined(tracker)
     flush(settings)
-    assert opened.open().children_of([b.did, other.did]) == {b.did: (ab.did,), other.did: (again.did,)}
+    with opened.open() as reader:
+        assert reader.children_of([b.did, other.did]) == {b.did: (ab.did,), other.did: (again.did,)}
 
 
 def test_an_index_that_is_made_again_publishes_the_same(settings: Settings, tracker: Tracker) -> None:
