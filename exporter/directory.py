@@ -73,17 +73,16 @@ def compacted_file(folder: Path, hour: Hour) -> Path:
     return folder / hour.day / f"{hour.hour}{_SUFFIX}"
 
 
-def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[Path]:
-    """An hour's compacted and late files."""
-    paths = (compacted_file(folder, hour) for folder in _folders(root, system_name))
-    return [path for path in paths if path.exists()]
+def compacted_files(
+    root: Path, hours: Collection[Hour], system_name: str | None = None
+) -> dict[Hour, list[Path]]:
+    """By hour, the existing compacted and late files, of one system or of all.
 
-
-def compacted_files(root: Path, hours: Collection[Hour]) -> dict[Hour, list[Path]]:
-    """By hour, the existing compacted and late files; each day's folders are listed once."""
+    Each day's folders are listed once.
+    """
     found: dict[Hour, list[Path]] = {hour: [] for hour in hours}
     days = sorted({hour.day for hour in hours})
-    for folder in _folders(root, None):
+    for folder in _folders(root, system_name):
         for day in days:
             for name in names(folder / day):
                 hour = parse_hour(day, name.removesuffix(_SUFFIX)) if name.endswith(_SUFFIX) else None

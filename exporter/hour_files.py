@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
+from .directory import compacted_file, compacted_files, compacted_folders, raw_files, raw_hours
 from .quarantine import list_quarantined
 
 if TYPE_CHECKING:
@@ -57,5 +57,5 @@ class HourFiles:
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """See `Listing`."""
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
-            return compacted_in(self._root, hour, self._system_name)
+            return compacted_files(self._root, [hour], self._system_name)[hour]
         return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]

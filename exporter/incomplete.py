@@ -39,10 +39,6 @@ class IncompleteError(WaybillError):
         return f"records may be missing: {named}" + (f" | and {more:,} more" if more > 0 else "")
 
 
-def _tell(path: Path, error: Exception, root: Path) -> str:
-    return parquet.unreadable(path, error, root=root)
-
-
 class Unread:
     """Collects the files whose records an answer lacks, as reading finds them.
 
@@ -52,7 +48,9 @@ class Unread:
     """
 
     def __init__(
-        self, known: Sequence[str] = (), tell: Callable[[Path, Exception, Path], str] = _tell
+        self,
+        known: Sequence[str] = (),
+        tell: Callable[[Path, Exception, Path], str] = parquet.unreadable,
     ) -> None:
         self._sentences = {sentence: sentence for sentence in known}
         self._tell = tell

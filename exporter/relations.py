@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.facets.chunks import in_chunks
 from waybill.transport.files import publish_alone
 
 from . import parquet
@@ -42,7 +43,7 @@ RELATIONS_SCHEMA: Final = pa.schema(
 Relation = tuple[str, str, str, int]
 """A row: did, kind, value, and the time in epoch milliseconds."""
 
-_ROWS_MAX: Final = 50_000
+_ROW_BYTES: Final = 160
 _BYTES_MAX: Final = 8 * 2**20
 _SUFFIX: Final = ".parquet"
 _OPEN: Final = "open"
@@ -116,8 +117,12 @@ def _merged(theirs: Iterable[Relation], ours: Iterable[Relation]) -> ReadableBuf
     """The bytes of a file with the rows of both, a batch at a time: a day may not fit into memory."""
     stay = (row for row in theirs if row[1] != _OPEN)
     sink = pa.BufferOutputStream()
+
+    def size_of(row: Relation) -> int:
+        return _ROW_BYTES + len(row[0]) + len(row[2])
+
     with pq.ParquetWriter(sink, RELATIONS_SCHEMA, compression="zstd") as writer:
-        for batch in _in_batches(_earliest(heapq.merge(stay, ours))):
+        for batch in in_chunks(_earliest(heapq.merge(stay, ours)), size_of, _BYTES_MAX):
             columns = zip(RELATIONS_SCHEMA, zip(*batch, strict=True), strict=True)
             arrays = [pa.array(column, field.type) for field, column in columns]
             writer.write_table(pa.table(arrays, RELATIONS_SCHEMA))
@@ -128,16 +133,3 @@ def _earliest(rows: Iterable[Relation]) -> Iterator[Relation]:
     """Each thing that is told once, with its earliest time, given that equal ones are side by side."""
     groups = itertools.groupby(rows, itemgetter(0, 1, 2))
     return (next(same) for _, same in groups)  # no group is empty
-
-
-def _in_batches(rows: Iterable[Relation]) -> Iterator[list[Relation]]:
-    batch: list[Relation] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row[0]) + len(row[2])
-        if len(batch) == _ROWS_MAX or size > _BYTES_MAX:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

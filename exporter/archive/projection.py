@@ -17,7 +17,7 @@ from waybill.transport import RootError
 from waybill.transport.errors import reason_of
 from waybill.transport.files import Files, publish_new, sweep
 from waybill.transport.root import Filing
-from waybill.transport.runner import Step, left_s
+from waybill.transport.runner import Projection, Step, left_s
 
 from .. import parquet
 from ..ledger import recorded
@@ -53,7 +53,7 @@ def filed_ranges(journal: Journal) -> Covers:
     return Covers() if stored is None else Covers.decode(stored)
 
 
-class Archive:
+class Archive(Projection):
     """Writes every entry of the journal below ``events/``."""
 
     name = ARCHIVE
@@ -116,9 +116,6 @@ class Archive:
         except BaseException:
             self._reset()
             raise
-
-    def close(self) -> None:
-        """Do nothing: it holds no resources."""
 
     @property
     def _seen(self) -> int:

@@ -28,7 +28,7 @@ from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
 
 from .. import parquet
-from ..directory import compacted_in, raw_files
+from ..directory import compacted_files, raw_files
 from ..ledger import root_lock
 from ..names import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from ..parallel import in_parallel
@@ -228,7 +228,7 @@ def _is_left_over(raw: RawName, among: Iterable[RawName]) -> bool:
 def _covered(root: Path, hour: Hour) -> Covers | None:
     """The ranges that the hour's compacted files cover; None if a file cannot be read."""
     covered = Covers()
-    for path in compacted_in(root, hour):
+    for path in compacted_files(root, [hour])[hour]:
         try:
             covered = covered.uniting(Covers.read(parquet.open_file(path).metadata.metadata))
         except FileNotFoundError:

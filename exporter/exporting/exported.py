@@ -109,7 +109,7 @@ class ExportedFiles:
         try:
             return self._content(path)
         except ObjectGoneError:
-            raise _GoneError from None
+            raise ForeignError("the manifest lists it, and it is gone") from None
 
     def _versions(self, folder: PurePosixPath, suffix: str) -> dict[str, str]:
         """The files below a folder, by path, with what tells one version from another."""
@@ -130,10 +130,3 @@ def _folder(place: Path) -> ObjectStore:
     if not place.is_dir():
         raise NotFoundError(f"there is no folder {place}; give the URL that was given to the export")
     return LocalStore(place)
-
-
-class _GoneError(ForeignError):
-    """The file is not there."""
-
-    def __init__(self) -> None:
-        super().__init__("the manifest lists it, and it is gone")

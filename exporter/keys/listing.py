@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from waybill.transport.errors import reason_of
 
-from ..directory import FileStamp, compacted_in, raw_files, raw_hours
+from ..directory import FileStamp, compacted_files, raw_files, raw_hours
 from ..hour_files import HourFiles
 from ..ledger import compare_files, follow_ledger
 from ..names import KEYS
-from ..parquet import unreadable
 from ..quarantine import list_quarantined
-from ..query import FOLDERS
+from ..query import FOLDERS, Access
 from .changed import Comparison
 from .contents import CONTENTS, DamagedError, read_contents
 from .hashes import wanted_hashes
@@ -47,7 +46,7 @@ _LISTED_ONE_BY_ONE: Final = 50
 """For more hours than this, listing all folders once takes less time than looking into all for each hour."""
 
 
-class Keys:
+class Keys(Access):
     """The keys of a root, to read only; one object serves many questions about one root, from any thread.
 
     Without keys, or with some that cannot be used, every file is listed from the folders.
@@ -103,14 +102,6 @@ class Keys:
         with contextlib.suppress(DamagedError, FileNotFoundError):
             if (opened := self._current(root)) is not None:
                 self._comparison.run(opened)
-
-    def place(self, path: Path) -> Path:
-        """Where a file that was listed is on this machine: see `waybill.exporter.query.Access`."""
-        return path
-
-    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
-        """The sentence about a file that could not be read: see `waybill.exporter.query.Access`."""
-        return unreadable(path, error, root=root)
 
     def _current(self, root: Path) -> OpenKeys | None:
         """The keys as they are now; None if there are none."""
@@ -183,7 +174,7 @@ class _Folders:
         self._asked.add(hour)
         if len(self._asked) > _LISTED_ONE_BY_ONE:
             return self._all.compacted(hour, raws)
-        return compacted_in(self._root, hour, self._query.system_name)
+        return compacted_files(self._root, [hour], self._query.system_name)[hour]
 
     def known(self, files: Iterable[KnownFile]) -> list[Path]:
         paths = []

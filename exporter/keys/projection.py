@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.transport.errors import RootError, reason_of
 from waybill.transport.root import check_root
-from waybill.transport.runner import Step, statuses
+from waybill.transport.runner import Projection, Step, statuses
 
 from ..names import LAYOUT
 
@@ -37,7 +37,7 @@ def open_keys(journal: Journal, settings: Settings) -> KeysKeeper | None:
     return KeysKeeper(journal, settings) if settings.provenance_enabled else None
 
 
-class KeysKeeper:
+class KeysKeeper(Projection):
     """Keeps up the keys of the root that a home files into."""
 
     name = PROJECTION
@@ -73,12 +73,6 @@ class KeysKeeper:
     def pending(self) -> int:
         """The entries of which the keys do not know what became of them."""
         return self._journal.last_seq() - self._journal.cursor(PROJECTION)
-
-    def finish(self) -> None:
-        """Do nothing: each step is durable, and what is left is read from the files."""
-
-    def close(self) -> None:
-        """Do nothing: it holds no resources."""
 
     def _filed(self) -> int:
         """The last entry that is filed, or that the layout cannot file, so that nobody waits for it here."""

@@ -20,7 +20,7 @@ from waybill.transport import RootError
 from waybill.transport.errors import reason_of
 from waybill.transport.files import Files
 from waybill.transport.root import Filing
-from waybill.transport.runner import Step, left_s, note_published
+from waybill.transport.runner import Projection, Step, left_s, note_published
 
 from ..compaction import (
     GATHER_S,
@@ -62,7 +62,7 @@ def open_layout(journal: Journal, settings: Settings) -> Layout | None:
     return Layout(journal, settings) if settings.provenance_enabled else None
 
 
-class Layout:
+class Layout(Projection):
     """Writes the Parquet provenance layout from the journal."""
 
     name = LAYOUT
@@ -138,9 +138,6 @@ class Layout:
         if self._filing.begun() is None:
             self._filing.open()
             self._compact(raw_hours(self._settings.root))
-
-    def close(self) -> None:
-        """Do nothing: it holds no resources."""
 
     def _step(self) -> Step:
         if self._runs is None:

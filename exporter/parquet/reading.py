@@ -243,7 +243,7 @@ def check_format(metadata: Mapping[bytes, bytes] | None) -> None:
             raise FormatError(f"{told}; use the Waybill that wrote it")
 
 
-def unreadable(path: Path | str, error: Exception, *, root: Path | None) -> str:
+def unreadable(path: Path | str, error: Exception, root: Path | None) -> str:
     """The sentence about a file that could not be read, which is damaged if it was not the system's fault.
 
     `root` is the one that the file belongs to, if `waybill repair` works on that.

@@ -71,24 +71,20 @@ class Access(Protocol):
             FileNotFoundError: it is gone.
             DAMAGED: it cannot be had.
         """
+        return path
 
     def unreadable(self, path: Path, error: Exception, root: Path) -> str:
         """The sentence about a file of a root that cannot be read."""
+        return unreadable(path, error, root=root)
 
 
-class _Folders:
+class _Folders(Access):
     """Lists every file of the system that is asked for, folder by folder."""
 
     problem: str | None = None
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:  # noqa: ARG002
         return HourFiles(root, query.system_name)
-
-    def place(self, path: Path) -> Path:
-        return path
-
-    def unreadable(self, path: Path, error: Exception, root: Path) -> str:
-        return unreadable(path, error, root=root)
 
 
 FOLDERS: Final[Access] = _Folders()

@@ -251,7 +251,8 @@ class HourRows:
         tables = [_NO_ROWS]
         in_files = self._read_files(files, there, functools.partial(parquet.read_window, room=room))
         for path, table in in_files.items():
-            systems = [name for name in _systems_of(table) if (path, safe_name(name)) in covered]
+            names = table["system_name"].unique().to_pylist()
+            systems = [name for name in names if (path, safe_name(name)) in covered]
             rows = table.filter(pc.invert(pc.is_in(table["system_name"], pa.array(systems, pa.string()))))
             steps = pa.repeat(pa.scalar(IN_FILES, pa.int32()), rows.num_rows)
             tables.append(rows.append_column(_NO_ROWS.schema.field(STEP), steps))
@@ -411,11 +412,6 @@ def _covered(files: Files, covers: Mapping[Path, Covers]) -> set[_Covered]:
         for path, raw in files.raws.items()
         if path.parts[-3:-1] == (compacted.parent.name, compacted.stem) and cover.has(raw)
     }
-
-
-def _systems_of(table: pa.Table) -> list[str]:
-    names: list[str] = table["system_name"].unique().to_pylist()
-    return names
 
 
 def _value_of(one: Dimension) -> str:

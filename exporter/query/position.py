@@ -53,14 +53,10 @@ class Position(NamedTuple):
 _DECODER: Final = msgspec.msgpack.Decoder(Position)
 
 
-def position_of(record: ProvenanceRecord) -> Position:
-    """The place of a record."""
-    return Position(record.completed, record.did, _hash_of(getattr(record, name) for name in _REST))
-
-
 def cursor_of(record: ProvenanceRecord) -> str:
     """The cursor with which a question goes on after a record; it may be part of a URL as it is."""
-    return _encoded(position_of(record))
+    rest = _hash_of(getattr(record, name) for name in _REST)
+    return _encoded(Position(record.completed, record.did, rest))
 
 
 def _encoded(position: Position) -> str:

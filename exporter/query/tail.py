@@ -30,7 +30,7 @@ from waybill.transport.errors import WaybillError
 from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
 from ..layout import FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
-from ..names import LAYOUT, Hour, hour_of
+from ..names import HOUR_MS, LAYOUT, Hour, hour_of
 from ..stored_records import entries_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _HELD_BYTES_MAX: Final = 64 * 2**20
 """Records that take more go into a temporary file."""
 _HELD_TABLES_MAX: Final = 64
-_HOUR_MS: Final = 3_600_000
 _SETTLE_MS: Final = int(SETTLE_S * 1_000)
 
 STEP: Final = "step"
@@ -254,7 +253,8 @@ class _Rows:
         self.retracted.append(self._with_step(table))
 
     def _with_step(self, table: pa.Table) -> pa.Table:
-        self.hours |= _hours_in(table)
+        hours = pc.unique(pc.divide(table["completed"].cast(pa.int64()), HOUR_MS)).to_pylist()
+        self.hours.update(hour_of(hour * HOUR_MS) for hour in hours)
         steps = pa.repeat(pa.scalar(self.step, pa.int32()), table.num_rows)
         return table.append_column(_SCHEMA.field(STEP), steps)
 
@@ -372,8 +372,3 @@ def _record_of(key: RecordKey) -> ProvenanceRecord:
         created=completed,
         completed=completed,
     )
-
-
-def _hours_in(table: pa.Table) -> set[Hour]:
-    hours = pc.unique(pc.divide(table["completed"].cast(pa.int64()), _HOUR_MS)).to_pylist()
-    return {hour_of(hour * _HOUR_MS) for hour in hours}

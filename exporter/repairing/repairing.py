@@ -23,7 +23,7 @@ from waybill.facets import records_of
 from waybill.transport.files import Files
 from waybill.transport.journal import Journal
 
-from ..archive import archived_files, refile
+from ..archive import archived_files, folder_hour, refile
 from ..directory import names
 from ..ledger import compare_again, is_archived, read_ledger, recorded
 from ..names import AGED, ARCHIVE, EVENTS, RAW, Hour, RawName, hour_in, hour_of
@@ -257,7 +257,7 @@ def _older(root: Path, journal: Journal | None, hours: Iterable[Hour]) -> Iterat
     """Those hours that are older than what is still stored of a journal's entries, with a sentence."""
     begins: dict[str, tuple[int, Hour]] = {}
     for name, path in archived_files(root):
-        one = (name.first, Hour(path.parent.parent.name, path.parent.name))
+        one = (name.first, folder_hour(path))
         begins[name.node] = min(begins.get(name.node, one), one)
     if not begins and journal is not None and (first := journal.first()) is not None:
         begins[journal.node] = (first.seq, hour_of(first.received_ms))

@@ -78,10 +78,12 @@ class Projection(Protocol):
         """How many entries it has not processed yet."""
 
     def finish(self) -> None:
-        """Complete the output before the runner ends."""
+        """Complete the output before the runner ends, if a step leaves any of it open."""
+        return
 
     def close(self) -> None:
-        """Release its resources."""
+        """Release its resources, if it holds any."""
+        return
 
 
 OpenProjection = Callable[["Journal", "Settings"], Projection | Sequence[Projection] | None]
