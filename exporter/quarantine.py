@@ -130,11 +130,6 @@ def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Qua
             yield one
 
 
-def is_quarantined(root: Path, kept: str) -> bool:
-    """Whether a file with this path in the quarantine exists and nobody has settled it."""
-    return any(one.kept == kept for one in list_quarantined(root))
-
-
 def settle(root: Path, kept: Collection[str], files: Files) -> None:
     """Note in the reports of quarantined files that they are settled; raises `OSError` if that fails."""
     _note(root, kept, files, accepted_ms=time.time_ns() // 1_000_000)

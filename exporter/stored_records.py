@@ -74,7 +74,7 @@ def decode_entries(
     *,
     system_name: str,
     rule: AnnotationRule,
-    on_error: Callable[[_Entry, Exception], None],
+    on_error: Callable[[_Entry, Exception], None] = lambda _entry, _error: None,
 ) -> DecodedEntries:
     """Decode a batch of entries of any kind; all its run events are in memory at once.
 

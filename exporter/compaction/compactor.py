@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from waybill.transport.files import Files
 
 from ..directory import raw_hours
 from ..ledger import hold_against_ledger, recorded
-from ..memory import give_back
 from ..names import Hour
 from ..parallel import in_parallel, workers_default
 from ..parquet import WINDOW_ROWS
@@ -21,6 +22,9 @@ from .restartable_hour import HourCompaction, HourReport, Retraction
 
 _HOURS_AT_ONCE_MAX: Final = 64
 """The maximum number of hours that a compaction holds in memory."""
+
+_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Only the C library of GNU has it, and only it keeps so much."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True):
@@ -82,7 +86,7 @@ class Compactor:
         if not wanted:
             return CompactionReport()
         self._check()
-        give_back()
+        _give_back()
         with recorded(self._root, self._files, wanted, keeps=retraction is None) as changed:
             aside = hold_against_ledger(self._root, self._files, sorted(wanted), changed)
             reports = in_parallel(
@@ -127,6 +131,17 @@ def compact_hour(
             "once the disk works again, it is retried automatically"
         )
     return compaction.report
+
+
+def _give_back() -> None:
+    """Give back to the system the free memory that the allocators of Arrow and C keep for later.
+
+    After entries with long names these are several hundred megabytes, and the memory of a compaction comes on
+    top of them. It takes some milliseconds.
+    """
+    pa.default_memory_pool().release_unused()
+    if _TRIM is not None:
+        _TRIM(0)
 
 
 def summed(reports: Iterable[HourReport], aside: Iterable[Quarantined] = ()) -> CompactionReport:

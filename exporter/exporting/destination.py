@@ -109,7 +109,7 @@ def open_destination(
     place = local_or_url(str(where))
     if isinstance(place, str):
         return _Bucket(place, timeout_s)
-    return _ExportFolder(place, files or Files())
+    return _Folder(place, files or Files(), explains=True)
 
 
 def open_blob_store(where: Path | str, files: Files) -> BlobStore:
@@ -123,35 +123,51 @@ def key_of(destination: Destination) -> str:
 
 
 class _Folder:
-    """A folder on a local or mounted file system; it is made when the first file is written."""
+    """A folder on a local or mounted file system; it is made when the first file is written.
 
-    def __init__(self, folder: Path, files: Files) -> None:
+    An export gets an error as one sentence, a rebuild as it is.
+    """
+
+    def __init__(self, folder: Path, files: Files, *, explains: bool = False) -> None:
         self.name = str(folder)
         self._folder = folder
         self._files = files
+        self._explains = explains
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
-        try:
-            with (self._folder / path).open("rb") as file:
-                return file.read(), _version_of(os.fstat(file.fileno()))
-        except FileNotFoundError:
-            return None
+        with (
+            self._explained(),
+            contextlib.suppress(FileNotFoundError),
+            (self._folder / path).open("rb") as file,
+        ):
+            return file.read(), _version_of(os.fstat(file.fileno()))
+        return None
 
     def version(self, path: str) -> Version | None:
-        try:
+        with self._explained(), contextlib.suppress(FileNotFoundError):
             return _version_of((self._folder / path).stat())
-        except FileNotFoundError:
-            return None
+        return None
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
         target = self._folder / path
-        self._files.make_folder(target.parent)
-        with locked(self._folder / _LOCK):
-            if self.version(path) != replaces:
-                raise ReplacedError
-            sweep(self._files, target.parent, f"{target.name}.")
-            publish(self._files, target, data)
-            return _version_of(target.stat())
+        with self._explained():
+            self._files.make_folder(target.parent)
+            with locked(self._folder / _LOCK):
+                if self.version(path) != replaces:
+                    raise ReplacedError
+                sweep(self._files, target.parent, f"{target.name}.")
+                publish(self._files, target, data)
+                return _version_of(target.stat())
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._explains:
+                raise
+            what = f"{self.name} cannot be written or read ({error}); fix that and export again"
+            raise DestinationError(what) from None
 
     def names(self) -> list[str]:
         found = (path for path in self._folder.rglob("*") if not path.is_dir())
@@ -188,30 +204,6 @@ class _Folder:
 
 def _version_of(status: os.stat_result) -> Version:
     return Version(f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}")
-
-
-class _ExportFolder(_Folder):
-    """A folder as an export's destination: errors are raised as one sentence."""
-
-    def read(self, path: str) -> tuple[bytes, Version] | None:
-        with self._explained():
-            return super().read(path)
-
-    def version(self, path: str) -> Version | None:
-        with self._explained():
-            return super().version(path)
-
-    def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
-        with self._explained():
-            return super().write(path, data, replaces)
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            what = f"{self.name} cannot be written or read ({error}); fix that and export again"
-            raise DestinationError(what) from None
 
 
 class _Bucket:

@@ -119,7 +119,8 @@ class _Heard:
         """Add the records that entries hold by themselves."""
         for is_by_then in (True, False):
             part = [entry for entry in self._readable(entries) if self._is_by_then(entry) is is_by_then]
-            found = decode_entries(part, system_name=self._system_name, rule=self._rule, on_error=_leave_out)
+            # What cannot be decoded, the layout has set aside too, and no answer has its records.
+            found = decode_entries(part, system_name=self._system_name, rule=self._rule)
             wanted = pc.is_in(found.records["did"], self._dids)
             self._records[is_by_then] += from_table(found.records.filter(wanted))
 
@@ -169,10 +170,6 @@ def _gone(what: str, at_ms: int) -> EntriesGoneError:
         f"{what} neither in the journal nor in the archive, so what was known at {instant(at_ms)} cannot be "
         "said; ask for what is known now"
     )
-
-
-def _leave_out(entry: Entry, error: Exception) -> None:
-    """Ignore the error: the layout has set this entry aside, too, and no answer has its records."""
 
 
 def _ranges_of(root: Path, records: Iterable[ProvenanceRecord]) -> Covers:

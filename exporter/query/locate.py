@@ -17,7 +17,7 @@ from ..directory import FileStamp, raw_files
 from ..exporting import ExportedFile, ExportState, destinations
 from ..names import Hour, RawName, compacted_path, hour_of, late_path, safe_name
 from ..parquet import Covers
-from ..quarantine import is_quarantined
+from ..quarantine import list_quarantined
 from ..stored_records import decode_entries
 from ..tombstones import tombstones
 
@@ -62,12 +62,8 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
 
 def _hours_of(entry: Entry) -> set[tuple[str, Hour]]:
     """The systems and hours of the records that an entry holds by itself."""
-    found = decode_entries([entry], system_name="", rule=AnnotationRule(), on_error=_leave_to_the_layout)
+    found = decode_entries([entry], system_name="", rule=AnnotationRule())
     return {(record.system_name, hour_of(record.completed)) for record in from_table(found.records)}
-
-
-def _leave_to_the_layout(entry: Entry, error: Exception) -> None:
-    """Ignore the error: the layout logs it when it comes to the entry."""
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:
@@ -110,7 +106,7 @@ def _removed(root: Path, states: list[ExportState], system: str, hour: Hour) -> 
     if removed is None:
         return
     if removed.kept is not None:
-        if is_quarantined(root, removed.kept):
+        if any(one.kept == removed.kept for one in list_quarantined(root)):
             yield Located(file=removed.kept, place=Place.DAMAGED)
         return
     relative = compacted_path(system, hour)

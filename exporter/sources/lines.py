@@ -7,12 +7,10 @@ belongs to the part in which it begins.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,8 +27,10 @@ from .source import SourceError, SourceNotFoundError, Stored
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_GZIP: Final = b"\x1f\x8b"
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""By their first bytes, how files are compressed."""
+
+_MAGIC_BYTES: Final = 4
 _BATCH_LINES: Final = 2_000
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 _DECODER: Final = json.JSONDecoder()
@@ -71,7 +71,9 @@ class LinesSource(msgspec.Struct, frozen=True):
                     file.seek(start - 1)
                     start += len(file.readline()) - 1
                 yield from _batches(file, start, end)
-        except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+        except (pa.ArrowException, OSError) as error:
+            if getattr(error, "errno", None) is not None:
+                raise
             raise SourceError(f"{shown(name)} is damaged ({error}); replace it with a good copy") from None
 
     def place(self, part: str, at: int) -> str:
@@ -102,9 +104,9 @@ def _files(path: Path | str) -> list[str]:
 
 def _cut(name: str, part_bytes: int) -> list[str]:
     with _plain(name) as file:
-        magic = file.read(len(_ZSTD))
+        compression = _compression_of(file)
         size_bytes = file.seek(0, io.SEEK_END)
-    if magic.startswith((_GZIP, _ZSTD)):
+    if compression is not None:
         return [f"0-0:{name}"]
     return [
         f"{start}-{min(start + part_bytes, size_bytes)}:{name}" for start in range(0, size_bytes, part_bytes)
@@ -117,24 +119,15 @@ def _plain(name: str) -> io.BufferedReader:
 
 def _open(name: str) -> io.BufferedReader:
     file = _plain(name)
-    magic = file.peek(len(_ZSTD))
-    if magic.startswith(_GZIP):
-        return io.BufferedReader(_Unzipped(file), 2**20)
-    if magic.startswith(_ZSTD):
-        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 2**20)
-    return file
+    compression = _compression_of(file)
+    if compression is None:
+        return file
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), compression), 2**20)
 
 
-class _Unzipped(gzip.GzipFile):
-    """A gzip file that also closes its underlying file when it is closed."""
-
-    def __init__(self, inner: io.BufferedReader) -> None:
-        super().__init__(fileobj=inner)
-        self._inner = inner
-
-    def close(self) -> None:
-        super().close()
-        self._inner.close()
+def _compression_of(file: io.BufferedReader) -> str | None:
+    begin = file.peek(_MAGIC_BYTES)
+    return next((name for magic, name in _COMPRESSED.items() if begin.startswith(magic)), None)
 
 
 def _events_in(line: bytes) -> Iterator[tuple[int, bytes]]:

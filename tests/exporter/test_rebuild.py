@@ -285,13 +285,16 @@ def test_what_a_dying_program_left_of_a_line_hides_no_event_and_is_counted(
     assert rows(tmp_path / "root") == EXPECTED[:kept]
 
 
-def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(gzip.compress(BODIES[0] * 50)[:-30])
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_damaged_file_is_named_and_the_others_are_read(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "a").write_bytes(compress(BODIES[0] * 50)[:-30])
     (tmp_path / "b").write_bytes(BODIES[1])
     report = rebuild(LinesSource((tmp_path,)), tmp_path.with_name("root"), Wanted(system_name="host"))
     assert not report.is_whole
     (damaged,) = report.damaged
-    assert str(tmp_path / "a.gz") in damaged
+    assert f"{tmp_path / 'a'} is damaged" in damaged
     assert EXPECTED[1] in rows(tmp_path.with_name("root"))
 
 
