@@ -13,7 +13,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import parquet
 from .directory import compacted_file, compacted_files, compacted_folders, raw_files, raw_hours
+from .parquet import Rules
 from .quarantine import list_quarantined
 
 if TYPE_CHECKING:
@@ -59,3 +61,11 @@ class HourFiles:
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
             return compacted_files(self._root, [hour], self._system_name)[hour]
         return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]
+
+    def rules(self, hour: Hour) -> Rules:
+        """The rules that the files of an hour were written by, as far as they can be read."""
+        raws, found = self.raw(hour), Rules()
+        for path in (*raws.values(), *self.compacted(hour, raws)):
+            with contextlib.suppress(*parquet.DAMAGED):
+                found = found.uniting([Rules.read(parquet.open_file(path).metadata.metadata)])
+        return found

@@ -19,7 +19,6 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS
 from waybill.transport.budget import check_budget
 from waybill.transport.errors import NotFoundError
 
-from .. import parquet
 from ..hour_files import HourFiles
 from ..incomplete import Unread
 from ..names import COMPACTED, RAW, Hour, hour_in, hour_of, safe_name
@@ -156,11 +155,6 @@ class _Reader:
         self._after = None if query.after is None else read_cursor(query.after)
         self._last: Hour | None = None
 
-    @property
-    def hours(self) -> Sequence[Hour]:
-        """The hours that may have records in files."""
-        return self._files.hours
-
     def __enter__(self) -> Self:
         return self
 
@@ -277,15 +271,6 @@ class _Reader:
             found = found.joined(Files({path: raw for raw, path in raws.items()}, compacted, tail, is_merged))
         return found
 
-    def rules(self, hour: Hour) -> Rules:
-        """The rules that the files of an hour were written by, as far as they can be read."""
-        found = Rules()
-        files = self._files_of([hour])
-        for path in (*files.raws, *files.compacted):
-            with contextlib.suppress(*parquet.DAMAGED):
-                found = found.uniting([Rules.read(parquet.open_file(path).metadata.metadata)])
-        return found
-
     def of_hour(self, hour: Hour) -> Iterator[pa.Table]:
         """The records of an hour, in order."""
         part = _Part([hour], self._files_of([hour]))
@@ -387,9 +372,12 @@ def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table
     """
     query = Query(oldest_first=True)
     with contextlib.ExitStack() as stack:
-        readers = [stack.enter_context(_Reader(root, query, HourFiles(root))) for root in roots]
-        for hour in sorted({hour for reader in readers for hour in reader.hours}):
-            rules = tuple(reader.rules(hour) for reader in readers)
+        files = [HourFiles(root) for root in roots]
+        readers = [
+            stack.enter_context(_Reader(root, query, one)) for root, one in zip(roots, files, strict=True)
+        ]
+        for hour in sorted({hour for one in files for hour in one.hours}):
+            rules = tuple(one.rules(hour) for one in files)
             for tables in _side_by_side([reader.of_hour(hour) for reader in readers]):
                 yield rules, tables
         for reader in readers:
@@ -400,7 +388,7 @@ def _side_by_side(streams: Sequence[Iterator[pa.Table]]) -> Iterator[tuple[pa.Ta
     """Ordered tables, each cut where the first of them ends; no rows of one place are in two cuts."""
     held = [next(stream, _NO_ROWS) for stream in streams]
     while any(table.num_rows for table in held):
-        end = min(_end(table) for table in held if table.num_rows)
+        end = min(_place_after(table) for table in held if table.num_rows)
         upto = [_rows_upto(table, end) for table in held]
         yield tuple(table.slice(0, count) for table, count in zip(held, upto, strict=True))
         held = [
@@ -409,12 +397,7 @@ def _side_by_side(streams: Sequence[Iterator[pa.Table]]) -> Iterator[tuple[pa.Ta
         ]
 
 
-def _end(table: pa.Table) -> tuple[int, str]:
-    place = _place_after(table)
-    return place.completed_ms, place.did
-
-
-def _rows_upto(table: pa.Table, end: tuple[int, str]) -> int:
+def _rows_upto(table: pa.Table, end: Place) -> int:
     completed = table["completed"].cast(pa.int64())
-    same = pc.and_(pc.equal(completed, end[0]), pc.less_equal(table["did"], end[1]))
-    return pc.sum(pc.or_(pc.less(completed, end[0]), same)).as_py() or 0
+    same = pc.and_(pc.equal(completed, end.completed_ms), pc.less_equal(table["did"], end.did))
+    return pc.sum(pc.or_(pc.less(completed, end.completed_ms), same)).as_py() or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,8 @@ import pyarrow.compute as pc
 from waybill.facets import AnnotationRule, ProvenanceRecord, keep_annotations
 from waybill.facets.arrow import to_tables
 
-from .. import parquet
 from ..hour_files import HourFiles
 from ..names import HOUR_MS, Hour
-from ..parquet import Rules
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -79,20 +76,9 @@ def rule_for(settings: Settings, root: Path | str) -> AnnotationRule:
     """
     if settings.chosen("provenance_annotations_allowed") or settings.chosen("provenance_reasons"):
         return settings.annotation_rule
-    newest = None if isinstance(root, str) else _newest_rule(root)
-    return settings.annotation_rule if newest is None else newest
-
-
-def _newest_rule(root: Path) -> AnnotationRule | None:
-    """The rule that the files of a root's newest hour name; None if no file names one."""
-    files = HourFiles(root)
-    for hour in sorted(files.hours, reverse=True):
-        raws = files.raw(hour)
-        found: list[Rules] = []
-        for path in (*raws.values(), *files.compacted(hour, raws)):
-            with contextlib.suppress(*parquet.DAMAGED):
-                found.append(Rules.read(parquet.open_file(path).metadata.metadata))
-        rules = Rules().uniting(found)
-        if rules.distinct:
-            return rules.as_one()
-    return None
+    if isinstance(root, Path):
+        files = HourFiles(root)
+        for hour in reversed(files.hours):
+            if (rules := files.rules(hour)).distinct:
+                return rules.as_one()
+    return settings.annotation_rule
