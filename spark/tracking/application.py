@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from waybill.facets.json_events import new_run_id
 from waybill.transport.home import Home
@@ -35,6 +38,15 @@ DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
 
 TELLS_WITHIN_S: Final = 2.0
 """How long the listener may still report after Spark has stopped, if something else stopped its Java."""
+
+
+JAVA_ENDS_WITHIN_S: Final = 1.0
+"""How long a Java that ends takes at most to end after it has stopped Spark."""
+
+_BY_SIGNAL: Final = (130, 143, -signal.SIGINT, -signal.SIGTERM)
+"""The statuses of a Java that somebody stopped, as a notebook does at its end."""
+_OUT_OF_MEMORY: Final = 52
+"""Spark's own exit status for that."""
 
 
 class Application:
@@ -82,6 +94,7 @@ class Application:
 
     def stopping(self) -> None:
         """Spark is about to stop: make sure of every write's final state, in bounded time."""
+        self._quietly(self._notice_early_end)
         self._quietly(self._watch.finish)
 
     def stopped(self) -> None:
@@ -115,6 +128,28 @@ class Application:
     def close(self) -> None:
         """Close the home."""
         self._quietly(self._home.close)
+
+    def _notice_early_end(self) -> None:
+        """Note it as a failure if Spark ended before its program, unless a signal ended its Java."""
+        if self._spark is None:
+            return
+        context = self._spark.sparkContext
+        java: Any = getattr(context._gateway, "proc", None)  # noqa: SLF001 - PySpark does not tell
+        is_stopped = True
+        with contextlib.suppress(Exception):  # Java is gone
+            is_stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - as above
+        if not is_stopped:
+            return
+        status = None
+        with contextlib.suppress(
+            AttributeError, subprocess.TimeoutExpired
+        ):  # it goes on, or is not our child
+            status = java.wait(JAVA_ENDS_WITHIN_S)
+        if status is None:
+            self.fail(ProgramFailure("Spark stopped before its program did"))
+        elif status not in _BY_SIGNAL:
+            what = f"Spark's Java ended with status {status}"
+            self.fail(ProgramFailure(what + ", out of memory" * (status == _OUT_OF_MEMORY)))
 
     def _settle(self) -> None:
         if self._spark is not None:

@@ -104,6 +104,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         arguments: tuple[str, ...] = (),
         env: Mapping[str, str | None] | None = None,
         home: Path | None = None,
+        timeout_s: float = PROGRAM_TIMEOUT_S,
     ) -> Ran:
         folder = tmp_path_factory.mktemp("program")
         program, out = folder / "program.py", folder / "out"
@@ -115,7 +116,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             env=environment(folder, env or {}),
             capture_output=True,
             text=True,
-            timeout=PROGRAM_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
         return Ran(folder, ended.returncode, ended.stdout, ended.stderr, home, out)

@@ -212,3 +212,35 @@ def test_a_driver_whose_java_is_killed(play: Play) -> None:
     assert not scene.is_committed("slow")
     assert COMPLETE not in scene.states("slow")
     assert application(scene)[0] is ERROR
+
+
+# As it ends for lack of memory: its executor's thread, an option of Java, or Spark's own threads.
+EARLY_ENDS = {
+    "spark.sparkContext._jvm.java.lang.System.exit(52)": "Spark's Java ended with status 52, out of memory",
+    "spark.sparkContext._jvm.java.lang.Runtime.getRuntime().halt(3)": "Spark's Java ended with status 3",
+    "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)": "Spark's Java ended with status -9",
+    "spark.sparkContext._jsc.sc().stop()": "Spark stopped before its program did",
+}
+
+
+@ending(
+    "a driver",
+    "its Java runs out of memory and ends, is killed, or stops Spark, and the program catches all errors",
+    really="exit status 0; each later write is an exception",
+    record="finished writes COMPLETE, the application ERROR; later writes have no record",
+)
+@pytest.mark.parametrize(("end", "cause"), EARLY_ENDS.items())
+def test_a_driver_whose_spark_ends_first(play: Play, end: str, cause: str) -> None:
+    text = f"""
+spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60000)
+for work in (lambda: {end}, lambda: spark.range(9).write.parquet(OUT + "/after")):
+    try:
+        work()
+    except Exception as error:
+        print(error)
+"""
+    scene = ended(play, text, 0)
+    assert not scene.is_committed("after")
+    assert scene.states("after") == []
+    assert application(scene) == (ERROR, cause)
+    assert scene.states("before") == [COMPLETE]

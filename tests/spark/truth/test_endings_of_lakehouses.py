@@ -23,7 +23,10 @@ from waybill.transport import Settings, flush
 if TYPE_CHECKING:
     from conftest import Ran, Run
 
-pytestmark = pytest.mark.spark_truth
+STATEMENT_TIMEOUT_S: Final = 60
+"""How long a statement takes at most on a machine that is busy with others; the whole job has many."""
+
+pytestmark = [pytest.mark.spark_truth, pytest.mark.timeout(3600)]
 
 MAVEN: Final = Path.home() / ".m2" / "repository"
 SPARK: Final = ".".join(pyspark.__version__.split(".")[:2])
@@ -300,7 +303,13 @@ def ask(
         "killed_after": killed_after and killed_after.statement,
     }
     env = {"JAVA_HOME": str(find_java().home), **env}
-    ran = run(BEHIND * bool(falls_behind) + PROGRAM, command=command, arguments=(json.dumps(asked),), env=env)
+    ran = run(
+        BEHIND * bool(falls_behind) + PROGRAM,
+        command=command,
+        arguments=(json.dumps(asked),),
+        env=env,
+        timeout_s=STATEMENT_TIMEOUT_S * (len(operations) + 5),
+    )
     assert ran.status == (-9 if killed_after else 0), ran.stderr
     began_ms, failed = json.loads(ran.stdout.splitlines()[-1])
     assert failed == [operation.statement for operation in operations if operation.fails]
