@@ -137,11 +137,11 @@ def test_a_link_to_files_that_cannot_be_read_is_no_shorter_list(
     start: Start, home: Path, journal: Journal, marquez: ContractServer
 ) -> None:
     note_collector(journal, "http://127.0.0.1:1")
-    dids = [f"file-{number}" for number in range(2_500)]
+    dids = [f"file-{number}" for number in range(5_500)]
     keep(journal, *map(file_event, dids))
     deliver(journal, marquez, "summary")
     collector = start("--runner", "none", home=home)
-    for seq, status in ((2_200, 200), (3, 503)):
+    for seq, status in ((5_200, 200), (3, 503)):
         with sqlite3.connect(journal.path) as damaging:
             damaging.execute("UPDATE entries SET body = x'7b' WHERE seq = ?", (seq,))
         damaging.close()
@@ -149,7 +149,7 @@ def test_a_link_to_files_that_cannot_be_read_is_no_shorter_list(
         assert answer.status == status
         problem = json.loads(answer.body.splitlines()[-1])
         assert (problem["status"], "could not be read" in problem["detail"]) == (503, True)
-        assert len(answer.body.splitlines()) == (1 if status == 503 else 2_001)
+        assert len(answer.body.splitlines()) == (1 if status == 503 else 5_001)
 
 
 def test_links_need_the_role_that_records_need(start: Start, home: Path, journal: Journal) -> None:
