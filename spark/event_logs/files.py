@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
@@ -147,13 +148,9 @@ def look_up_logs(place: Path | str) -> list[EventLog]:
 
 def _objects(url: str) -> list[_Part]:
     return [
-        _Part(shown(one.name), _opener_of_object(one.name), one.size_bytes, one.changed_ms)
+        _Part(shown(one.name), partial(open_object, one.name), one.size_bytes, one.changed_ms)
         for one in look_up_objects(url)
     ]
-
-
-def _opener_of_object(name: str) -> Callable[[], IO[bytes]]:
-    return lambda: open_object(name)
 
 
 def _files(place: Path) -> list[_Part]:
