@@ -57,7 +57,7 @@ from ..home import (
 )
 from ..options import EVERY, ORIGIN, with_settings
 from ..sample import way
-from ..services import SERVICES
+from .dev import SERVICES
 from .status import status_problems
 
 SQLITE_SAFE: Final = (3, 51, 3)

@@ -195,7 +195,8 @@ class TimeLine(NamedTuple):
 
 def ask_file(answers: HomeAnswers, params: FileParams) -> FileShown:
     """Ask what is shown of a file."""
-    unfolding = Unfolding("/file", _kept(params), params.unfold)
+    kept = {"did": params.did} | ({"proof": "true"} if params.proof else {})
+    unfolding = Unfolding("/file", kept, params.unfold)
     keys = Counter(unfolding.keys)
     opened = set(keys)
     journey = answers.trace(
@@ -215,10 +216,6 @@ def ask_file(answers: HomeAnswers, params: FileParams) -> FileShown:
         entries=tuple(filter(None, found)),
         left_out=max(len(receipts) - RECEIPTS_MAX, 0),
     )
-
-
-def _kept(params: FileParams) -> dict[str, str]:
-    return {"did": params.did} | ({"proof": "true"} if params.proof else {})
 
 
 def _key(did: str, of: str = "") -> str:

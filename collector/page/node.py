@@ -45,7 +45,7 @@ from .view import View
 
 if TYPE_CHECKING:
     from waybill.lineage.answers import HomeAnswers
-    from waybill.lineage.drawing import Box, Folded, Group
+    from waybill.lineage.drawing import Box, Group
 
     from .view import Rows
 
@@ -178,16 +178,12 @@ def _drawn(answers: HomeAnswers, lineage: Dependencies, unfolding: Unfolding) ->
     graph = answers.answer(OfAround(lineage, tuple(unfolding.keys), STATES_MAX))
     folded = fold(graph, folded_from=FOLDED_FROM, opened=unfolding.keys)
     boxes, arrows = boxes_of_folded(graph, folded)
-    rim = _rim_of(folded, unfolding)
+    # The nodes that are drawn alone, and not unfolded.
+    alone = (group for group in folded.groups[1:] if group.key not in unfolding.keys)
+    rim = tuple(group.node for group in alone if group.node is not None)
     beyond = answers.answer(OfBeyond(rim, tuple(graph.distances))) if rim else {}
     drawn = [_box_of(box, group, beyond, unfolding) for box, group in zip(boxes, folded.groups, strict=True)]
     return Drawing(drawn, arrows)
-
-
-def _rim_of(folded: Folded, unfolding: Unfolding) -> tuple[Node, ...]:
-    """The nodes that are drawn alone, and not unfolded."""
-    alone = (group for group in folded.groups[1:] if group.key not in unfolding.keys)
-    return tuple(group.node for group in alone if group.node is not None)
 
 
 def _box_of(box: Box, group: Group, beyond: dict[Node, int], unfolding: Unfolding) -> Box:

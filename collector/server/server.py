@@ -41,7 +41,7 @@ from ..sessions import Sessions
 from .measuring import record_levels
 from .reconciling import Reconciling
 from .repeating import Repeating
-from .workers import Worker, Workers
+from .workers import Worker, Workers, handlers_restored
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
@@ -126,7 +126,11 @@ def serve(
     """
     _check_tls(tls)
     with contextlib.ExitStack() as at_end:
-        at_end.enter_context(_ended_by_interrupt())
+        at_end.enter_context(handlers_restored())
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            # A `KeyboardInterrupt` in the wrong place leaves a lock of the journal held, and the end would
+            # wait for it. So SIGINT ends this process as SIGTERM does.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
         at_end.enter_context(contextlib.closing(journal))
         at_end.enter_context(_only_collector(settings))
@@ -137,7 +141,7 @@ def serve(
         options = _Options(idle_timeout_s, body_timeout_s, tls, without_keys, allowed_hosts, proxies)
         server = _Server(home, options, follower)
         if workers == 1:
-            with _handlers_restored():
+            with handlers_restored():  # uvloop leaves its own, which accept signals and do nothing
                 may_wait = uvloop.run(server.run(on_listening))
         else:
             may_wait = server.run_workers(workers, on_listening)
@@ -164,32 +168,6 @@ def _only_collector(settings: Settings) -> Iterator[None]:
         yield
     finally:
         held.release()
-
-
-@contextlib.contextmanager
-def _ended_by_interrupt() -> Iterator[None]:
-    """Let SIGINT end this process like SIGTERM, if nothing handles it.
-
-    A `KeyboardInterrupt` in the wrong place leaves a lock of the journal held, and the end would wait for it.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _handlers_restored() -> Iterator[None]:
-    """Restore the signal handlers: uvloop leaves its own, which accept signals and do nothing."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_within(timeout_s: float) -> None:

@@ -27,6 +27,17 @@ _PAUSE_S_MAX: Final = 30.0
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
+@contextlib.contextmanager
+def handlers_restored() -> Iterator[None]:
+    """Restore the handlers of the signals that end a collector."""
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Worker(NamedTuple):
     """The arguments of a worker when it starts.
 
@@ -86,7 +97,9 @@ class Workers:
         life, held = os.pipe()
         ready, ready_end = os.pipe()
         os.set_blocking(ready, False)
-        with self._signals():
+        with handlers_restored():
+            for number in _STOPS:
+                signal.signal(number, self._on_signal)
             try:
                 while not self._signals_taken:
                     time.sleep(_POLL_S)
@@ -136,15 +149,6 @@ class Workers:
         finally:
             logging.shutdown()
             os._exit(code)  # nothing that the parent opened is closed here
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._on_signal) for number in _STOPS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, *_: object) -> None:
         self._signals_taken += 1

@@ -14,9 +14,14 @@ import yaml
 from contract_server import ContractServer
 from served import Collector, event
 
-from waybill.cli.commands.dev import look_at_collector, look_at_services
+from waybill.cli.commands.dev import (
+    SERVICES,
+    Waiting,
+    look_at_collector,
+    look_at_services,
+    waiting_by_projection,
+)
 from waybill.cli.findings import Diagnosis
-from waybill.cli.services import SERVICES, Waiting, waiting_by_projection
 from waybill.transport import Journal
 
 if TYPE_CHECKING:
