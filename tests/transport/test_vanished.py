@@ -267,6 +267,19 @@ def test_the_write_of_a_killed_program_is_finished_if_its_place_shows_that(
     assert ended["eventTime"] == f"2026-01-01T00:00:{'05' if is_finished else '00'}.000Z"
 
 
+@pytest.mark.parametrize("part", ["branch_audit", "wap_7"])
+def test_the_commit_to_a_branch_is_in_the_metadata_of_its_table(
+    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, part: str
+) -> None:
+    program = emitter()
+    program.emit(write("w", "START", tmp_path / f"t.{part}"))
+    mark(tmp_path / "t/metadata/v7.metadata.json", 5, iceberg("local-7"))
+    program.end()
+    (ended,) = looked(journal)
+    assert ended["eventType"] == "COMPLETE"
+    assert ended["outputs"] == [{"namespace": "file", "name": str(tmp_path / f"t.{part}")}]
+
+
 @pytest.mark.parametrize(
     ("name", "operation"),
     [

@@ -31,6 +31,10 @@ _OPERATIONS: Final = (
 """What the name of a job has, and the operation that Delta's commit then names; the first one counts."""
 
 
+_BRANCH: Final = re.compile(r"\.(branch|wap)_[^.]+\Z")
+"""The end of the name that a session gives to a branch, or a staged snapshot, of an Iceberg table."""
+
+
 class Commit(msgspec.Struct, frozen=True):
     """The sign that a write was finished: its file's name, and when it was written, in epoch milliseconds."""
 
@@ -102,7 +106,8 @@ def _commits(folder: Path, write: Write) -> Iterator[Commit]:
                 found = [_read(_DELTA, line).commit for line in lines if b'"commitInfo"' in line]
             fitting = [one for one in found if re.fullmatch(operation, one.operation)]
             yield from (Commit("_delta_log", one.at_ms) for one in fitting)
-    tables = folder.glob("metadata/*.metadata.json")
+    table = folder.with_name(_BRANCH.sub("", folder.name))
+    tables = table.glob("metadata/*.metadata.json")
     newest = max(tables, key=lambda path: path.stat().st_mtime_ns, default=None)
     for snapshot in () if newest is None else _read(_ICEBERG, newest.read_bytes()).snapshots:
         if write.application_id and snapshot.summary.get("spark.app.id") == write.application_id:
