@@ -84,6 +84,8 @@ lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dep
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	@for folder in $(TESTED); do MYPYPATH=$$folder:$(SHARED) $(PY) -m mypy $$folder || exit 1; done
+	$(PY) tests/typing/write_names.py dist/typing/names.py
+	$(PY) -m mypy dist/typing
 	$(PYRIGHT)
 	$(PY) .venv/bin/lint-imports
 	$(PY) -m deptry .

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from .starting import own_process
+from .starting import own_process as _own_process
+
+__all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line of this process."""
-    with own_process():
+    with _own_process():
         from .app import main as run
 
         run()
