@@ -6,7 +6,6 @@ PYTHON ?=
 ARGS ?=
 FAULTS_BOUND_S := 2100
 STORM_S ?= 3600
-MINUTES ?= 60
 
 PY := .venv/bin/python
 # uv changes only this .venv, and never downloads a Python.
@@ -33,7 +32,8 @@ ENDINGS := $(CORE_ENDINGS) tests/spark/test_class_loaders.py tests/spark/test_sp
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults walks explore storm sql-oracle lint format bench bench-guard docs clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-spark-truth-35 test-spark-truth-40 test-spark-truth-newest test-endings test-ecosystem \
+	faults walks explore storm sql-oracle nightly lint format bench bench-guard docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -48,9 +48,12 @@ test: .venv/dev.stamp ## Run all tests except the exhaustive ones (ARGS are pass
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
 
-test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ## Run Spark jobs that end in every way, on PySpark 3.5, 4.0 and the newest
-	.venv/spark35/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
-	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
+test-spark-truth: test-spark-truth-35 test-spark-truth-40 test-spark-truth-newest ## Run Spark jobs that end in every way, on PySpark 3.5, 4.0 and the newest
+
+test-spark-truth-35 test-spark-truth-40: test-spark-truth-%: .venv/spark%.stamp
+	.venv/spark$*/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
+
+test-spark-truth-newest: .venv/clients.stamp
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
 
 test-endings: .venv/dev.stamp ## Run the core of them, and Spark within packages and in the quick start, on the newest PySpark
@@ -70,6 +73,7 @@ faults: .venv/dev.stamp ## Run the exhaustive tests, at most 35 minutes
 walks: .venv/dev.stamp ## Walk through the runbook on broken collectors, and through each view of the page with a million records
 	$(DECIDE) -m exhaustive --numprocesses=2 --dist=worksteal $(ARGS) tests/monitoring tests/collector/page
 
+explore: MINUTES ?= 60
 explore: .venv/dev.stamp ## Run the random tests with new seeds for an hour (MINUTES=n), and show those that fail
 	$(PY) tests/explore.py $(MINUTES)
 
@@ -78,6 +82,10 @@ storm: .venv/dev.stamp ## Mix every fault for an hour (STORM_S=seconds)
 
 sql-oracle: .venv/dev.stamp ## Hold what is read of SQL against what PostgreSQL and SQLite say of the same texts
 	$(PY) -m pytest -m '' $(ARGS) tests/sql_oracle
+
+nightly: MINUTES ?= 120
+nightly: .venv/dev.stamp ## Run all that is too long for each change, within two hours (MINUTES=n), and report in dist/nightly.md
+	$(PY) tests/nightly.py $(MINUTES) $(ARGS)
 
 lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dependencies
 	$(PY) -m ruff check .
