@@ -723,3 +723,37 @@ def test_a_key_that_a_record_has_twice_is_refused(once: bytes, twice: bytes, is_
     body = as_json([RECORD, RECORD]).replace(once, twice, 1)
     with pytest.raises(AdmissionError, match="twice") if is_refused else contextlib.nullcontext():
         check_records(body)
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize(
+    ("path", "added", "is_refused"),
+    [
+        ("", '"eventType": "START"', True),
+        ("", '"job": {"namespace": "ns", "name": "other"}', True),
+        ("run", '"runId": "other"', True),
+        ("job", '"facets": {"a": {"b": 1}}, "facets": {}', True),
+        ("inputs/0", '"n\\u0061me": "other"', True),
+        ("outputs/0", '"name": "a\\"b"', True),
+        ("outputs/0", '"more": {"a": 1, "a": 2}', True),
+        ("job", '"facets": {"waybill_a": {"b": 1, "b": 2}}', True),
+        ("job", '"facets": {"w\\u0061ybill_a": {"b": 1, "b": 2}}', True),
+        ("outputs/0", '"facets": [{"a": 1, "a": 2}]', True),
+        ("job", '"facets": {"a": {"b": 1, "b": 2}, "a": 1}', False),
+        ("outputs/0", '"outputFacets": {"a": 1, "a": 1}', False),
+        ("inputs/0", '"more": {"a": 1, "b": 2}', False),
+        ("", '"schemaURL": null', False),
+    ],
+)
+def test_a_key_that_an_event_has_twice_outside_of_the_facets_of_others_is_refused(
+    path: str,
+    added: str,
+    is_refused: bool,  # noqa: FBT001 - of a table
+    separators: tuple[str, str],
+) -> None:
+    base = changed(changed(EVENT, "job/facets", ABSENT), "schemaURL", ABSENT)
+    text = json.dumps(changed(base, f"{path}/mark".strip("/"), "mark"), separators=separators)
+    body = text.replace(f'"mark"{separators[1]}"mark"', added).encode()
+    assert body != text.encode()
+    with pytest.raises(AdmissionError, match="twice") if is_refused else contextlib.nullcontext():
+        admit_event(body)

@@ -9,7 +9,6 @@ Every admitted event folds without an error.
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -89,7 +88,7 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
         AdmissionError: the event is refused; names the place, the reason, and what the sender can do.
     """
     event = _decode(body, _event, _EVENT_FORM)
-    _check_repeated(functools.partial(repeated_in_event, body))
+    _check_repeated(repeated_in_event, body)
     if bounds is not None and len(body) > bounds.free_bytes:
         check_event_bounds(event, bounds)
     _check_instant(event.eventTime, "$.eventTime")
@@ -113,7 +112,7 @@ def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, 
         can do.
     """
     plain, records = _decode(body, _plain_records, _RECORDS_FORM)
-    _check_repeated(functools.partial(repeated_in_records, body, records))
+    _check_repeated(repeated_in_records, body, records)
     if len(body) > bounds.free_bytes:
         check_record_bounds(plain, records, bounds)
     return plain, len(records)
@@ -144,9 +143,9 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
     return value
 
 
-def _check_repeated(find_repeated: Callable[[], str | None]) -> None:
+def _check_repeated(find_repeated: Callable[..., str | None], *read: object) -> None:
     try:
-        key = find_repeated()
+        key = find_repeated(*read)
     except ValueError:  # in a part that the event's type skips
         return
     if key is not None:
