@@ -24,7 +24,7 @@ SHARED := docs:monitoring:tests/pages:tests/shared:tests/collector:tests/collect
 # Other versions of typer word, wrap and escape their output differently, which changes the pages of commands
 # and mistakes.
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \
-	--ignore=tests/cli/test_wording.py --ignore=tests/cli/test_mistakes.py \
+	--ignore=tests/cli/test_wording.py --ignore=tests/cli/test_mistakes.py --ignore=tests/cli/test_snapshots.py \
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/lineage tests/cli
 
 CORE_ENDINGS := tests/spark/truth tests/spark/test_executions.py

@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from waybill.exporter import Compactor
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
@@ -64,24 +62,3 @@ def test_archived_entries_are_removed_only_on_request(called: Run, tmp_path: Pat
     done = json.loads(called("age-off", *asked).stdout)
     assert (done["removed"], done["size_bytes"]) == ([str(old.relative_to(tmp_path))], 7)
     assert not old.exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--system-days", "edge"),
-        ("--system-days", "=3"),
-        ("--system-days", "edge=inf"),
-        ("--system-days", "edge=many"),
-        ("--archive-days", "0"),
-        ("--archive-days", "nan"),
-        ("--archive-days", "inf"),
-    ],
-)
-def test_an_invalid_number_of_days_is_exit_code_2_and_the_message_says_what_to_give(
-    called: Run, tmp_path: Path, options: tuple[str, str]
-) -> None:
-    done = called("age-off", *options, "--root", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "give " in done.stderr
-    assert "Traceback" not in done.stderr

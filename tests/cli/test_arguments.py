@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
 import typer
 
 from waybill.cli.arguments import moment, parse_moment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -91,20 +85,6 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_the_error_of_an_invalid_moment_says_what_to_give(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="give 2026-01-31"):
         moment(text)
-
-
-@pytest.mark.parametrize(
-    "words", [("find",), ("rebuild", "--from", "journal", "--to", "again")], ids=lambda words: words[0]
-)
-@pytest.mark.parametrize("step", [1, -1], ids=["since-first", "until-first"])
-def test_a_span_that_ends_before_it_begins_is_refused(
-    called: Run, home: Path, words: tuple[str, ...], step: int
-) -> None:
-    home.mkdir()
-    span = [("--since", "2026-02-01"), ("--until", "2026-01-31T23:59:59Z")]
-    done = called(*words, "--home", home, *(word for pair in span[::step] for word in pair))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--until: this is before --since; give a later time" in done.stderr
 
 
 def test_a_date_that_there_is_not_is_named_as_it_was_given() -> None:

@@ -273,52 +273,12 @@ def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
     time.tzset()
 
 
-def test_a_did_that_is_no_uuid_and_of_no_file_is_exit_code_2(called: Run, kept: Kept) -> None:
-    for option in ("--did", "--parent"):
-        done = called("find", "--home", kept.home, option, "nonsense")
-        assert (done.returncode, option in done.stderr, "nonsense" in done.stderr) == (2, True, True)
-    unknown = called("find", "--home", kept.home, "--did", "01a1fec3-768d-7069-a2a1-b2454eb72dad")
-    assert (unknown.returncode, "nothing found" in unknown.stderr) == (0, True)
-
-
 def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home: Path) -> None:
     Journal(home).close()
     done = called("find", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
     assert str(home) in done.stderr
     assert not (home / "provenance").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--annotation", "customer"],
-        ["--annotation", "=acme"],
-        ["--since", "soon"],
-        ["--state", "LOST"],
-        ["--limit", "0"],
-        ["--not-state", "error", "--state", "ERROR"],
-        ["--no-data-sink", "--data-sink", "lake"],
-        ["--not-data-sink", "lake", "--data-sink", "lake"],
-        ["--created-until", "2026-01-01", "--created-since", "2026-01-02"],
-        ["--no-data-sink", "--open"],
-        ["--not-state", "error", "--open"],
-        ["--until", "1h", "--open"],
-        ["--after", "nonsense"],
-        ["--oldest", "--open"],
-        ["--by", "colour"],
-        ["--limit", "3", "--count"],
-        ["--parquet", "found.parquet", "--json"],
-        ["--parquet", "nowhere/found.parquet"],
-        ["--parquet", "."],
-        ["--force"],
-    ],
-)
-def test_an_invalid_condition_is_exit_code_2(called: Run, home: Path, arguments: list[str]) -> None:
-    done = called("find", "--home", home, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert arguments[0] in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_line_tells_of_poison_whose_records_are_in_no_answer(

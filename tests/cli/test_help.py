@@ -89,12 +89,6 @@ def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> N
     assert own.get_short_help_str() == listed.get_short_help_str()
 
 
-def test_a_command_that_is_nearly_right_is_suggested(called: Run) -> None:
-    done = called("fnd")
-    assert done.returncode == 2
-    assert "Did you mean 'find'?" in done.stderr
-
-
 @pytest.mark.parametrize("asked", [("--help",), ("-h",), ("find", "--help")])
 def test_help_is_exit_code_0(called: Run, asked: tuple[str, ...]) -> None:
     done = called(*asked)

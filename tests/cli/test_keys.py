@@ -42,13 +42,3 @@ def test_a_name_that_another_key_has_is_exit_code_2_and_leaves_that_key(called: 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "waybill: there is a key spark already; revoke it first, or give another name\n"
     assert match(Keys(Journal(home)).all(), key) is not None
-
-
-def test_a_key_without_a_role_is_exit_code_2_and_the_answer_has_a_whole_command(
-    called: Run, home: Path
-) -> None:
-    done = called("keys", "add", "spark", "--home", home)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "emit, read or admin" in done.stderr
-    assert "`waybill keys add spark --role emit`" in done.stderr
-    assert Keys(Journal(home)).all() == ()

@@ -116,22 +116,6 @@ def test_json_has_the_nodes_with_their_distances_and_the_edges(called: Run, told
     assert found["last_run"]["state"] == "RUNNING"
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("nothing",), "no dataset, column or job has the name 'nothing'"),
-        (("mail", "--up", "-1"), "'-1' is no number of edges"),
-        (("mail", "--down", "some"), "'some' is no number of edges"),
-    ],
-)
-def test_what_cannot_be_asked_is_exit_code_2(
-    called: Run, told: Path, words: tuple[str, ...], says: str
-) -> None:
-    done = called("lineage", *words, "--home", told)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-
-
 def test_pictures_are_printed_or_written(called: Run, told: Path, tmp_path: Path) -> None:
     words = ("lineage", "user-metrics", "--home", told, "--up", "all", "--down", "all")
     drawn = called(*words, "--mermaid").stdout
@@ -145,12 +129,6 @@ def test_pictures_are_printed_or_written(called: Run, told: Path, tmp_path: Path
         assert (done.returncode, done.stdout) == (0, "")
         assert (tmp_path / "graph").read_text(encoding="utf-8") == printed
         assert {mark: printed.count(mark) for mark in counts} == counts
-
-
-def test_two_forms_at_once_are_refused(called: Run, told: Path) -> None:
-    done = called("lineage", "mail", "--home", told, "--dot", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "give only one of --dot, --json" in done.stderr
 
 
 def test_a_wide_fan_is_one_line_that_says_what_it_holds(called: Run, home: Path) -> None:

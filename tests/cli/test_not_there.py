@@ -240,47 +240,6 @@ def test_a_root_that_is_given_needs_no_home(called: Run, root: Path, words: tupl
     assert called(*words, root).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("dead-letters", "list", "--backend", "foo"), "there is no backend foo; choose from: marquez"),
-        (("dead-letters", "retry", "--all", "--backend", "foo"), "there is no backend foo"),
-        (("reconcile", "--backend", "foo"), "there is no backend foo"),
-        (
-            ("poison", "list", "--projection", "foo"),
-            "no projection foo; choose from: archive, index, keys, layout,",
-        ),
-        (("poison", "retry", "--all", "--projection", "foo"), "there is no projection foo"),
-        (("dead-letters", "show", "1"), "1: no such dead letter"),
-        (("poison", "show", "1"), "1: no such poison entry"),
-        (("rejects", "drop", "1"), "1: no such reject"),
-        (("keys", "revoke", "spark"), "there is no key spark"),
-        (("where", "5f0c6a1b2d3e-4711"), "never had 5f0c6a1b2d3e-4711"),
-        (("explain", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"), "have nothing about 019b76da"),
-        (
-            ("rebuild", "--from", "foo", "--to", "again"),
-            "'foo' is not a source of stored events; give one of",
-        ),
-        (("verify", "--accept", "foo"), "has the ID foo"),
-        (("export", "there"), "there is no folder"),
-        (("export", "s3//b"), "looks like a mistyped URL; give s3://bucket/folder"),
-        (("export", "gs:/b", "--create"), "looks like a mistyped URL"),
-        (("export", "ftp://host/b"), "not the URL of a supported object store"),
-        (("compact", "s3//b"), "looks like a mistyped URL"),
-        (("rebuild", "--from", "journal", "--to", "s3:b"), "looks like a mistyped URL"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_a_name_that_does_not_exist_is_exit_code_2(
-    called: Run, home: Path, words: tuple[str, ...], says: str
-) -> None:
-    Journal(home).close()
-    done = called(*words, "--home", home)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert list(Path().iterdir()) == []
-
-
 def test_a_folder_that_is_called_as_a_store_stays_one(called: Run, home: Path) -> None:
     Journal(home).close()
     Path("s3/b").mkdir(parents=True)

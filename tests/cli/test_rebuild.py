@@ -101,28 +101,6 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--from", "banana", "--to", "x"], 2, "jsonl"),
-        (["--from", "jsonl", "none.jsonl", "--to", "x"], 2, "none.jsonl does not exist"),
-        (["--from", "jsonl", "--to", "x"], 2, "give at least one"),
-        (["--from", "events", "none", "--to", "x"], 2, "there is no archive below"),
-        (["--from", "marquez", "a", "b", "--to", "x"], 2, "takes one URL"),
-        (["--from", "journal"], 2, "--to"),
-        (["--from", "journal", "--to", "x", "--since", "soon"], 2, "--since"),
-    ],
-)
-def test_an_invalid_argument_is_one_sentence_that_says_what_to_give(
-    called: Run, home: Path, arguments: list[str], code: int, said: str
-) -> None:
-    Journal(home).close()
-    done = called("rebuild", *arguments, "--home", home)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
     ("source", "code", "said"),
     [
         (["marquez", "nourl"], 2, "'nourl': give an http or https URL"),

@@ -24,9 +24,3 @@ def test_a_schema_is_printed_by_its_name_and_by_the_url_in_an_event(called: Run)
     assert called("schema", facet_schema_url("WaybillDeltaFileRunFacet")).stdout == printed
     (line,) = called("schema", "WaybillDeltaFileRunFacet-1-0-0", "--json").stdout.splitlines()
     assert json.loads(line) == json.loads(printed)
-
-
-def test_a_schema_that_is_not_there_is_exit_code_2(called: Run) -> None:
-    done = called("schema", "ParentRunFacet")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "waybill: there is no schema ParentRunFacet; `waybill schema` lists them\n"

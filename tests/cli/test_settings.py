@@ -82,21 +82,6 @@ def test_a_secret_is_never_printed(
     assert "http://****@marquez:5000" in done.stdout
 
 
-def test_an_invalid_value_is_one_sentence_and_exit_code_2(called: Run) -> None:
-    done = called("settings", "--journal-max-bytes", "banana")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (sentence,) = done.stderr.splitlines()
-    where = "setting journal_max_bytes = 'banana' (from the command's options)"
-    assert sentence.startswith(f"waybill: {where}: give a size")
-
-
-def test_an_unknown_option_is_exit_code_2(called: Run) -> None:
-    done = called("settings", "--colour")
-    assert done.returncode == 2
-    assert "No such option" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [

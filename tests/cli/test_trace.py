@@ -90,18 +90,6 @@ def test_a_picture_cannot_be_written_where_there_is_no_folder(
     assert "none" in done.stderr
 
 
-def test_two_forms_at_once_are_refused(called: Run, kept: Kept) -> None:
-    done = called("trace", "--home", kept.home, "year.csv", "--dot", "--json")
-    assert done.returncode == 2
-    assert "give only one of --dot, --json" in done.stderr
-
-
-def test_an_unknown_file_is_exit_code_2(called: Run, kept: Kept) -> None:
-    done = called("trace", "--home", kept.home, "yesterday.csv")
-    assert done.returncode == 2
-    assert "no file has the did or the name 'yesterday.csv'" in done.stderr
-
-
 def test_of_several_files_of_one_name_the_newest_is_shown(called: Run, kept: Kept) -> None:
     done = called("trace", "--home", kept.home, "*.csv", "--up")
     assert done.returncode == 0

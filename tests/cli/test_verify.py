@@ -149,12 +149,6 @@ def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
     assert "3 files with 4 rows, 0 findings, 1 accepted" in done.stderr
 
 
-def test_a_reason_goes_with_what_it_accepts(called: Run, kept: Kept) -> None:
-    done = called("verify", kept.home, "--why", "the disk was replaced")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--why: this is the reason for an --accept" in done.stderr
-
-
 def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:

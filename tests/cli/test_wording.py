@@ -89,41 +89,6 @@ def test_no_wording_of_a_library_is_shown_of_a_setting(name: str, tmp_path: Path
     assert [one for one in said if OF_A_LIBRARY.search(one)] == []
 
 
-@pytest.mark.parametrize("value", ["[", '{"a": 1}', '[{"name": "x", "backend": "foo"}]'])
-def test_no_wording_of_a_library_is_shown_where_settings_are_read_later(called: Run, value: str) -> None:
-    done = called("settings", "--backends", value)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "give a list" in done.stderr
-    assert OF_A_LIBRARY.search(done.stderr) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("find", "--state", "DONE"), "'DONE' is not one of COMPLETE, ERROR, "),
-        (("close-stale", "--older-than", "1d", "--as", "FOO"), "'FOO' is not one of ERROR, CANCELLED"),
-        (("close-stale", "--older-than", "1d"), "ERROR,"),
-        (("find", "orders.csv"), "to find files of this name, give --filename orders.csv"),
-        (("find", "a b", "c"), "unexpected: 'a b' c; to find files of this name, give --filename 'a b'"),
-        (("find", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"), "give --did 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"),
-        (("repair", "orders.csv"), "unexpected: orders.csv\n"),
-        (("close-stale", "--older-than", "2999-01-01", "--as", "error"), "it is in the future; give an age"),
-        (("keys", "add", "", "--role", "emit"), "a key needs a name"),
-        (("find", "--limit", "0"), "give 1 or more"),
-        (("find", "--limit", "9223372036854775807"), "give 1000000000 or less"),
-        (("find", "--limit", "x"), "give a whole number"),
-        (("flush", "--timeout", "x"), "give a number"),
-        (("serve", "--workers", "99"), "give 64 or less"),
-        (("find", "--json", "--csv"), "give --json or --csv, not both"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_an_error_about_a_value_says_what_to_give(called: Run, words: tuple[str, ...], says: str) -> None:
-    done = called(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-
-
 def test_settings_are_a_part_of_the_help_and_many_are_only_named(called: Run) -> None:
     few, many = (called(name, "--help").stdout.partition("\nSettings:\n")[2] for name in ("find", "flush"))
     assert "journal and the runner's log" in few
