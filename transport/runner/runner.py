@@ -119,7 +119,7 @@ class Runner:
 
         Returns the sequence number of the last entry known when the runner decided to end.
         """
-        self._open()
+        self.open()
         try:
             last_seq = self._work(idle_s, blocked_s, until)
         finally:
@@ -128,10 +128,11 @@ class Runner:
             for worker in self._workers:
                 if worker.ident is not None:
                     worker.join()
-        self._close()
+        self.close()
         return last_seq
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the projections, and report that they are this runner's; `run` does this itself."""
         projections, unloadable = open_projections(self._journal, self._settings)
         self._has_unloadable = bool(unloadable)
         suspects = self._note_start([projection.name for projection in projections])
@@ -176,7 +177,7 @@ class Runner:
                 last_seq, quiet_since_s = newest, now_s
                 for worker in self._workers:
                     worker.wake()
-            self._keep_house(now_s)
+            self.keep_house(now_s)
             quiet_s = now_s - quiet_since_s
             settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
             # Nobody else would notice that a program is gone. A program that is silent for that long may
@@ -187,7 +188,8 @@ class Runner:
             self._stopping.wait(_POLL_S)
         return last_seq
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Complete what the projections leave open, and close them."""
         home_exists = self._journal.path.exists()
         for worker in self._workers:
             worker.close(finish=home_exists)
@@ -196,7 +198,12 @@ class Runner:
             self._tidy(lambda: self._journal.commit(_STARTS, delete=names, durable=False))
             self._tidy(self._journal.checkpoint)
 
-    def _keep_house(self, now_s: float) -> None:
+    @property
+    def projections(self) -> list[Projection]:
+        """Those that are open, for a caller who steps them in an order of their own instead of `run`."""
+        return [worker.projection for worker in self._workers if worker.projection is not None]
+
+    def keep_house(self, now_s: float) -> None:
         """Checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
         if now_s >= self._open_runs_due_s:
             now_ms = time.time_ns() // 1_000_000
@@ -264,7 +271,7 @@ class _Worker(threading.Thread):
         self.stores = projection.stores
         self.settled = False
         """Whether its last step found nothing to do and left nothing pending."""
-        self._projection: Projection | None = projection
+        self.projection: Projection | None = projection
         self._journal = journal
         self._settings = settings
         self._stopping = stopping
@@ -314,18 +321,18 @@ class _Worker(threading.Thread):
 
     def close(self, *, finish: bool) -> None:
         """Close the projection; with `finish`, complete its output first."""
-        if self._projection is None:
+        if self.projection is None:
             return
         if finish:
             try:
-                self._projection.finish()
+                self.projection.finish()
             except Exception:
                 log.exception(
                     "projection %s could not complete its output; it will continue later",
                     self.projection_name,
                 )
-        self._projection.close()
-        self._projection = None
+        self.projection.close()
+        self.projection = None
 
     def _step(self) -> tuple[Step, int]:
         """Do a step; if there was nothing to do, count what is pending."""
@@ -333,11 +340,11 @@ class _Worker(threading.Thread):
             if self._is_suspect:
                 self._is_suspect = False
                 self._isolate()
-            if self._projection is None:
-                (self._projection,) = open_projections(self._journal, self._settings, self.projection_name)[0]
-            step = self._projection.step()
+            if self.projection is None:
+                (self.projection,) = open_projections(self._journal, self._settings, self.projection_name)[0]
+            step = self.projection.step()
             self._short_of_memory = 0
-            return step, 0 if step.applied or step.problem is not None else self._projection.pending()
+            return step, 0 if step.applied or step.problem is not None else self.projection.pending()
         except Exception as error:
             if isinstance(error, MemoryError) and self._short_of_memory < _SHORT_OF_MEMORY_MAX:
                 # Another projection may have it, for as long as a large entry takes.

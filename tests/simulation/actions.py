@@ -1,0 +1,140 @@
+"""What happens in a world: a sequence of actions that a seed chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from model import Run, event, told_body
+from world import World, opened
+
+from waybill.transport import Kind
+
+LENGTH: Final = 200
+RUNS: Final = 24
+"""So few that each gets several events, in any order."""
+LETTERS: Final = "SSRRCCFABG"
+
+
+class Actions:
+    """The actions of one sequence; `done` tells them in order."""
+
+    def __init__(self, world: World, chance: Random) -> None:
+        self._world = world
+        self._chance = chance
+        self.done: list[str] = []
+        self._actions: tuple[tuple[int, Callable[[], object]], ...] = (
+            (60, self.emit),
+            (14, self.tell),
+            (70, self.step),
+            (14, self.keep_house),
+            (16, self.wait),
+            (2, self.wait_long),
+            (2, self.set_back),
+            (4, self.flush),
+            (4, self.restart),
+            (2, self.end_runner),
+            (3, self.end_program),
+            (1, self.delete_index),
+            (6, self.change_mood),
+            (3, self.ask),
+        )
+
+    def run(self, length: int = LENGTH) -> None:
+        """Do so many actions, let everything settle, and check."""
+        weights, does = zip(*self._actions, strict=True)
+        for do in self._chance.choices(does, weights, k=length):
+            self.done.append(do.__name__)
+            do()
+        self.done.append("settle")
+        self._world.settle()
+        self._world.check()
+
+    def _note(self, what: object) -> None:
+        self.done[-1] += f" {what}"
+
+    def emit(self) -> None:
+        """Some events of some runs, in any order, repeats among them."""
+        world, chance = self._world, self._chance
+        program = world.program if chance.random() < 0.7 else None
+        told = [(Run(chance.randrange(RUNS)), chance.choice(LETTERS)) for _ in range(chance.randint(1, 4))]
+        self._note(" ".join(f"{run.number}{letter}" for run, letter in told))
+        items = [(Kind.OPENLINEAGE, event(run, letter), "tests") for run, letter in told]
+        world.append(items, durable=chance.random() < 0.5, program=program)
+        for run, letter in told:
+            world.model.accept(run, letter, program)
+
+    def tell(self) -> None:
+        """A record of a file, or another part of one that was told."""
+        number, variant = self._chance.randrange(RUNS), self._chance.randrange(3)
+        self._note(f"{number}.{variant}")
+        body = told_body(number, variant)
+        self._world.append([(Kind.PROVENANCE, body, "")], durable=self._chance.random() < 0.5, program=None)
+        self._world.model.told[number].add(variant)
+
+    def step(self) -> None:
+        name = self._chance.choice(sorted(self._world.projections))
+        self._note(name)
+        self._world.step(name)
+
+    def keep_house(self) -> None:
+        self._world.keep_house()
+
+    def wait(self) -> None:
+        self._wait(self._chance.choice((0.01, 0.5, 2.0, 15.0, 70.0)))
+
+    def wait_long(self) -> None:
+        self._wait(self._chance.choice((1_800.0, 7_200.0, 30_000.0)))
+
+    def _wait(self, seconds: float) -> None:
+        self._note(seconds)
+        self._world.clock.wait(seconds)
+        self._world.rested()
+
+    def set_back(self) -> None:
+        seconds = self._chance.choice((1.0, 60.0, 4_000.0))
+        self._note(seconds)
+        self._world.clock.wall_s -= seconds
+
+    def flush(self) -> None:
+        self._world.journal.mark(b"flush")
+
+    def restart(self) -> None:
+        """The runner is gone without a word, and another one begins."""
+        self._world.close()
+        self._world.open()
+
+    def end_runner(self) -> None:
+        """The runner ends in good order, and another one begins."""
+        self._world.finish()
+        self._world.open()
+
+    def end_program(self) -> None:
+        self._world.end_program()
+
+    def delete_index(self) -> None:
+        for path in self._world.settings.home.glob("index.db*"):
+            path.unlink()
+
+    def change_mood(self) -> None:
+        mood = self._chance.choice(("well", "well", "away", "silent", "unwell"))
+        self._note(mood)
+        self._world.backend.mood = mood
+
+    def ask(self) -> None:
+        self._world.ask()
+
+
+def simulate(seed: int, length: int = LENGTH) -> None:
+    """Run the sequence of a seed; a failure says what was done, and how it is repeated."""
+    with opened() as world:
+        actions = Actions(world, Random(seed))  # noqa: S311 - a seed gives the same sequence again
+        try:
+            actions.run(length)
+        except BaseException as error:
+            number = len(actions.done)
+            error.add_note(f"after {number} actions, the last of them {json.dumps(actions.done[-12:])}")
+            error.add_note(f"repeat with: .venv/bin/python tests/simulation/repeat.py {seed}")
+            raise

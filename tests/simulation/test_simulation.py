@@ -1,0 +1,23 @@
+"""Random sequences of what happens to a home, each compared with a small model; see `docs/development.md`."""
+
+from __future__ import annotations
+
+import pytest
+from actions import simulate
+
+SEEDS = 40
+PARTS = 8
+
+REGRESSIONS: dict[str, int] = {}
+"""Seeds that have found a fault, by what was wrong."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_home_comes_to_what_its_model_says(part: int) -> None:
+    for number in range(part, SEEDS, PARTS):
+        simulate(number)
+
+
+@pytest.mark.parametrize("fault", REGRESSIONS)
+def test_a_fault_that_was_found_stays_mended(fault: str) -> None:
+    simulate(REGRESSIONS[fault])

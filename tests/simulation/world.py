@@ -1,0 +1,359 @@
+"""One home, all of it real, whose runner is stepped instead of run in threads, on a clock that is told.
+
+Three things are put in the place of what is outside: the time, whether the process of an emitter lives, and
+the backend, which answers by contract in this process. The runner, its projections, the journal, the files
+and the answers are the product's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from importlib.metadata import entry_points
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from model import GONE, START_MS, TYPES, Model, Run, comparable
+
+from waybill.exporter import check
+from waybill.exporter.compaction import CompactionSchedule
+from waybill.lineage import Lineage, find
+from waybill.marquez import Delivery
+from waybill.marquez.backend import Answer, Correction, Verdict
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.config import MARQUEZ, agree
+from waybill.transport.programs import Program, this_program
+from waybill.transport.runner import Projection, Runner, note_program
+
+ENTRY_POINTS: Final = functools.cache(entry_points)
+ROUNDS_MAX: Final = 3_000
+IDLE_S_MIN: Final = 0.005
+"""A turn that had nothing to do and waits less than this comes too early, as the runner counts it."""
+SHOWN_MAX: Final = 3
+"""So many differences are told."""
+LONG_S: Final = 60.0
+"""Nothing that the settling of a home needs waits longer than this at a time."""
+
+
+class Clock:
+    """The clock on the wall, which may be set back, and the monotonic one, which may not."""
+
+    def __init__(self) -> None:
+        self.wall_s = START_MS / 1_000
+        self.monotonic_s = 1_000.0
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.wall_s += max(seconds, 0.0)
+        self.monotonic_s += max(seconds, 0.0)
+
+    @property
+    def now_ms(self) -> int:
+        """The clock on the wall, epoch milliseconds."""
+        return int(self.wall_s * 1_000)
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Have all code of this process ask this clock."""
+        patch.setattr(time, "time", lambda: self.wall_s)
+        patch.setattr(time, "time_ns", lambda: self.now_ms * 1_000_000)
+        patch.setattr(time, "monotonic", lambda: self.monotonic_s)
+        patch.setattr(time, "sleep", self.wait)
+        # A default is taken when the module is loaded.
+        change_default(patch, CompactionSchedule, "clock", lambda: self.wall_s)
+        change_default(patch, Delivery, "clock", lambda: self.monotonic_s)
+
+
+def change_default(patch: pytest.MonkeyPatch, kind: type, name: str, value: object) -> None:
+    """Have objects of a class made with another value of an argument that their caller leaves out."""
+    patch.setitem(vars(kind)["__init__"].__kwdefaults__, name, value)
+
+
+class Backend:
+    """A backend that answers as Marquez does, in this process.
+
+    Attributes:
+        mood: ``well``; ``away``: nothing answers; ``silent``: it stores, and its answer is lost;
+            ``unwell``: it fails without storing.
+        stored: the events that it has stored, by run, type and time.
+        states: the state of each run as its page shows it: a later event that is no end has it running again.
+        refused: the runs of which it has refused an event for good.
+    """
+
+    shown_url = "the backend"
+    to_correct = Correction("its endpoint"), Correction("its key")
+
+    def __init__(self) -> None:
+        self.mood = "well"
+        self.stored: Counter[tuple[str, str, str]] = Counter()
+        self.states: dict[str, str] = {}
+        self.refused: set[str] = set()
+        self.unseen: Counter[tuple[str, str, str]] = Counter()
+        """How often the answer to an event was lost."""
+
+    def deliver(self, body: bytes) -> Answer:
+        if self.mood == "away":
+            return Answer(verdict=Verdict.AWAY, words="nothing answers")
+        if self.mood == "unwell":
+            return Answer(verdict=Verdict.UNWELL, status=500)
+        event = json.loads(body)
+        if "run" in event and (number := number_of(event["run"]["runId"])) is not None:
+            run = Run(number)
+            if run.is_refused:
+                self.refused.add(run.id)
+                return Answer(verdict=Verdict.REFUSED, status=422, words="no")
+            kind = event["eventType"]
+            told = (run.id, kind, event["eventTime"])
+            self.stored[told] += 1
+            self.states[run.id] = kind if kind in {"COMPLETE", "FAIL", "ABORT"} else "RUNNING"
+            if self.mood == "silent":
+                self.unseen[told] += 1
+        if self.mood == "silent":
+            return Answer(verdict=Verdict.AWAY, words="the answer was lost")
+        return Answer(verdict=Verdict.DELIVERED, status=201)
+
+    def renewed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Inline:
+    """Does at once, in the caller's thread, what would be handed to other threads."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def submit(self, work: Callable[..., Any], *args: object) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args))
+        except BaseException as error:  # noqa: BLE001 - the future carries it
+            done.set_exception(error)
+        return done
+
+    def shutdown(self) -> None: ...
+
+
+def number_of(run_id: str) -> int | None:
+    """The number of a run; None for one that is not of the model's, such as a transform's."""
+    return int(run_id[24:]) if run_id.startswith("01940000-0000-7000-8000-") else None
+
+
+class World:
+    """One home, its runner and its model."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock()
+        self.clock.install(patch)
+        self.backend = Backend()
+        self.model = Model()
+        self.folder = folder
+        patch.setattr("waybill.marquez.targets._target", lambda *_: self.backend)
+        patch.setattr("waybill.marquez.delivery.delivery.ThreadPoolExecutor", Inline)
+        jitter = Random(0)  # noqa: S311 - a seed gives the same sequence again
+        change_default(patch, Delivery, "rng", jitter)
+        patch.setattr("waybill.transport.programs._is_alive", lambda pid, _: pid not in self._dead)
+        for module in ("waybill.transport.runner.projection", "waybill.lineage.analyzers.analyzer"):
+            patch.setattr(f"{module}.entry_points", ENTRY_POINTS)  # what is installed does not change
+        self._dead: set[int] = set()
+        given = {
+            "home": folder / "home",
+            "root": folder / "root",
+            "system_name": "tests",
+            "provenance_enabled": True,
+            "archive_enabled": True,
+            "provenance_annotations_allowed": ["last", "part0", "part1", "part2"],
+            "marquez_url": "http://backend.invalid:5000",
+            "journal_retain_days": 1,
+            "runner": "none",
+        }
+        self._given = Settings.load(given, origin="simulation", env={}, cwd=folder)
+        self._seen = 0
+        """The last entry of the journal that the model knows of."""
+        self._programs = 0
+        self.program = ""
+        self.begin_program()
+        self.open()
+
+    # -- the life of the runner and of programs --------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the home, and what runs its projections."""
+        self.journal = Journal(self._given.home, clock=lambda: self.clock.monotonic_s)
+        self.settings = agree(self.journal, self._given, as_runner=True)
+        self.runner = Runner(self.journal, self.settings)
+        self.runner.open()
+        self.projections: dict[str, Projection] = {one.name: one for one in self.runner.projections}
+        self._due_s = dict.fromkeys(self.projections, 0.0)
+        self._short = dict.fromkeys(self.projections, 0)
+
+    def close(self) -> None:
+        """Leave everything as the death of the process would: nothing is completed."""
+        for projection in self.projections.values():
+            projection.close()
+        self.journal.close()
+
+    def finish(self) -> None:
+        """End the runner in good order."""
+        self.runner.close()
+        self.journal.close()
+
+    def begin_program(self) -> None:
+        """Begin another program that emits; the one before stays alive."""
+        here = this_program()
+        assert here is not None, "programs are identified on Linux only"
+        self._programs += 1
+        self.program = str(here._replace(pid=10_000_000 + self._programs))
+        self.is_noted = False
+
+    def end_program(self) -> None:
+        """Kill the program that emits, and begin another."""
+        self._dead.add(Program.parse(self.program).pid)
+        self.model.gone.add(self.program)
+        self.begin_program()
+
+    # -- what is done ----------------------------------------------------------------------------------------
+
+    def append(self, items: list[tuple[Kind, bytes, str]], *, durable: bool, program: str | None) -> None:
+        """Keep entries as an emitter does."""
+        if program is not None and not self.is_noted:
+            note_program(self.journal, Program.parse(program))
+            self.is_noted = True
+        self.look()
+        self.journal.append_many(items, program=program, durable=durable)
+        self._seen = self.journal.last_seq()
+
+    def step(self, name: str) -> bool:
+        """Step one projection if the runner would; returns whether it did something.
+
+        A projection whose step found nothing rests until its time has come, or an entry.
+        """
+        step = self.projections[name].step()
+        self.look()
+        self._due_s[name] = self.clock.monotonic_s + (LONG_S if step.retry_s is None else step.retry_s)
+        is_short = not step.applied and step.retry_s is not None and step.retry_s < IDLE_S_MIN
+        self._short[name] = self._short[name] + 1 if is_short else 0
+        assert self._short[name] < 2, f"{name} has nothing to do and asks again at once: {step}"
+        if step.problem is not None:
+            assert name == MARQUEZ, f"{name} has a problem: {step.problem}"
+            assert self.backend.mood != "well" or not step.applied or step.retry_s is None, step
+        return bool(step.applied)
+
+    def rested(self) -> None:
+        """Note that time has passed since the projections were stepped."""
+        self._short = dict.fromkeys(self.projections, 0)
+
+    def keep_house(self) -> None:
+        """Checkpoint, prune and end runs, as is due."""
+        self.runner.keep_house(self.clock.monotonic_s)
+        self.look()
+
+    def look(self) -> None:
+        """Tell the model of the entries that Waybill itself has put into the journal."""
+        for entry in self.journal.read(self._seen, limit=100_000):
+            self._seen = entry.seq
+            if entry.kind is not Kind.OPENLINEAGE:
+                continue
+            event = json.loads(entry.body)
+            number = number_of(event["run"]["runId"])
+            inferred = event["run"]["facets"].get("waybill_inferred")
+            assert number is not None, f"nobody sent {event}"
+            assert inferred is not None, f"nobody sent {event}"
+            assert inferred["reason"] == GONE
+            assert event["eventType"] == "ABORT"
+            self.model.infer(number, self.clock.now_ms)
+
+    def settle(self) -> None:
+        """Let everything happen that is going to, a flush included, with a backend that is well."""
+        self.backend.mood = "well"
+        self._rest()
+        self.journal.mark(b"flush")
+        self._rest()
+
+    def _rest(self) -> None:
+        """Step until nothing is left to do, and let time pass meanwhile."""
+        quiet_s = 0.0
+        for _ in range(ROUNDS_MAX):
+            self.keep_house()
+            if sum(self.step(name) for name in self.projections):
+                quiet_s = 0.0
+                continue
+            pending = sum(projection.pending() for projection in self.projections.values())
+            if quiet_s > LONG_S and not pending:
+                return
+            wait_s = min(self._due_s.values()) - self.clock.monotonic_s
+            wait_s = min(max(wait_s, 0.0) + 0.001, 5.0)
+            quiet_s += wait_s
+            self.clock.wait(wait_s)
+            self.rested()
+        left = {name: (one.pending(), one.step()) for name, one in self.projections.items()}
+        raise AssertionError(f"still not done: {left}")
+
+    # -- what must hold --------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Ask what people ask, and compare the answers with the model, whatever is filed so far."""
+        lineage = Lineage.open(self.settings.home)
+        compare("records", Counter(map(comparable, lineage.find())), self.model.records())
+        compare("open", Counter(one.did for one in lineage.open_files()), Counter(self.model.open_runs()))
+        whole = lineage.graph()
+        edges = {(shown(one), shown(other)) for one, other in whole.edges()}
+        compare("edges", Counter(edges), Counter(self.model.edges()))
+
+    def check(self) -> None:
+        """Check a home that has settled: its files, its backend and its answers."""
+        self.ask()
+        compare("files", Counter(map(comparable, find(self.settings.root))), self.model.records())
+        findings = [one for checked in check(self.settings.root) for one in checked.findings]
+        assert not findings, f"what verify finds: {findings}"
+        left = [path for path in self.settings.root.glob("provenance/raw/**/*") if path.is_file()]
+        assert not left, f"a flush left {left}"
+        self._check_backend()
+
+    def _check_backend(self) -> None:
+        has = {(run, kind) for run, kind, _ in self.backend.stored}
+        for life in self.model.lives.values():
+            run = life.run
+            if run.is_refused:
+                continue
+            kinds = {kind for one, kind in has if one == run.id}
+            wanted = {TYPES[letter] for letter in life.letters} | {"ABORT" for _ in life.inferred_ms}
+            assert kinds == wanted, f"the backend has {kinds} of {life}"
+
+
+def shown(node: Any) -> str:  # noqa: ANN401 - networkx has no types
+    """A node of the graph as the model names it."""
+    return f"{node.namespace}/{node.name}"
+
+
+def compare(what: str, real: Counter[Any], wanted: Counter[Any]) -> None:
+    """Check that nothing is lost, doubled or invented."""
+    lost, more = (sorted(map(str, one.elements()))[:SHOWN_MAX] for one in (wanted - real, real - wanted))
+    assert not lost, f"{what}: lost {lost}; has instead {more}"
+    assert not more, f"{what}: invented or doubled {more}"
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[World]:
+    """A world in a folder of its own, in memory if possible; the time is the real one again afterwards."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder below it has a name of its own
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="waybill-simulation-", dir=memory if os.access(memory, os.W_OK) else None
+        ) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        world = World(Path(folder), patch)
+        try:
+            yield world
+        finally:
+            world.close()
