@@ -17,7 +17,7 @@ from ..records import iso
 if TYPE_CHECKING:
     from waybill.lineage.graph import DatasetList, DuplicateList
 
-_HOUR_MS = 3_600_000
+_HOUR_S = 3_600
 
 
 @with_settings("home", "root")
@@ -80,4 +80,4 @@ def datasets(
 def _of_producers(found: DuplicateList) -> Iterator[tuple[object, ...]]:
     for same in found.duplicates:
         for one in same.producers:
-            yield same.why, same.dataset, one.job, one.runs, f"{one.run_ms / _HOUR_MS:.2f}"
+            yield same.why, same.dataset, one.job, one.runs, f"{one.took_s / _HOUR_S:.2f}"

@@ -50,12 +50,12 @@ class Producer(msgspec.Struct, frozen=True):
     Attributes:
         job: the job.
         runs: how many of its runs have ended, as far as they are known.
-        run_ms: how long these took together. Of a job whose runs are files, only the last is known.
+        took_s: how long these took together. Of a job whose runs are files, only the last is known.
     """
 
     job: Node
     runs: int
-    run_ms: int
+    took_s: float
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -73,9 +73,9 @@ class Duplicate(msgspec.Struct, frozen=True):
     producers: tuple[Producer, ...]
 
     @property
-    def run_ms(self) -> int:
+    def took_s(self) -> float:
         """How long all their runs took together."""
-        return sum(producer.run_ms for producer in self.producers)
+        return sum(producer.took_s for producer in self.producers)
 
 
 class DuplicateList(msgspec.Struct, frozen=True):
@@ -138,11 +138,11 @@ def list_duplicates(ask: Ask) -> DuplicateList:
     told = []
     for one, jobs in found:
         costs = [(job, [(run.ended_ms or 0) - run.started_ms for run in runs.get(job, ())]) for job in jobs]
-        producers = [Producer(named[job], len(took), sum(took)) for job, took in costs]
-        producers.sort(key=lambda producer: (-producer.run_ms, producer.job))
+        producers = [Producer(named[job], len(took), sum(took) / 1_000) for job, took in costs]
+        producers.sort(key=lambda producer: (-producer.took_s, producer.job))
         told.append(Duplicate("output" if one else "sql", named.get(one), tuple(producers)))
     return DuplicateList(
-        tuple(sorted(told, key=lambda some: (-some.run_ms, some.producers[0].job, some.why)))
+        tuple(sorted(told, key=lambda some: (-some.took_s, some.producers[0].job, some.why)))
     )
 
 

@@ -138,7 +138,7 @@ def test_two_jobs_that_write_one_dataset_come_with_their_hours(settings: Setting
     assert found.why == "output"
     assert found.dataset is not None
     assert found.dataset.name == "out"
-    assert [(one.job.name, one.runs, one.run_ms / 3_600_000) for one in found.producers] == [
+    assert [(one.job.name, one.runs, one.took_s / 3_600) for one in found.producers] == [
         ("b", 1, 3.0),
         ("a", 2, 2.0),
     ]
