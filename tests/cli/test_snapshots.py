@@ -1,10 +1,13 @@
-"""What each command answers to what it cannot do: one file for each, with its wording and exit code.
+"""What a command prints, and what it answers to what it cannot do: whole, with its exit code.
+
+A file has the commands about one home, whose events are those of the `.jsonl` of its name, if there is one.
 
 `WAYBILL_SNAPSHOTS=write` writes the answers anew, to be read before they are committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from waybill.transport import Journal
+from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -26,7 +29,10 @@ IS_WRITING: Final = os.environ.get("WAYBILL_SNAPSHOTS") == "write"
 def test_a_command_answers_as_its_snapshot_shows(
     called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Path
 ) -> None:
-    Journal(tmp_path / "home").close()
+    events = snapshot.with_suffix(".jsonl")
+    with contextlib.closing(Journal(tmp_path / "home")) as journal:
+        for event in events.read_bytes().splitlines() if events.exists() else ():
+            journal.append(Kind.OPENLINEAGE, event)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("WAYBILL_HOME", str(tmp_path / "home"))

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from events import members
-
-from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
     from conftest import Kept, Run
@@ -94,34 +90,3 @@ def test_of_several_files_of_one_name_the_newest_is_shown(called: Run, kept: Kep
     done = called("trace", "--home", kept.home, "*.csv", "--up")
     assert done.returncode == 0
     assert "3 files have this name, and this is the newest" in done.stderr
-
-
-def test_a_journey_goes_on_with_datasets_and_jobs_and_their_names_are_traced_too(
-    called: Run, home: Path
-) -> None:
-    did = "01a1fd6a-9e75-7d78-870f-000000000001"
-    ways = (
-        ("load", "sftp/in", "lake/raw"),
-        ("sum", "lake/raw", "lake/report"),
-        ("show", "lake/report", "lake/end"),
-    )
-    with closing(Journal(home)) as journal:
-        for number, (job, reads, writes) in enumerate(ways, 1):
-            event = members(f"{did[:-1]}{number}", job=f"etl/{job}", inputs=[reads], outputs=[writes])
-            journal.append(Kind.OPENLINEAGE, json.dumps(event | {"eventType": "COMPLETE"}).encode())
-    flushed = called("flush", "--home", home)
-    assert flushed.returncode == 0, flushed.stderr
-    told = called("trace", "--home", home, did).stdout
-    below = ["Went on to:", "  lake/raw", "    └─ etl/sum", "       └─ lake/report"]
-    assert told.splitlines()[-6:] == [*below, "          └─ etl/show", "             └─ lake/end"]
-    read = called("trace", "--home", home, "lake/report")
-    assert "a dataset has this name, too: `waybill lineage lake/report` shows" in read.stderr
-    found = called("trace", "--home", home, "lake/end").stdout
-    assert found == called("lineage", "--home", home, "lake/end", "--up", "all", "--down", "all").stdout
-    up = called("trace", "--home", home, "lake/end", "--up", "--depth", "1", "--json")
-    assert [one["node"]["name"] for one in json.loads(up.stdout)["upstream"]["nodes"]] == ["show"]
-    assert json.loads(up.stdout)["downstream"]["nodes"] == []
-    drawn = called("trace", "--home", home, "lake/end", "--dot")
-    assert (drawn.returncode, "`waybill lineage lake/end` draws" in drawn.stderr) == (2, True)
-    unknown = called("trace", "--home", home, "nothing")
-    assert (unknown.returncode, "no file has the did or the name 'nothing'" in unknown.stderr) == (2, True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,21 +102,3 @@ def test_a_bucket_that_does_not_exist_is_said(
     done = export(layout.root, open_destination("s3://not-there/lineage"), delete_after=True)
     assert len(done.failed) == len(layout.compacted()) == 4
     assert sum("NoSuchBucket" in why for why in done.failed.values()) == 3
-
-
-def test_killed_in_the_middle_of_a_put_and_run_again_all_is_there(
-    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Proxy(s3, lambda put: Fault.STALL if put == PUTS // 2 else None) as proxy:
-        store = new_bucket(s3, monkeypatch, through=proxy.address)
-        command = [sys.executable, "-m", "waybill.cli", "export", store.url, "--root", str(layout.root)]
-        with subprocess.Popen([*command, "--delete-after"], stderr=subprocess.PIPE, text=True) as process:
-            try:
-                assert proxy.stalled.wait(60)
-            finally:
-                process.kill()
-        assert_whole(store)
-        assert len(layout.compacted()) == 4
-        done = export(layout.root, store.open(), delete_after=True)
-    assert (len(done.removed), done.unchanged + len(done.copied), done.failed) == (4, 4, {})
-    assert_complete(store)

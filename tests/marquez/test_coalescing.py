@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,8 +20,6 @@ from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Worker
     from contract_server import ContractServer
 
@@ -423,44 +416,3 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
     assert journal.cursor("marquez") == journal.last_seq()
     journal.close()
     marquez.refuse()
-
-
-CHILD = """
-import sys, time
-from pathlib import Path
-from waybill.marquez import open_deliveries
-from waybill.transport import Journal, Settings
-given = {"home": Path(sys.argv[1]), "marquez_url": sys.argv[2], "marquez_detail": "summary"}
-settings = Settings.load(given, env={})
-(delivery,) = open_deliveries(Journal(settings.home), settings)
-while delivery.pending():
-    step = delivery.step()
-    if not step.applied:
-        time.sleep(min(step.retry_s or 0.0, 0.05))
-"""
-
-
-def test_a_process_killed_again_and_again_counts_every_file_once(
-    journal: Journal, home: Path, marquez: ContractServer, file_of: EventOf, event_of: EventOf, seed: int
-) -> None:
-    choose = random.Random(seed)  # noqa: S311 - when to kill is no secret
-    files, rounds = 600, 4
-    marquez.fault_of = lambda _: choose.choices([None, "500", "503-stored"], [10, 1, 1])[0]
-    command = [sys.executable, "-c", CHILD, str(home), marquez.url]
-    for number in range(rounds):
-        keep_all(journal, [file_of(f"{number}-{n}", source=f"source-{n % 20}") for n in range(files)])
-        keep_all(journal, [event_of("run", number)])
-        journal.mark(b"flush")
-        child = subprocess.Popen(command)
-        enough = len(marquez.received) + choose.randrange(1, 25)
-        while len(marquez.received) < enough and child.poll() is None:
-            time.sleep(0.001)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    subprocess.run(command, check=True, timeout=120)
-    latest = {event["run"]["runId"]: event for event in ends_of_summaries(marquez)}
-    facets = [event["run"]["facets"][SUMMARY_FACET] for event in latest.values()]
-    assert sum(facet["records"] for facet in facets if facet) == files * rounds
-    arrived = [event["number"] for event in others_of(marquez) if "number" in event]
-    assert arrived == sorted(arrived)
-    assert set(arrived) == set(range(rounds))

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from waybill.marquez import dead_letters
-from waybill.marquez.delivery import CONNECTIONS
 from waybill.transport import Journal, JournalError, Kind
 
 if TYPE_CHECKING:
@@ -25,19 +16,6 @@ if TYPE_CHECKING:
 
 Keep = Callable[..., int]
 Numbers = Callable[[list[dict[str, Any]], str], list[int]]
-
-CHILD = """
-import sys, time
-from pathlib import Path
-from waybill.marquez import open_deliveries
-from waybill.transport import Journal, Settings
-settings = Settings.load({"home": Path(sys.argv[1]), "marquez_url": sys.argv[2]}, env={})
-(delivery,) = open_deliveries(Journal(settings.home), settings)
-while delivery.pending():
-    step = delivery.step()
-    if not step.applied:
-        time.sleep(min(step.retry_s or 0.0, 0.05))
-"""
 
 
 def test_what_passed_beside_a_blocked_run_is_not_repeated_after_a_restart(
@@ -103,36 +81,6 @@ def test_a_journal_that_cannot_be_read_for_a_while_loses_nothing(
                 worker.delivery.step()
     worker.run()
     assert [event["number"] for event in marquez.stored] == [0, 1, 2]
-
-
-def test_a_process_killed_again_and_again_repeats_at_most_what_was_on_its_way(
-    journal: Journal, home: Path, marquez: ContractServer, event_of: Callable[..., bytes], seed: int
-) -> None:
-    choose = random.Random(seed)  # noqa: S311 - when to kill is no secret
-    runs, events, kills = 5, 60, 5
-    bodies = [event_of(f"run-{run}", number) for number in range(events) for run in range(runs)]
-    journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-    # Some answers are lost and some fail, so that there is something above the cursor when the process dies.
-    marquez.fault_of = lambda _: choose.choices([None, "500", "503-stored"], [20, 1, 1])[0]
-    command = [sys.executable, "-c", CHILD, str(home), marquez.url]
-    for kill in range(kills):
-        child = subprocess.Popen(command)
-        enough = (kill + 1) * len(bodies) // (kills + 2)
-        while len(marquez.received) < enough + choose.randrange(10) and child.poll() is None:
-            time.sleep(0.001)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    subprocess.run(command, check=True, timeout=120)
-    arrived: dict[str, list[int]] = {}
-    for event in marquez.stored:
-        arrived.setdefault(event["run"]["runId"], []).append(event["number"])
-    assert all(numbers == sorted(numbers) for numbers in arrived.values())
-    assert {run: set(numbers) for run, numbers in arrived.items()} == {
-        f"run-{run}": set(range(events)) for run in range(runs)
-    }
-    repeats = Counter(received.body for received in marquez.received if received.status == 201)
-    assert sum(count - 1 for count in repeats.values()) <= kills * min(runs, CONNECTIONS)
-    assert dead_letters(journal) == []
 
 
 def test_letting_go_of_many_thousand_waiting_events_takes_a_bounded_window(

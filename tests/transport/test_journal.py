@@ -314,20 +314,6 @@ def test_another_process_finds_what_was_appended_and_the_same_node(tmp_path: Pat
     assert output.split() == [journal.node, "b'kept'"]
 
 
-def test_an_append_survives_a_kill_right_after_it(tmp_path: Path) -> None:
-    script = """
-import os, signal, sys
-from pathlib import Path
-from waybill.transport import Journal, Kind
-journal = Journal(Path(sys.argv[1]))
-for number in range(500):
-    journal.append(Kind.OPENLINEAGE, b"event %d" % number)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
-    assert bodies(Journal(tmp_path)) == [b"event %d" % number for number in range(500)]
-
-
 def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     seqs: dict[bytes, int] = {}
