@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.backend import Correction
+from waybill.transport.clock import Clock as RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ START_S: Final = 1_800_000_000.0
 HOUSEKEEPING_EVERY_S: Final = 10.0
 
 
-class Clock:
+class Clock(RealClock):
     """The simulated time of day, which replaces the real one."""
 
     def __init__(self) -> None:
@@ -37,6 +38,10 @@ class Clock:
     def time_ns(self) -> int:
         """The simulated time, as `time.time_ns` gives it."""
         return int(self.now_s * 1e9)
+
+    def monotonic_s(self) -> float:
+        """The simulated time in seconds."""
+        return self.now_s
 
 
 class SlowBackend:
@@ -126,7 +131,7 @@ class Run:
 
         self._clock = clock = Clock()
         self.backend = SlowBackend(clock)
-        self._journal = Journal(settings.home)
+        self._journal = Journal(settings.home, clock=clock)
         self.flow = Flow(self._journal, clock)
         self._delivery = Delivery(
             self._journal,
@@ -134,7 +139,6 @@ class Run:
             connections=1,
             draws=True,
             summaries=SummaryRules(detail="auto"),
-            clock=lambda: clock.now_s,
         )
         layout = open_layout(self._journal, settings)
         assert layout is not None

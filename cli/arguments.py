@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
@@ -13,6 +12,7 @@ from uuid import UUID
 import typer
 
 from waybill.facets import parse_instant_us
+from waybill.transport.clock import SYSTEM_CLOCK
 
 FORMS: Final = (
     "2026-01-31, 2026-01-31T12:00:00Z, today, yesterday, epoch seconds or milliseconds, or 90m, 6h, "
@@ -129,7 +129,7 @@ def parse_moment(text: str, zone: tzinfo | None = UTC, *, now_ms: int | None = N
         ValueError: the text has none of these forms.
         OverflowError: it is too long ago.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
     if ago := _AGO.fullmatch(text.lower()):
         return now_ms - int(float(ago[1]) * _UNIT_MS[ago[2] or ago[3][0]])
     if _EPOCH.fullmatch(text):

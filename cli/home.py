@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,6 +16,7 @@ from waybill.exporter.reading import os_user
 from waybill.facets.json_events import instant
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import (
     AGREED,
     MARQUEZ,
@@ -67,7 +67,7 @@ def list_open_runs(journal: Journal | None) -> tuple[list[tuple[OpenFile, OpenRu
 
 def endless_producers(index: IndexReader) -> Iterator[str]:
     """A sentence about each producer of which no run has ever ended, such as Flink with its own defaults."""
-    silent_since_ms = time.time_ns() // 10**6 - _SILENT_MS
+    silent_since_ms = SYSTEM_CLOCK.now_ms() - _SILENT_MS
     for producer, count in index.endless_producers(silent_since_ms, least=_ENDLESS_RUNS):
         says = f"none of the {count:,} runs of {producer} has ended, and all have been silent for an hour"
         yield f"{says}; docs/openlineage.md#flink says what its ends need"

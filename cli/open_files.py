@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.counting import duration_text
 
 from . import console
@@ -53,7 +53,7 @@ def show(
 
 
 def _show_table(runs: Sequence[OpenFile], zone: tzinfo | None, *, as_csv: bool) -> None:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = SYSTEM_CLOCK.now_ms()
     console.table(
         (f"began ({name_of(zone)})", "last heard", "file", "source", "last began", "system", "did"),
         (

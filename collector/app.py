@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -21,6 +20,7 @@ from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.lineage.graph import QUESTIONS, OfImpact
 from waybill.lineage.levels import Sli
 from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .endpoints import (
     BATCH_PATH,
@@ -180,14 +180,14 @@ class Application:
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer one request."""
-        began_s = time.perf_counter()
+        began_s = SYSTEM_CLOCK.monotonic_s()
         request = Request(scope, exchange)
         request.client = self._auth.front.client_of(request)
         request.own_path = self._auth.front.own_path(scope.path)
         self._open[request] = asyncio.current_task()
         try:
             status = await self._answer(request)
-            took_s = time.perf_counter() - began_s
+            took_s = SYSTEM_CLOCK.monotonic_s() - began_s
             self._metrics.answered(request.path, request.method, status, took_s)
         except ProtocolClosed:
             log.debug("a client went away before it was answered")

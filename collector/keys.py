@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import time
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import NameTakenError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Keys:
         if self._journal.state_get(_OWNER, name) is not None:
             raise NameTakenError(f"there is a key {name} already; revoke it first, or give another name")
         key = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = SYSTEM_CLOCK.now_ms()
         kept = ApiKey(name=name, roles=tuple(sorted(set(roles))), sha256=_digest(key), created_ms=now_ms)
         self._journal.commit(_OWNER, put={name: msgspec.json.encode(kept)})
         return key

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TextIO
 
 import msgspec
 
 from waybill.facets.json_events import instant
+from waybill.transport.clock import SYSTEM_CLOCK, Clock
 
 Level = Literal["error", "warning", "info", "debug"]
 
@@ -64,7 +64,7 @@ class _Kind:
 class Log(logging.StreamHandler["TextIO"]):
     """Writes log lines, and sums up those that repeat one."""
 
-    def __init__(self, stream: TextIO, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(stream)
         self._clock = clock
         self._kinds: dict[object, _Kind] = {}
@@ -83,18 +83,19 @@ class Log(logging.StreamHandler["TextIO"]):
         if known is not None:
             known.repeats += 1
             return
-        self._kinds[kind] = _Kind(record, self._clock() + PERIOD_S)
+        self._kinds[kind] = _Kind(record, self._clock.monotonic_s() + PERIOD_S)
         super().emit(record)
 
     def sum_up(self, *, at_end: bool = False) -> None:
         """Write how often lines were repeated: lines whose minute is over, or all of them."""
         self.acquire()
         try:
-            now_s = self._clock()
-            due = [kind for kind, known in self._kinds.items() if at_end or now_s >= known.until_s]
+            monotonic_s = self._clock.monotonic_s()
+            due = [kind for kind, known in self._kinds.items() if at_end or monotonic_s >= known.until_s]
             for known in map(self._kinds.pop, due):
                 if known.repeats:
-                    told = {"once": {"repeats": known.repeats}, "created": time.time(), "exc_info": None}
+                    now_s = self._clock.now_ms() / 1_000
+                    told = {"once": {"repeats": known.repeats}, "created": now_s, "exc_info": None}
                     super().emit(_copy(known.first, **told))
         finally:
             self.release()

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -49,17 +48,13 @@ class Sessions:
 
     Args:
         journal: the home's journal.
-        now_ms: the time in epoch milliseconds.
 
     Raises:
         JournalError: the secret of its first collector could not be kept.
     """
 
-    def __init__(
-        self, journal: Journal, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    ) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._now_ms = now_ms
         secret = journal.meta(_SECRET)
         if secret is None:
             secret = secrets.token_hex(_ID_BYTES)
@@ -76,8 +71,8 @@ class Sessions:
         ends = {name: _DECODER.decode(row).ends_ms for name, row in self._journal.state(_OWNER).items()}
         in_order = sorted(ends, key=ends.__getitem__)
         over = set(in_order[: max(len(in_order) - SESSIONS_MAX + 1, 0)])
-        over.update(name for name, ends_ms in ends.items() if ends_ms <= self._now_ms())
-        session = _Session(key.sha256, self._now_ms() + SESSION_S * 1_000)
+        over.update(name for name, ends_ms in ends.items() if ends_ms <= self._journal.clock.now_ms())
+        session = _Session(key.sha256, self._journal.clock.now_ms() + SESSION_S * 1_000)
         row = {_digest(session_id): msgspec.json.encode(session)}
         self._journal.commit(_OWNER, put=row, delete=sorted(over))
         return session_id
@@ -85,7 +80,7 @@ class Sessions:
     def key_of(self, session_id: str, keys: Iterable[ApiKey]) -> ApiKey | None:
         """The key of a session; None if it has ended, or its key is not one of these any more."""
         row = self._journal.state_get(_OWNER, _digest(session_id)) if session_id else None
-        if row is None or (session := _DECODER.decode(row)).ends_ms <= self._now_ms():
+        if row is None or (session := _DECODER.decode(row)).ends_ms <= self._journal.clock.now_ms():
             return None
         return next((key for key in keys if key.sha256 == session.key_sha256), None)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files, publish, sweep
 
 from .directory import files_below
@@ -89,7 +89,7 @@ def quarantine(
         kept=str(kept),
         hour=hour,
         reason=" ".join(reason.split()),
-        at_ms=time.time_ns() // 1_000_000,
+        at_ms=SYSTEM_CLOCK.now_ms(),
         sha256=sha256,
         size_bytes=memoryview(data).nbytes,
         restore=repair_command(root),
@@ -132,12 +132,12 @@ def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Qua
 
 def settle(root: Path, kept: Collection[str], files: Files) -> None:
     """Note in the reports of quarantined files that they are settled; raises `OSError` if that fails."""
-    _note(root, kept, files, accepted_ms=time.time_ns() // 1_000_000)
+    _note(root, kept, files, accepted_ms=SYSTEM_CLOCK.now_ms())
 
 
 def note_restored(root: Path, kept: Collection[str], files: Files) -> None:
     """Note in the reports of quarantined files that their rows were restored; see `settle`."""
-    _note(root, kept, files, restored_ms=time.time_ns() // 1_000_000)
+    _note(root, kept, files, restored_ms=SYSTEM_CLOCK.now_ms())
 
 
 def _note(root: Path, kept: Collection[str], files: Files, **noted_ms: int) -> None:

@@ -6,11 +6,12 @@ Without the tombstone, an hour whose file was removed would look like an hour th
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from . import parquet
 from .directory import FileStamp
@@ -64,7 +65,7 @@ def _tombstone_of(path: Path) -> Tombstone:
         rows = parquet.open_bytes(data).metadata.num_rows
     except parquet.DAMAGED:
         rows = 0
-    return Tombstone(hashlib.sha256(data).hexdigest(), rows, time.time_ns() // 1_000_000)
+    return Tombstone(hashlib.sha256(data).hexdigest(), rows, SYSTEM_CLOCK.now_ms())
 
 
 def _remove_emptied(root: Path, paths: Iterable[Path], files: Files) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files
 
 from . import parquet
@@ -67,7 +67,7 @@ def age_off(
     milliseconds; None: read the clock. Raises `OSError` if a file cannot be checked or removed.
     """
     root = Path(root)
-    now_ms = _now_ms() if now_ms is None else now_ms
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
     by_name = {safe_name(name): value for name, value in (days_by_system or {}).items()}
     states = list(destinations(root))
     removed: list[str] = []
@@ -127,7 +127,7 @@ def age_off_archive(
     `age_off`.
     """
     root = Path(root)
-    until_ms = (_now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
+    until_ms = (SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
     unsafe = _UnsafeRanges(root, filed or {}) if only_exported else None
     all_wait = next(list_quarantined(root), None) is not None
     due: dict[Path, FileStamp] = {}
@@ -193,7 +193,3 @@ def _covers_not_exported(root: Path, states: list[ExportState]) -> Iterator[Cove
                     continue
                 except parquet.DAMAGED as error:
                     raise OSError(parquet.unreadable(path, error, root=root)) from None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

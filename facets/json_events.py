@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from datetime import UTC, datetime
 from typing import Final
@@ -32,12 +31,7 @@ def instant(epoch_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
 
 
-def now_ms() -> int:
-    """The time of day, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
-def new_run_id() -> str:
-    """A new id of a run: a UUIDv7 (RFC 9562), which begins with the time."""
+def new_run_id(now_ms: int) -> str:
+    """A new id of a run: a UUIDv7 (RFC 9562), which begins with the time of day, epoch milliseconds."""
     random = int.from_bytes(os.urandom(16)) & _RANDOM_BITS
-    return str(uuid.UUID(int=now_ms() << 80 | _VERSION_7 | random))
+    return str(uuid.UUID(int=now_ms << 80 | _VERSION_7 | random))

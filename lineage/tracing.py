@@ -7,7 +7,6 @@ time allow, and the further generations are found there. At the end, one questio
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from waybill.exporter.query import Conditions, connect, execute, read_as_of, run
 from waybill.exporter.rebuilding import rule_for
 from waybill.facets import canonical_did
 from waybill.facets.arrow import SCHEMA, to_table, to_tables
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import NotFoundError
 
 from .file_table import FileTable
@@ -276,7 +276,7 @@ class _Edges:
         self._targets: defaultdict[str, set[str]] = defaultdict(set)
         self._read: set[str] = set()
         self._is_whole = False
-        self._asked, self._look_from, self._began_s = 0, _LOOK_FROM, time.monotonic()
+        self._asked, self._look_from, self._began_s = 0, _LOOK_FROM, SYSTEM_CLOCK.monotonic_s()
 
     def add(self, sources: Iterable[str], targets: Iterable[str | None]) -> None:
         """Add edges; one without a target is none."""
@@ -309,12 +309,12 @@ class _Edges:
 
     def _read_all(self) -> bool:
         """Read all edges; False if they are too many, or if it takes too long."""
-        now_s = time.monotonic()
+        now_s = SYSTEM_CLOCK.monotonic_s()
         deadline_s = now_s + max(now_s - self._began_s, _LOOK_S * self._asked)
         edges = SCHEMA.empty_table().select([self._way.source, self._way.target])
         for table in self._ask(Query(), edges.column_names):
             edges = pa.concat_tables([edges, table.filter(table["parent_did"].is_valid())])
-            if len(edges) > _EDGES_MAX or time.monotonic() > deadline_s:
+            if len(edges) > _EDGES_MAX or SYSTEM_CLOCK.monotonic_s() > deadline_s:
                 return False
         self._connection.register("edges", edges.rename_columns(["source", "target"]))
         execute(self._connection, _HASHED, {})

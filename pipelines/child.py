@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple, Self
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.runner import is_runner
 
 FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -143,15 +143,15 @@ class Child:
         beat: Callable[[], None],
         beat_every_s: float,
     ) -> None:
-        began_s = time.monotonic()
+        began_s = SYSTEM_CLOCK.monotonic_s()
         stop_due_s = began_s + timeout_s if timeout_s else math.inf
         beat_due_s = began_s + beat_every_s if beat_every_s else math.inf
         while process.returncode is None:
             due_s = min(stop_due_s, beat_due_s, self._kill_due_s)
-            pause_s = None if due_s == math.inf else max(due_s - time.monotonic(), 0)
+            pause_s = None if due_s == math.inf else max(due_s - SYSTEM_CLOCK.monotonic_s(), 0)
             if select.select([self._woken], [], [], pause_s)[0]:
                 os.read(self._woken, _READ_BYTES)
-            now_s = time.monotonic()
+            now_s = SYSTEM_CLOCK.monotonic_s()
             if now_s >= self._kill_due_s:
                 self._kill_due_s = math.inf
                 _signal_group(process.pid, signal.SIGKILL)
@@ -169,7 +169,7 @@ class Child:
     def _stop(self, number: int, why: str) -> None:
         self.stopped = self.stopped or why
         if self._leader is not None:
-            self._kill_due_s = min(self._kill_due_s, time.monotonic() + self._grace_s)
+            self._kill_due_s = min(self._kill_due_s, SYSTEM_CLOCK.monotonic_s() + self._grace_s)
             _signal_group(self._leader, number)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
@@ -216,19 +216,19 @@ def _stop_left(leader: int, others: set[int], grace_s: float) -> None:
     if sys.platform != "linux":
         _signal_group(leader, signal.SIGTERM)
         return
-    number, kill_due_s = signal.SIGTERM, time.monotonic() + grace_s
+    number, kill_due_s = signal.SIGTERM, SYSTEM_CLOCK.monotonic_s() + grace_s
     told: set[int] = set()
     while left := _list_left(leader) - others:
-        if number is signal.SIGTERM and time.monotonic() >= kill_due_s:
+        if number is signal.SIGTERM and SYSTEM_CLOCK.monotonic_s() >= kill_due_s:
             number = signal.SIGKILL
             told.clear()
-        elif time.monotonic() >= kill_due_s + _GIVEN_UP_S:
+        elif SYSTEM_CLOCK.monotonic_s() >= kill_due_s + _GIVEN_UP_S:
             return  # the kernel does not let it go, or it belongs to somebody else
         for pid in left - told:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         told |= left
-        time.sleep(_LOOK_EVERY_S)
+        SYSTEM_CLOCK.sleep(_LOOK_EVERY_S)
         for pid in left:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

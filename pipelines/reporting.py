@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +16,7 @@ from waybill.facets import PRODUCER
 from waybill.facets.causes import mask_secrets
 from waybill.facets.context import Around, JobRun
 from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, new_run_id, standard_facet
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config.backends import without_users
 from waybill.transport.errors import FingerprintError
 from waybill.transport.fingerprints import fingerprint_of
@@ -66,7 +66,7 @@ class RunReport:
         self._specs: Final = {"input": package.manifest.inputs, "output": package.manifest.outputs}
         self.package: Final = package
         self.command: Final = [*runtime.arguments, *arguments]
-        self.run: Final = JobRun(metadata.namespace, metadata.name, new_run_id())
+        self.run: Final = JobRun(metadata.namespace, metadata.name, new_run_id(SYSTEM_CLOCK.now_ms()))
         self.below: Final = Around(self.run, around.root if around else self.run)
         """What the program is told of the runs above its own."""
         self._fingerprint_max_bytes = fingerprint_max_bytes
@@ -103,7 +103,7 @@ class RunReport:
         self, kind: str, run: Mapping[str, object], job: Mapping[str, object], datasets: Mapping[str, object]
     ) -> bytes:
         """An event, later than the one before."""
-        self._last_ms = max(time.time_ns() // 1_000_000, self._last_ms + 1)
+        self._last_ms = max(SYSTEM_CLOCK.now_ms(), self._last_ms + 1)
         return msgspec.json.encode(
             {
                 "eventType": kind,

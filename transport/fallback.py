@@ -19,7 +19,6 @@ import hashlib
 import logging
 import os
 import stat
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +26,7 @@ import msgspec
 
 from . import locks
 from .admission import Redaction
+from .clock import SYSTEM_CLOCK
 from .errors import JournalError, reason_of, sentence_of
 from .journal import Entry, Journal, Kind, redact_mark
 from .mounts import MEMORY_FILE_SYSTEMS, file_system_of
@@ -109,7 +109,8 @@ def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = fl
             return 0
         try:
             with contextlib.closing(Journal(folder)) as fallback:
-                return _adopt(fallback, journal, Redaction(settings.redact), time.monotonic() + within_s)
+                deadline_s = SYSTEM_CLOCK.monotonic_s() + within_s
+                return _adopt(fallback, journal, Redaction(settings.redact), deadline_s)
         finally:
             lease.release()
     except (OSError, JournalError) as error:
@@ -143,7 +144,9 @@ def _existing_fallback(settings: Settings) -> Path | None:
 
 def _adopt(fallback: Journal, journal: Journal, redaction: Redaction, deadline_s: float) -> int:
     cursor, taken = fallback.cursor(_ADOPTED), 0
-    while (entries := fallback.read(cursor, limit=_BATCH_ENTRIES)) and time.monotonic() < deadline_s:
+    while (
+        entries := fallback.read(cursor, limit=_BATCH_ENTRIES)
+    ) and SYSTEM_CLOCK.monotonic_s() < deadline_s:
         journal.append_many((entry.kind, _redacted(entry, redaction), entry.system_name) for entry in entries)
         cursor, taken = entries[-1].seq, taken + len(entries)
         fallback.commit(_ADOPTED, cursor=cursor)

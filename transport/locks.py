@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from .clock import SYSTEM_CLOCK
 from .permissions import open_private
 
 RUNNER: Final = "runner"
@@ -69,10 +69,10 @@ def take(home: Path, name: str = RUNNER) -> Lease | None:
 
 def take_over(home: Path, timeout_s: float) -> Lease | None:
     """Become the runner of a home after asking a live one to end; None if it does not end in time."""
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
     with locked(home / f"{_WANTED}.lock"):
-        while (lease := take(home)) is None and time.monotonic() < deadline_s:
-            time.sleep(_TAKE_OVER_POLL_S)
+        while (lease := take(home)) is None and SYSTEM_CLOCK.monotonic_s() < deadline_s:
+            SYSTEM_CLOCK.sleep(_TAKE_OVER_POLL_S)
     return lease
 
 
@@ -83,12 +83,12 @@ def is_wanted(home: Path) -> bool:
 
 def reserve(home: Path, name: str = RUNNER) -> Lease | None:
     """Take the lease for a process that is about to start; None if another process has it."""
-    deadline_s = time.monotonic() + _RESERVE_WITHIN_S
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + _RESERVE_WITHIN_S
     while (descriptor := _locked(home, name, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
         # A process that only checks for a runner also holds the lock for a moment.
-        if is_held(home, name) or time.monotonic() > deadline_s:
+        if is_held(home, name) or SYSTEM_CLOCK.monotonic_s() > deadline_s:
             return None
-        time.sleep(_POLL_S)
+        SYSTEM_CLOCK.sleep(_POLL_S)
     try:
         os.ftruncate(descriptor, 0)
     except OSError:

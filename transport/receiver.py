@@ -16,7 +16,6 @@ import secrets
 import socket
 import sys
 import threading
-import time
 import zlib
 from collections.abc import Callable
 from http import HTTPStatus
@@ -30,6 +29,7 @@ import msgspec
 from waybill.facets.context import LINEAGE_PATH
 
 from .admission import MAX_BODY_BYTES
+from .clock import SYSTEM_CLOCK
 from .errors import AdmissionError, JournalError
 from .loopback import leads_here
 
@@ -254,8 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Give the sender time to read the answer: closing the connection at once could discard it."""
         self.connection.shutdown(socket.SHUT_WR)
         self.connection.settimeout(_DRAIN_S)
-        deadline_s = time.monotonic() + _DRAIN_S
-        while time.monotonic() < deadline_s and self.rfile.read1(io.DEFAULT_BUFFER_SIZE):
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + _DRAIN_S
+        while SYSTEM_CLOCK.monotonic_s() < deadline_s and self.rfile.read1(io.DEFAULT_BUFFER_SIZE):
             pass
 
 

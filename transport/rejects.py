@@ -8,7 +8,6 @@ is bounded, and the oldest are deleted first, so that bad input cannot fill the 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from .admission import Redaction, check_records
+from .clock import SYSTEM_CLOCK
 from .journal import Kind
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Rejects:
         Raises:
             JournalError: it could not be kept.
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = SYSTEM_CLOCK.now_ms()
         put: dict[str, bytes] = {}
         for body, reason in list(refused)[-REJECTS_MAX:]:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()

@@ -21,7 +21,6 @@ import logging
 import os
 import secrets
 import shlex
-import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from .clock import SYSTEM_CLOCK
 from .errors import RootError, reason_of
 from .files import Files, publish, publish_alone, sweep
 from .locks import locked
@@ -384,7 +384,7 @@ def _make_marker(files: Files, root: Path) -> Marker:
     with locked(root / CLAIMS / _LOCK):
         marker = _of_our_format(root, _read_whole(path, _MARKER_DECODER))
         if marker is None:
-            marker = Marker(secrets.token_hex(8), time.time_ns() // 1_000_000)
+            marker = Marker(secrets.token_hex(8), SYSTEM_CLOCK.now_ms())
             publish_alone(files, path, _ENCODER.encode(marker))
     return marker
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 
+from waybill.facets.json_events import instant
 from waybill.transport import Kind, Settings
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console
 from ..arguments import JsonObject
@@ -73,7 +74,7 @@ def _store(settings: Settings, old: Node, new: Node) -> None:
     identifier = {"namespace": old.namespace, "name": old.name, "type": "TABLE"}
     facet = {"_producer": PRODUCER, "_schemaURL": _FACET_URL, "identifiers": [identifier]}
     event = {
-        "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "eventTime": instant(SYSTEM_CLOCK.now_ms()),
         "producer": PRODUCER,
         "schemaURL": _EVENT_URL,
         "dataset": {"namespace": new.namespace, "name": new.name, "facets": {"symlinks": facet}},

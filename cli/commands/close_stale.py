@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 import typer
 
 from waybill.transport import Kind, Settings
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console, open_files
 from ..arguments import Csv, JsonLines, moment, word
@@ -59,7 +59,7 @@ def close_stale(
       waybill close-stale --older-than 1d --as ERROR --dry-run
       waybill close-stale --older-than 1d --as CANCELLED --why "the cluster was shut down"
     """
-    if since_ms > time.time_ns() // 1_000_000:
+    if since_ms > SYSTEM_CLOCK.now_ms():
         raise typer.BadParameter(
             "it is in the future; give an age or a time in the past", param_hint="--older-than"
         )
@@ -68,7 +68,7 @@ def close_stale(
         runs = [(file, run) for file, run in found if file.last_ms < since_ms]
         silent = [file for file, _ in runs]
         if journal is not None and not dry_run:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = SYSTEM_CLOCK.now_ms()
             journal.append_many(
                 (
                     Kind.OPENLINEAGE,

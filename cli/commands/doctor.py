@@ -7,7 +7,6 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +27,7 @@ from waybill.spark import (
     spark_home,
 )
 from waybill.transport import Journal, JournalError, Settings, SettingsConflictError, locks
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import (
     MARQUEZ,
     SETTINGS,
@@ -373,7 +373,7 @@ def _fsync_ms(folder: Path) -> list[float]:
         for _ in range(_FSYNCS):
             file.write(_BLOCK)
             file.flush()
-            start_ns = time.perf_counter_ns()
+            start_s = SYSTEM_CLOCK.monotonic_s()
             sync(file.fileno())
-            took_ms.append((time.perf_counter_ns() - start_ns) / 1e6)
+            took_ms.append((SYSTEM_CLOCK.monotonic_s() - start_s) * 1_000)
     return took_ms

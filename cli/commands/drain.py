@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from waybill.transport import FlushReport, Settings, WaybillError
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from ..arguments import JsonObject, Timeout
 from ..home import flush_with_progress
@@ -30,8 +29,8 @@ def drain(settings: Settings, *, timeout_s: Timeout = None, as_json: JsonObject 
     if not can_flush(settings):
         show_report(FlushReport(), settings, as_json=as_json)
         return
-    began_s = time.monotonic()
+    began_s = SYSTEM_CLOCK.monotonic_s()
     if not stop(settings.home, timeout_s):
         raise WaybillError("the collector is still finishing requests; drain again with a longer --timeout")
-    left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began_s), 0.0)
+    left_s = None if timeout_s is None else max(timeout_s - (SYSTEM_CLOCK.monotonic_s() - began_s), 0.0)
     show_report(flush_with_progress(settings, left_s), settings, as_json=as_json)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from waybill.facets.json_events import instant
 from waybill.lineage.index import INDEX
 from waybill.transport import NotFoundError, Settings, WaybillError
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.counting import counted, duration_text
 
 from .. import console
@@ -121,7 +122,7 @@ def lineage(
     if draw(forms, boxes_of, lambda: drawing.graphml_of_graph(graph), unfold=unfold):
         return
     if as_openlineage:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = instant(SYSTEM_CLOCK.now_ms())
         write(STDOUT, "\n".join(drawing.openlineage_of(graph, now)))
         return
     for line in lines_of(found, name, edges, None if unfold else drawing.FOLDED_FROM):
@@ -141,19 +142,19 @@ def _refresh(settings: Settings) -> None:
         raise NotFoundError(
             f"{settings.home} has no journal, so nothing can be refreshed; leave out --refresh"
         )
-    until_s = time.monotonic() + _REFRESH_S
+    until_s = SYSTEM_CLOCK.monotonic_s() + _REFRESH_S
     for attempt in itertools.count(1):
         # A process that flushes a home without a runner has the analyzers read for some seconds only.
-        report = flush_with_progress(settings, max(until_s - time.monotonic(), 0.0))
+        report = flush_with_progress(settings, max(until_s - SYSTEM_CLOCK.monotonic_s(), 0.0))
         if (problem := report.problems.get(INDEX)) is not None:
             raise WaybillError(problem)
         waiting = report.left.get(INDEX, 0) or ask_graph(settings, OfAnalyzers()).waiting
         if not waiting:
             return
-        if time.monotonic() >= until_s:
+        if SYSTEM_CLOCK.monotonic_s() >= until_s:
             what = f"{counted(waiting, 'event')} could not be read within {_REFRESH_S:g} s"
             raise WaybillError(f"{what}; ask again, or leave out --refresh to see what is known")
-        time.sleep(max(min(_POLL_S * attempt, until_s - time.monotonic()), 0.0))
+        SYSTEM_CLOCK.sleep(max(min(_POLL_S * attempt, until_s - SYSTEM_CLOCK.monotonic_s()), 0.0))
 
 
 def _edges(text: str, option: str) -> int | Literal["all"]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from waybill.facets.json_events import instant
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console
 from ..arguments import Dialect, JsonLines
@@ -62,7 +64,7 @@ def plan(
             found += settle(question, result)
             show(advance=1)
     if as_json:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = instant(SYSTEM_CLOCK.now_ms())
         for event in found:
             console.json(as_job_event(event, now))
     drawn = _draw(found, columns=columns)

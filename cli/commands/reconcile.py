@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 
 from waybill.transport import NotFoundError, Settings
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import MARQUEZ
 
 from .. import completing, console
@@ -67,7 +67,7 @@ def reconcile(
     """
     from waybill.marquez import open_reader, reconcile as compare, repair
 
-    since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since_ms is None else since_ms
+    since_ms = SYSTEM_CLOCK.now_ms() - _DAY_MS if since_ms is None else since_ms
     with existing_journal(settings, to_read=not repair_missing) as journal:
         backends_of(settings, journal, backend)
         agreed = as_agreed(settings, journal)

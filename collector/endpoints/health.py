@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,6 +17,7 @@ from waybill.exporter.health import (
     problems_of_root,
 )
 from waybill.lineage.levels import read_latest
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import RECEIPT_PATTERN, Receipt
 
@@ -105,9 +105,9 @@ class HealthEndpoints:
         """200 if events sent now can be stored, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
-            self._probe_until_s = time.monotonic() + STALLED_S
+            self._probe_until_s = SYSTEM_CLOCK.monotonic_s() + STALLED_S
         try:
-            left_s = self._probe_until_s - time.monotonic()
+            left_s = self._probe_until_s - SYSTEM_CLOCK.monotonic_s()
             readiness = await asyncio.wait_for(asyncio.shield(self._probe), max(left_s, 0.0))
         except TimeoutError:
             problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
@@ -173,10 +173,10 @@ class HealthEndpoints:
         root = self._settings.root
         if self._root_look is None or self._root_look.done():
             self._root_look = self._root_thread.submit(problems_of_root, self._journal, root)
-            self._root_until_s = time.monotonic() + _ROOT_ANSWERS_S
+            self._root_until_s = SYSTEM_CLOCK.monotonic_s() + _ROOT_ANSWERS_S
         try:
             # A check that has timed out once is not waited for again.
-            return self._root_look.result(max(self._root_until_s - time.monotonic(), 0.0))
+            return self._root_look.result(max(self._root_until_s - SYSTEM_CLOCK.monotonic_s(), 0.0))
         except TimeoutError:
             says = f"{root} does not answer within {_ROOT_ANSWERS_S:g} s"
             return [HomeProblem(ProblemKind.ROOT, str(root), says, "see to its disk")]

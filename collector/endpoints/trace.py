@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import ProvenanceRecord
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import NotFoundError
 
 from ..http import JSON, Problem, WebRequest, WebResponse, malformed
@@ -122,7 +122,7 @@ class _Bounds:
 
     def __init__(self, *, is_small: bool) -> None:
         self._is_small = is_small
-        self._began_s = time.monotonic()
+        self._began_s = SYSTEM_CLOCK.monotonic_s()
         self._size_bytes = 0
         self._records = 0
 
@@ -145,7 +145,7 @@ class _Bounds:
 
     def check_time(self) -> None:
         """Raise a `Problem` if the journey takes too long; for a small one, a `_LargeError`."""
-        took_s = time.monotonic() - self._began_s
+        took_s = SYSTEM_CLOCK.monotonic_s() - self._began_s
         if self._is_small and took_s > SMALL_S:
             raise _LargeError
         if took_s > TRACE_TIMEOUT_S:

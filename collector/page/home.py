@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ import msgspec
 
 from waybill.exporter import Query
 from waybill.facets import FinalState
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from ..http import read_params
 from .counting import Counts, count_records
@@ -45,7 +45,7 @@ class Params(msgspec.Struct):
 
 def summarize(answers: HomeAnswers, _: Params) -> Home:
     """What a home has."""
-    today_ms = time.time_ns() // 1_000_000 // _DAY_MS * _DAY_MS
+    today_ms = SYSTEM_CLOCK.now_ms() // _DAY_MS * _DAY_MS
     wrong = Query(final_state=FinalState.ERROR, since_ms=today_ms)
     return Home(
         counts=count_records(lambda by: answers.tables(Query(), summed_by=by), is_by_kind=True),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import OrderedDict
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
+
+from waybill.transport.clock import SYSTEM_CLOCK, Clock
 
 from ..http import Problem
 
@@ -28,20 +28,16 @@ def own_path(text: str) -> str:
 
 
 class Tries:
-    """Counts the wrong keys of each address, of a bounded number of addresses.
+    """Counts the wrong keys of each address, of a bounded number of addresses."""
 
-    Args:
-        now_s: a clock that only goes forward, in seconds.
-    """
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._wrong: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def check(self, address: str) -> None:
         """Raise a `Problem` if an address has sent too many wrong keys."""
         since_s, count = self._wrong.get(address, (0.0, 0))
-        left_s = since_s + TRIES_WITHIN_S - self._now_s()
+        left_s = since_s + TRIES_WITHIN_S - self._clock.monotonic_s()
         if count >= TRIES_MAX and left_s > 0:
             headers = [("retry-after", str(round(left_s) + 1))]
             detail = f"there were {TRIES_MAX} wrong keys from your address; try again in {left_s:.0f} s"
@@ -51,8 +47,8 @@ class Tries:
     def note(self, address: str) -> None:
         """Note a wrong key."""
         since_s, count = self._wrong.pop(address, (0.0, 0))
-        if since_s + TRIES_WITHIN_S <= self._now_s():
-            since_s, count = self._now_s(), 0
+        if since_s + TRIES_WITHIN_S <= self._clock.monotonic_s():
+            since_s, count = self._clock.monotonic_s(), 0
         self._wrong[address] = since_s, count + 1
         if len(self._wrong) > ADDRESSES_MAX:
             self._wrong.popitem(last=False)

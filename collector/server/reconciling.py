@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez import MarquezReadError, open_reader, reconcile_new
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import MARQUEZ
 from waybill.transport.errors import JournalError
 
@@ -38,7 +38,7 @@ class Reconciling:
         names = [MARQUEZ] if self._settings.marquez_url is not None else []
         names += [one.name for one in self._settings.backends if one.backend == "marquez"]
         for name in names:
-            self.compare_if_due(name, time.time_ns() // 1_000_000, is_ended)
+            self.compare_if_due(name, SYSTEM_CLOCK.now_ms(), is_ended)
 
     def compare_if_due(self, name: str, now_ms: int, is_ended: Callable[[], bool]) -> None:
         """Compare with one backend, unless that was done within a day or failed within an hour."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
+
+from waybill.transport.clock import SYSTEM_CLOCK
 
 log = logging.getLogger("waybill.collector")
 
@@ -43,12 +44,12 @@ class Repeating(threading.Thread):
     def run(self) -> None:
         """Work until `end`."""
         while not self._ended.wait(self._wait_s):
-            begun_s = time.monotonic()
+            begun_s = SYSTEM_CLOCK.monotonic_s()
             try:
                 self._work(self._ended.is_set)
             except Exception:
                 log.exception("the %s failed; trying again later", self._what)
-            self._wait_s = max(self._every_s, _REST * (time.monotonic() - begun_s))
+            self._wait_s = max(self._every_s, _REST * (SYSTEM_CLOCK.monotonic_s() - begun_s))
 
     def end(self) -> None:
         """Stop, without waiting for work that takes long."""

@@ -12,7 +12,6 @@ import signal
 import socket
 import ssl
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -24,6 +23,7 @@ import uvloop
 from waybill.lineage.levels import EVERY_MS
 from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, Rejects, SettingsError, flush, locks
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import agreed
 from waybill.transport.counting import counted
 from waybill.transport.errors import reason_of
@@ -370,8 +370,8 @@ class _Server:
             self._tallies.publish(self._metrics)
 
     def _keep_runner_if_due(self) -> None:
-        if time.monotonic() >= self._check_due_s:
-            self._check_due_s = time.monotonic() + _CHECK_EVERY_S
+        if SYSTEM_CLOCK.monotonic_s() >= self._check_due_s:
+            self._check_due_s = SYSTEM_CLOCK.monotonic_s() + _CHECK_EVERY_S
             sum_up()
             try:
                 self._auth.read_keys()  # for the workers that replace others
@@ -394,10 +394,10 @@ async def _finish(application: Application, serving: asyncio.Task[None], hurry: 
     granian also waits for connections without a request, until their idle timeout. They get a moment, in
     which the last answers are sent.
     """
-    deadline_s, quiet_s = time.monotonic() + REQUESTS_TIMEOUT_S, 0.0
-    while (
-        not (serving.done() or hurry.done()) and time.monotonic() < deadline_s and quiet_s < _LAST_ANSWERS_S
-    ):
+    deadline_s, quiet_s = SYSTEM_CLOCK.monotonic_s() + REQUESTS_TIMEOUT_S, 0.0
+    while not (serving.done() or hurry.done()) and quiet_s < _LAST_ANSWERS_S:
+        if SYSTEM_CLOCK.monotonic_s() >= deadline_s:
+            break
         application.end_arriving()
         await asyncio.wait({serving, hurry}, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
         quiet_s = 0.0 if application.open_requests else quiet_s + _POLL_S

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Final
 
 from waybill.transport import locks
+from waybill.transport.clock import SYSTEM_CLOCK
 
 _POLL_S: Final = 0.05
 
@@ -19,9 +19,9 @@ def stop(home: Path, timeout_s: float | None = None) -> bool:
     if pid is None:
         return not locks.is_held(home, locks.COLLECTOR)
     os.kill(pid, signal.SIGTERM)
-    deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    deadline_s = float("inf") if timeout_s is None else SYSTEM_CLOCK.monotonic_s() + timeout_s
     while locks.is_held(home, locks.COLLECTOR):
-        if time.monotonic() >= deadline_s:
+        if SYSTEM_CLOCK.monotonic_s() >= deadline_s:
             return False
-        time.sleep(_POLL_S)
+        SYSTEM_CLOCK.sleep(_POLL_S)
     return True

@@ -11,9 +11,10 @@ import contextlib
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, NoReturn
+
+from waybill.transport.clock import SYSTEM_CLOCK
 
 log = logging.getLogger("waybill.collector")
 
@@ -67,9 +68,9 @@ class _Place:
             return None
         # Replaced at once after a long life, after growing pauses if lives are short.
         self.pid = None
-        long = time.monotonic() - self.started_s >= _LONG_LIFE_S
+        long = SYSTEM_CLOCK.monotonic_s() - self.started_s >= _LONG_LIFE_S
         self.pause_s = _PAUSE_S if long else min(self.pause_s * 2, _PAUSE_S_MAX)
-        self.due_s = 0.0 if long else time.monotonic() + self.pause_s
+        self.due_s = 0.0 if long else SYSTEM_CLOCK.monotonic_s() + self.pause_s
         code = os.waitstatus_to_exitcode(status)
         return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
@@ -102,7 +103,7 @@ class Workers:
                 signal.signal(number, self._on_signal)
             try:
                 while not self._signals_taken:
-                    time.sleep(_POLL_S)
+                    SYSTEM_CLOCK.sleep(_POLL_S)
                     self._replace(lambda: os.write(ready_end, b"."), life, held)
                     with contextlib.suppress(BlockingIOError):
                         if awaited > 0 and (awaited := awaited - len(os.read(ready, awaited))) == 0:
@@ -119,8 +120,8 @@ class Workers:
             pid = place.pid
             if (status := place.reap()) is not None:
                 log.error("worker %d (process %d) has ended: %s", number, pid, status)
-            if place.pid is None and time.monotonic() >= place.due_s:
-                place.started_s = time.monotonic()
+            if place.pid is None and SYSTEM_CLOCK.monotonic_s() >= place.due_s:
+                place.started_s = SYSTEM_CLOCK.monotonic_s()
                 place.pid = self._fork(Worker(number, on_ready, life), held)
 
     def _fork(self, worker: Worker, held: int) -> int:
@@ -158,10 +159,13 @@ class Workers:
             for place in self._places:
                 if place.pid is not None:
                     os.kill(place.pid, number)
-            deadline_s = time.monotonic() + END_TIMEOUT_S
-            while any(place.pid is not None for place in self._places) and time.monotonic() < deadline_s:
+            deadline_s = SYSTEM_CLOCK.monotonic_s() + END_TIMEOUT_S
+            while (
+                any(place.pid is not None for place in self._places)
+                and SYSTEM_CLOCK.monotonic_s() < deadline_s
+            ):
                 if self._signals_taken > 1 and number == signal.SIGTERM:
                     break
-                time.sleep(_POLL_S)
+                SYSTEM_CLOCK.sleep(_POLL_S)
                 for place in self._places:
                     place.reap()

@@ -9,7 +9,6 @@ Each file is sealed, names the previous file, and is in the root's ledger.
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -135,7 +134,7 @@ class Archive(Projection):
     def _add(self, entries: list[ArchivedEntry]) -> None:
         if entries and not self._gathered:
             gathered_ms = entries[0].received_ms + int(self._gather_s * 1_000)
-            self._due_s = time.monotonic() + left_s(gathered_ms, self._gather_s)
+            self._due_s = self._journal.clock.monotonic_s() + left_s(gathered_ms, self._gather_s)
         self._gathered += entries
         self._gathered_bytes += sum(len(entry.body) for entry in entries)
         if self._flush is None:
@@ -161,7 +160,7 @@ class Archive(Projection):
             return self._write(count)
         if not self._gathered:
             return Step()
-        return Step(retry_s=max(self._due_s - time.monotonic(), 0.0))
+        return Step(retry_s=max(self._due_s - self._journal.clock.monotonic_s(), 0.0))
 
     def _begin(self) -> None:
         self._reset()
@@ -190,7 +189,7 @@ class Archive(Projection):
             return next(at for at, one in enumerate(hours) if one != hour)  # the last one's is another
         if self._flush is not None:
             return self._upto(self._flush)
-        gathering = time.monotonic() < self._due_s
+        gathering = self._journal.clock.monotonic_s() < self._due_s
         return None if gathering and not self._full else len(self._gathered)
 
     def _upto(self, seq: int) -> int:

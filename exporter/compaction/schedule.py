@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
+
+from waybill.transport.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from ..names import Hour
@@ -21,7 +22,7 @@ class CompactionSchedule:
     """Counts new raw files by hour, and says which hours are due; `hours` already have some."""
 
     def __init__(
-        self, hours: Iterable[Hour], *, gather_s: float = GATHER_S, clock: Callable[[], float] = time.time
+        self, hours: Iterable[Hour], *, gather_s: float = GATHER_S, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._gather_s = gather_s
         self._clock = clock
@@ -32,7 +33,7 @@ class CompactionSchedule:
         """Note a new raw file in each of these hours."""
         for hour in hours:
             self._counts[hour] = self._counts.get(hour, 0) + 1
-            self._since_s.setdefault(hour, time.monotonic())
+            self._since_s.setdefault(hour, self._clock.monotonic_s())
 
     def to_squash(self) -> list[Hour]:
         """The hours to squash now."""
@@ -40,7 +41,8 @@ class CompactionSchedule:
 
     def to_compact(self) -> list[Hour]:
         """The hours to compact now."""
-        ended_ms, gathered_s = int((self._clock() - _GRACE_S) * 1_000), time.monotonic() - self._gather_s
+        ended_ms = self._clock.now_ms() - int(_GRACE_S * 1_000)
+        gathered_s = self._clock.monotonic_s() - self._gather_s
         gathered = [hour for hour, since_s in self._since_s.items() if since_s <= gathered_s]
         return [hour for hour in gathered if hour.end_ms <= ended_ms]
 
@@ -58,4 +60,4 @@ class CompactionSchedule:
         """Note that these hours could not be compacted, so that they become due again later."""
         for hour in hours:
             self._counts[hour] = 0
-            self._since_s[hour] = time.monotonic()
+            self._since_s[hour] = self._clock.monotonic_s()

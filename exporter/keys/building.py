@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files, publish
 
 from .. import parquet
@@ -219,7 +219,7 @@ class Builder:
         for span in contents.spans:
             if 2 * span.live < span.files:
                 contents = self._united(contents, span.name, [span])
-        now = digits_of(hour_of(int(time.time() * 1_000)))
+        now = digits_of(hour_of(SYSTEM_CLOCK.now_ms()))
         for length in DIGITS:
             units: defaultdict[str, list[Span]] = defaultdict(list)
             for span in contents.spans:

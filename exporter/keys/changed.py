@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from ..differing import LOCK
 from ..directory import names
@@ -37,7 +38,7 @@ class Comparison:
         Raises:
             OSError: a folder or the ledger cannot be read, or the keys have been replaced in this moment.
         """
-        root, contents, now_s = opened.root, opened.contents, time.monotonic()
+        root, contents, now_s = opened.root, opened.contents, SYSTEM_CLOCK.monotonic_s()
         holds_s = _HOLDS_S * sum(span.live for span in contents.spans)
         if now_s - self._done_s < holds_s or _age_s(root) < holds_s:
             return
@@ -75,7 +76,7 @@ def list_changed(opened: OpenKeys) -> set[Hour]:
 def _age_s(root: Path) -> float:
     """How long ago the folders were compared; a clock that was set back counts as a long time."""
     try:
-        age_s = time.time() - (root / KEYS / LOCK).stat().st_mtime
+        age_s = SYSTEM_CLOCK.now_ms() / 1_000 - (root / KEYS / LOCK).stat().st_mtime
     except OSError:
         return float("inf")
     return age_s if age_s >= 0 else float("inf")

@@ -21,7 +21,6 @@ import hashlib
 import shlex
 import tempfile
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import NotFoundError, reason_of
 from waybill.transport.files import Files, publish
 from waybill.transport.locks import locked
@@ -233,7 +233,7 @@ class ExportedKeys(Keys):
 
     def _refresh(self) -> None:
         """Read the manifests that have changed."""
-        if time.monotonic() < self._listed_s + _FRESH_S:
+        if SYSTEM_CLOCK.monotonic_s() < self._listed_s + _FRESH_S:
             return
         before = self._manifests or self._read_before()
         # Raw files come first: what is compacted meanwhile is in a manifest then.
@@ -253,7 +253,7 @@ class ExportedKeys(Keys):
         if now != self._manifests:
             self._manifests = now
             self._listed = {path: one for manifest in now.values() for path, one in manifest.files.items()}
-        self._listed_s = time.monotonic()
+        self._listed_s = SYSTEM_CLOCK.monotonic_s()
 
     def _read_before(self) -> dict[str, _Manifest]:
         with contextlib.suppress(OSError, msgspec.DecodeError):

@@ -6,7 +6,6 @@ compacted. The cursor also moves on when the keys cannot be written, since no en
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport.errors import RootError, reason_of
@@ -89,13 +88,13 @@ class KeysKeeper(Projection):
         if self._position is not None:
             followed = follow_ledger(self._root, self._position)
             is_same = followed is not None and followed.position == self._position and not followed.hours
-            if is_same and time.monotonic() < self._tries_again_s:
+            if is_same and self._journal.clock.monotonic_s() < self._tries_again_s:
                 return False
         check_root(self._journal, self._root)
-        again = time.monotonic() >= self._tries_again_s
+        again = self._journal.clock.monotonic_s() >= self._tries_again_s
         contents = keep_step(self._root, again=again)
         if again:
-            self._tries_again_s = time.monotonic() + _TRIES_AGAIN_EVERY_S
+            self._tries_again_s = self._journal.clock.monotonic_s() + _TRIES_AGAIN_EVERY_S
         if contents is None or contents.waiting:
             self._position = None
             return contents is not None

@@ -7,7 +7,6 @@ reason, the records that a batch retracts are removed from the compacted files b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -80,6 +79,7 @@ class Layout(Projection):
         gather_s: float = GATHER_S,
     ) -> None:
         self._journal = journal
+        self._clock = journal.clock
         self._settings = settings
         self._settle_ms = int(settle_s * 1_000)
         self._files = files or Files()
@@ -93,7 +93,7 @@ class Layout(Projection):
             replaces=False,
         )
         self._linger_s = linger_s
-        self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
+        self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s, clock=self._clock)
         self._runs: UnsettledRuns | None = None
         self._folded_from = 0
         """From this entry on, every entry was folded and the forgotten runs were noted."""
@@ -157,7 +157,7 @@ class Layout(Projection):
             self._schedule.squashed(hour)
         cursor = self._journal.cursor(LAYOUT)
         waiting = self._journal.last_seq() - cursor
-        linger_s = self._wrote_s + self._linger_s - time.monotonic()
+        linger_s = self._wrote_s + self._linger_s - self._clock.monotonic_s()
         if waiting and (linger_s <= 0 or waiting >= _ENTRIES_MAX):
             entries = self._journal.feed(LAYOUT, cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX)
             entries = _first_range(entries)
@@ -214,7 +214,7 @@ class Layout(Projection):
             put |= noted
             delete += outdated
         self._filing.done(raw.node, raw.last, put=put, delete=delete)
-        self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
+        self._wrote_s = float("-inf") if self._goes_on else self._clock.monotonic_s()
         return Step(applied=count, problem=self._damage)
 
     def _watched(self, records: Iterable[ProvenanceRecord]) -> Iterator[ProvenanceRecord]:
@@ -233,11 +233,11 @@ class Layout(Projection):
             self._filing.check()
         settles_ms = runs.settles_ms
         if settles_ms is not None and settles_ms != self._next_ms:
-            self._next_s = time.monotonic() + left_s(settles_ms, self._settle_ms / 1_000)
+            self._next_s = self._clock.monotonic_s() + left_s(settles_ms, self._settle_ms / 1_000)
         self._next_ms = settles_ms
         if linger_s is not None:
             settles_ms = None  # the entries that wait tell the time themselves
-        if settles_ms is not None and self._next_s <= time.monotonic():
+        if settles_ms is not None and self._next_s <= self._clock.monotonic_s():
             self._journal.mark(b"settle", at_ms=settles_ms)
             return Step(applied=1, problem=self._damage)
         if hours := self._schedule.to_compact():
@@ -247,7 +247,7 @@ class Layout(Projection):
         if linger_s is not None:
             waits_s.append(max(linger_s, 0.0))
         if settles_ms is not None:
-            waits_s.append(max(self._next_s - time.monotonic(), 0.0))
+            waits_s.append(max(self._next_s - self._clock.monotonic_s(), 0.0))
         return Step(retry_s=min(waits_s), problem=self._damage)
 
     def _compact(self, hours: Collection[Hour], retraction: Retraction | None = None) -> CompactionReport:

@@ -13,7 +13,6 @@ defines how entries are stored.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files, publish, sweep
 from waybill.transport.locks import locked
 
@@ -66,7 +66,7 @@ def recorded(
         last = _complete(root, files) or _adopt(root, files)
         begun = LedgerEntry(
             hash_of(last.content) if last else "",
-            time.time_ns() // 1_000_000,
+            SYSTEM_CLOCK.now_ms(),
             tuple(sorted(hours)),
             keeps=keeps,
             refiles=refiles,
@@ -107,7 +107,7 @@ def _adopt(root: Path, files: Files) -> EntryFile | None:
         return None
     entry = LedgerEntry(
         "",
-        time.time_ns() // 1_000_000,
+        SYSTEM_CLOCK.now_ms(),
         tuple(sorted(hours)),
         files={path: seal for path, (seal, _) in there.items()},
         found={path: before for path, (_, before) in there.items()},

@@ -12,8 +12,7 @@ import contextlib
 import functools
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -100,7 +99,6 @@ class TailReader:
     Args:
         journal: the home's, opened to be read.
         entries_max: more entries are too many to answer; None: however many there are.
-        now_ms: the time.
     """
 
     def __init__(
@@ -108,11 +106,9 @@ class TailReader:
         journal: Journal,
         *,
         entries_max: int | None = None,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._journal = journal
         self._entries_max = entries_max
-        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._fold: _Fold | None = None
 
@@ -135,7 +131,7 @@ class TailReader:
             fold, self._fold = self._fold, None  # one that fails halfway is not gone on with
             if fold is None or not fold.can_go_on(cursor, last_seq, settings):
                 fold = _Fold(self._journal, settings, cursor)
-            tail = fold.tail(last_seq, self._now_ms())
+            tail = fold.tail(last_seq, self._journal.clock.now_ms())
             self._fold = fold
             return tail
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files
 
 from ..compaction import CompactionReport, Compactor
@@ -104,7 +104,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
             coalesced=tuple(add_up(coalesced)),
             aside=compacted.aside,
             files=compacted.published,
-            seconds=round(time.monotonic() - began_s, 3),
+            seconds=round(SYSTEM_CLOCK.monotonic_s() - began_s, 3),
         )
 
     @property
@@ -188,7 +188,7 @@ def rebuild_remote(
 
 
 def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | None) -> RebuildReport:
-    began_s = time.monotonic()
+    began_s = SYSTEM_CLOCK.monotonic_s()
     progress, plan = on_progress or (lambda _what, _done, _total: None), job.plan
     reports = _reports(job)
     resumed = len(reports)

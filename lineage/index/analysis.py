@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from ..analyzers import Worker
 
 if TYPE_CHECKING:
     import apsw
+
+    from waybill.transport.clock import Clock
 
     from ..graph import GraphTables
 
@@ -27,7 +28,8 @@ _AT_ONCE: Final = 8
 class Analysis:
     """Has events analyzed in another process, which is started for the first of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._worker: Worker | None = None
         self._used_s = 0.0
 
@@ -43,11 +45,11 @@ class Analysis:
         if self._worker is not None and self._worker.pending:
             return POLL_S
         if waiting := graph.list_unanalyzed(_AT_ONCE):
-            self._worker, self._used_s = self._worker or Worker(), time.monotonic()
+            self._worker, self._used_s = self._worker or Worker(), self._clock.monotonic_s()
             for key, event in waiting:
                 self._worker.submit(str(key), event, {})
             return POLL_S
-        left_s = self._used_s + IDLE_S - time.monotonic()
+        left_s = self._used_s + IDLE_S - self._clock.monotonic_s()
         if self._worker is None or left_s > 0:
             return None if self._worker is None else left_s
         self.close()
@@ -55,9 +57,9 @@ class Analysis:
 
     def finish(self, connection: apsw.Connection, graph: GraphTables) -> None:
         """Have the rest read, as far as there is time."""
-        until_s = time.monotonic() + FINISH_S
-        while self.step(connection, graph) == POLL_S and time.monotonic() < until_s:
-            time.sleep(POLL_S / 10)
+        until_s = self._clock.monotonic_s() + FINISH_S
+        while self.step(connection, graph) == POLL_S and self._clock.monotonic_s() < until_s:
+            self._clock.sleep(POLL_S / 10)
 
     def close(self) -> None:
         """End the process."""

@@ -8,8 +8,6 @@ new index lacks, are read from the archive.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -66,19 +64,18 @@ class Index:
         settings: Settings,
         *,
         linger_s: float = LINGER_S,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._path = journal.home / INDEX_NAME
         self._watch = Watch(self._path)
         self._linger_s = linger_s
-        self._now_ms = now_ms
+        self._clock = journal.clock
         self._wrote_s = float("-inf")
         self._forgot_ms = 0
         self._connection: apsw.Connection | None = None
         self._graph: GraphTables | None = None
-        self._analysis = Analysis()
+        self._analysis = Analysis(journal.clock)
         self._publisher: Publisher | None = None
         self._is_flushing = False
         self._place = 0
@@ -159,14 +156,16 @@ class Index:
             raise
         self._connection = connection
         node, rule = self._journal.nodes()[0].name, self._settings.annotation_rule
-        self._publisher = Publisher(connection, self._settings.root, node, Files(), rule)
+        self._publisher = Publisher(
+            connection, self._settings.root, node, files=Files(), rule=rule, clock=self._clock
+        )
         return connection
 
     def _step(self, connection: apsw.Connection) -> Step:
         if self._is_flushing:  # publishing failed
             self._move_cursor()
         waiting = self._journal.last_seq() - self._place
-        linger_s = self._wrote_s + self._linger_s - time.monotonic()
+        linger_s = self._wrote_s + self._linger_s - self._clock.monotonic_s()
         if waiting <= 0:
             self._forget(connection)
         self._graph = self._graph or self._open_graph(connection)
@@ -183,7 +182,7 @@ class Index:
             Tables(connection).add(told)
             self._graph.add(entries)
             set_place(connection, self._journal.nodes()[-1].name, upto)
-        self._place, self._wrote_s = upto, time.monotonic()
+        self._place, self._wrote_s = upto, self._clock.monotonic_s()
         self._is_flushing = any(entry.is_flush for entry in entries)
         self._move_cursor()
         return Step(applied=len(entries))
@@ -214,7 +213,7 @@ class Index:
 
         What analyzers could not read by accident is read again then.
         """
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         if now_ms - self._forgot_ms >= DAY_MS:
             self._forgot_ms = now_ms
             with connection:

@@ -7,7 +7,6 @@ and else after a while, so that it takes a small share of the time however large
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from waybill.exporter.relations import Relation
     from waybill.facets import AnnotationRule
+    from waybill.transport.clock import Clock
     from waybill.transport.files import Files
 
 _AFTER_S: Final = 60.0
@@ -53,11 +53,20 @@ class Publisher:
         node: the first node of the journal, since several may file below one root.
         files: how the files are written.
         rule: which annotations may leave the journal.
+        clock: when a day is due.
     """
 
     def __init__(
-        self, connection: apsw.Connection, root: Path, node: str, files: Files, rule: AnnotationRule
+        self,
+        connection: apsw.Connection,
+        root: Path,
+        node: str,
+        *,
+        files: Files,
+        rule: AnnotationRule,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._connection = connection
         self._root = root
         self._node = node
@@ -74,15 +83,15 @@ class Publisher:
         Returns:
             How many seconds later the next one is due, or 0; None: none has changed.
         """
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         days = cast("list[_Day]", self._connection.execute(_UNPUBLISHED).fetchall())
         later = {day: due_s for day, due_s in self._due_s.items() if due_s > now_s}
         self._due_s = {day: self._due_s.get(day, now_s + _AFTER_S) for day in days} | later
         due = [day for day in days if all_now or self._due_s[day] <= now_s]
         for day in due if all_now else due[:1]:
             self._publish(*day)
-            took_s = time.monotonic() - now_s
-            self._due_s[day] = time.monotonic() + max(_AFTER_S, _TIMES_AS_LONG * took_s)
+            took_s = self._clock.monotonic_s() - now_s
+            self._due_s[day] = self._clock.monotonic_s() + max(_AFTER_S, _TIMES_AS_LONG * took_s)
         waiting = [self._due_s[day] for day in days if day not in due] + [now_s] * (len(due) - 1)
         return max(min(waiting) - now_s, 0.0) if waiting and not all_now else None
 

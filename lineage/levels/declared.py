@@ -6,7 +6,6 @@ import csv
 import os
 import queue
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, cast
@@ -15,6 +14,7 @@ import msgspec
 
 from waybill.pipelines import list_packages
 from waybill.pipelines.yaml_files import duration_s
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import find_doubt
 from waybill.transport.decoding import in_plain_words
 from waybill.transport.errors import WaybillError, reason_of
@@ -244,7 +244,7 @@ def _get(url: str, token: str | None, timeout_s: float) -> tuple[bytes, str] | s
 
     from waybill.marquez.backend import open_session
 
-    until_s, content = time.monotonic() + timeout_s, bytearray()
+    until_s, content = SYSTEM_CLOCK.monotonic_s() + timeout_s, bytearray()
     try:
         with (
             open_session(url, token) as session,
@@ -254,7 +254,7 @@ def _get(url: str, token: str | None, timeout_s: float) -> tuple[bytes, str] | s
                 return f"answers {response.status_code}; correct its address or its token in slis.yaml"
             for chunk in response.iter_content(_CHUNK_BYTES):
                 content += chunk
-                if len(content) > _ANSWER_MAX_BYTES or time.monotonic() > until_s:
+                if len(content) > _ANSWER_MAX_BYTES or SYSTEM_CLOCK.monotonic_s() > until_s:
                     return "answers with too much; give an address that answers with less"
             return bytes(content), response.headers.get("content-type", "")
     except (requests.RequestException, ValueError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -11,6 +10,7 @@ import msgspec
 
 from waybill.facets.event import dataset_text
 from waybill.transport import locks
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.counting import counted, duration_text
 
 from .counting import SHARE, Breach, Counted, DatasetCounts, OfLevels, place_of
@@ -190,7 +190,7 @@ def measure(
     Raises:
         JournalError: the journal or the index cannot be read, or the history not written.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
     declared = read_declared(plan)
     found = answers.answer(OfLevels(plan.file, declared, now_ms))
     slots = read_slots(journal)
@@ -232,7 +232,7 @@ def measure(
 
 def read_latest(journal: Journal) -> Levels | None:
     """The levels as they were recorded last; None: never, or not within the last 15 minutes."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = SYSTEM_CLOCK.now_ms()
     row = journal.state_get(OWNER, _LATEST)
     found = None if row is None else _LEVELS.decode(row)
     return found if found is not None and now_ms - found.measured_ms <= _STALE_MS else None

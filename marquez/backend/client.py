@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import http.client
 import ssl
-import time
 from collections.abc import Callable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -19,6 +18,7 @@ import requests
 from requests.auth import AuthBase
 
 from waybill.facets.context import LINEAGE_PATH
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .answers import WEB_PAGE, Answer, Correction, Verdict, explain, judge, marquez_settings, one_line
 
@@ -140,7 +140,7 @@ class Backend:
         return answer
 
     def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        started_s, api_key = time.monotonic(), self._api_key
+        started_s, api_key = SYSTEM_CLOCK.monotonic_s(), self._api_key
         try:
             with self._session.request(
                 method,
@@ -154,8 +154,8 @@ class Backend:
             ) as response:
                 words = _words(response, started_s + sum(self._timeouts_s))
         except (requests.RequestException, ValueError) as error:
-            return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
-        elapsed_s = time.monotonic() - started_s
+            return _failure_of(error, self._timeouts_s, SYSTEM_CLOCK.monotonic_s() - started_s)
+        elapsed_s = SYSTEM_CLOCK.monotonic_s() - started_s
         said = words.replace(api_key, "********") if api_key else words
         return _answer_of(response, said, elapsed_s, with_key=bool(api_key))
 
@@ -239,7 +239,7 @@ def _words(response: Response, deadline_s: float) -> str:
         # Byte by byte: a larger chunk would wait until it is full, however slowly the backend sends.
         for byte in response.iter_content(1):
             content += byte
-            if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
+            if len(content) >= _ANSWER_MAX_BYTES or SYSTEM_CLOCK.monotonic_s() > deadline_s:
                 break
     return content.decode("utf-8", "replace")
 
@@ -313,5 +313,5 @@ def _retry_after_s(value: str) -> float:
     if value.isdecimal():
         return float(value)
     with contextlib.suppress(ValueError):
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - SYSTEM_CLOCK.now_ms() / 1_000)
     return 0.0

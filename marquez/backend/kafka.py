@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import MissingExtraError
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import kafka_address
 from waybill.transport.journal import Kind, event_in
 
@@ -82,7 +82,7 @@ class KafkaTarget(Target):
 
     def deliver(self, body: bytes) -> Answer:
         """Send one event, and wait until the brokers have it or refuse it."""
-        started_s = time.monotonic()
+        started_s = SYSTEM_CLOCK.monotonic_s()
         try:
             from confluent_kafka import KafkaException
         except ImportError:
@@ -96,13 +96,13 @@ class KafkaTarget(Target):
         key = subject_of(event_in(Kind.OPENLINEAGE, body), 0).key.encode()
         try:
             producer.produce(self._topic, body, key=key, on_delivery=lambda error, _: reports.append(error))
-            while not reports and time.monotonic() < started_s + self._timeout_s + _GRACE_S:
+            while not reports and SYSTEM_CLOCK.monotonic_s() < started_s + self._timeout_s + _GRACE_S:
                 producer.poll(_POLL_S)
         except KafkaException as error:
             reports.append(error.args[0])
         except BufferError as error:
             return Answer(verdict=Verdict.AWAY, words=one_line(str(error)))
-        elapsed_s = time.monotonic() - started_s
+        elapsed_s = SYSTEM_CLOCK.monotonic_s() - started_s
         if not reports:
             return Answer(verdict=Verdict.UNWELL, words="no confirmation in time", elapsed_s=elapsed_s)
         return self._judged(reports[0], elapsed_s)

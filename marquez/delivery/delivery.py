@@ -8,8 +8,7 @@ its response was never seen, and never changes the order. `schedule` decides whi
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,6 @@ import msgspec
 
 from waybill.facets import SEVERITY, Attempts, EventType, JobEvent, RunEvent, parse_instant_us
 from waybill.facets.flows import paths_in_records
-from waybill.facets.json_events import now_ms
 from waybill.facets.standard import JobNotes, job_notes_of
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
@@ -80,7 +78,6 @@ class Delivery:
         name: the projection's name, under which its cursor and its state are stored.
         connections: how many events may be in flight at a time.
         draws: whether the backend also gets the graph of the flows; see `waybill.marquez.graph`.
-        clock: seconds that never go back; used to measure back-off.
     """
 
     stores = False
@@ -94,14 +91,13 @@ class Delivery:
         connections: int = CONNECTIONS,
         draws: bool = False,
         summaries: SummaryRules = SummaryRules(),  # noqa: B008 - immutable
-        clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
         self.name = name
         self._journal = journal
         self._backend = backend
         self._draws = draws
-        self._clock = clock
+        self._clock = journal.clock
         self._batch = StateBatch(journal, name)
         self._acks = Acks(journal.cursor(name), journal.state(name, ROW_PREFIX))
         self._pending = PendingEvents(self._acks)
@@ -142,8 +138,8 @@ class Delivery:
     def step(self) -> Step:
         """Read new entries if there is room, send the events that may go, and process the responses."""
         self._store()  # changes that a failing disk did not accept come before anything new
-        if self._schedule.wants_key(self._clock()) and self._backend.renewed():
-            self._schedule.circuit.resume(self._clock())
+        if self._schedule.wants_key(self._clock.monotonic_s()) and self._backend.renewed():
+            self._schedule.circuit.resume(self._clock.monotonic_s())
         looked = self._look()
         self._store()  # the note that an event may be in flight is stored before it is sent
         applied = looked + self._hand_out()
@@ -166,8 +162,8 @@ class Delivery:
         while self._in_flight:
             self._take_in(None)
             self._store()
-        ends_s = time.monotonic() + _TAGS_AT_END_S
-        while time.monotonic() < ends_s and self._tag():
+        ends_s = self._clock.monotonic_s() + _TAGS_AT_END_S
+        while self._clock.monotonic_s() < ends_s and self._tag():
             self._store()
         self._journal.sync()
 
@@ -215,7 +211,7 @@ class Delivery:
         if last_seq > self._counted:
             self._counted = last_seq
             self._batch.put(_COUNTED, str(last_seq).encode())
-        for node in self._job_graph.due(now_ms(), caught_up=caught_up):
+        for node in self._job_graph.due(self._clock.now_ms(), caught_up=caught_up):
             self._tell(node)
 
     def _view(self, entry: Entry) -> None:
@@ -254,7 +250,7 @@ class Delivery:
             notes = job_notes_of(entry.run_event.job)
             self._tagging.want(event.flow.job_in_marquez, notes)
         for path, outcome in self._paths_of(entry, event):
-            jobs = self._job_graph.learn(path, now_ms(), notes)
+            jobs = self._job_graph.learn(path, self._clock.now_ms(), notes)
             if entry.seq > self._counted:
                 self._job_graph.count(jobs, outcome, entry)
 
@@ -274,7 +270,7 @@ class Delivery:
         owed = [key.removeprefix(OWED_PREFIX) for key in self._journal.state(self.name, OWED_PREFIX)]
         jobs = {one for one in owed if one.startswith(JOURNEY_PREFIX)}
         self._batch.delete(*(f"{OWED_PREFIX}{job}" for job in jobs))
-        for node in self._job_graph.forgotten(jobs, now_ms()) if jobs else ():
+        for node in self._job_graph.forgotten(jobs, self._clock.now_ms()) if jobs else ():
             self._tell(node)
         new = sorted({int(one) for one in owed if one not in jobs} - self._owed)
         for seq in new:
@@ -310,9 +306,9 @@ class Delivery:
         """Give the connections events; returns how many turned out to be needless, or deleted."""
         passed_over = 0
         while len(self._in_flight) < self._in_flight_max and not (
-            self._in_flight and self._schedule.probes(self._clock())
+            self._in_flight and self._schedule.probes(self._clock.monotonic_s())
         ):
-            seq = self._schedule.next(self._clock())
+            seq = self._schedule.next(self._clock.monotonic_s())
             if seq is None:
                 break
             if seq in self._outdated:
@@ -326,7 +322,7 @@ class Delivery:
                     self._in_flight[self._senders.submit(self._deliver, self._bodies(entry))] = entry
             except BaseException:
                 # The journal cannot be read, or a stop came in the middle: the event is still to be sent.
-                self._schedule.give_back(seq, self._clock())
+                self._schedule.give_back(seq, self._clock.monotonic_s())
                 raise
             if entry is None:
                 log.warning(
@@ -374,13 +370,13 @@ class Delivery:
     def _tags_due_s(self) -> float | None:
         """In how many seconds a job is to be tagged; None: not while events wait or the backend is down."""
         may_tag = not self._pending.held and self._schedule.circuit.due_s is None
-        return self._tagging.due_s(self._clock()) if may_tag else None
+        return self._tagging.due_s(self._clock.monotonic_s()) if may_tag else None
 
     def _tag(self) -> bool:
         """Tag a job if one is due; returns whether one was."""
         if self._tags_due_s() != 0.0:
             return False
-        self._tagging.tag_next(self._clock())
+        self._tagging.tag_next(self._clock.monotonic_s())
         return True
 
     # -- answers ---------------------------------------------------------------------------------------------
@@ -400,10 +396,10 @@ class Delivery:
         try:
             answer = future.result()
         except Exception:
-            self._schedule.give_back(seq, self._clock())
+            self._schedule.give_back(seq, self._clock.monotonic_s())
             raise
         subject, tries = self._pending.subject_of(seq), self._schedule.tries(seq) + 1
-        outcome = self._schedule.answered(seq, answer, self._clock())
+        outcome = self._schedule.answered(seq, answer, self._clock.monotonic_s())
         if outcome is SendOutcome.LATER:
             self._count(failed=1)
             return False
@@ -430,7 +426,7 @@ class Delivery:
         if answer.verdict is not Verdict.DELIVERED:
             log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.shown)
         self._owed.discard(number)
-        facets = self._job_graph.told(node, now_ms())
+        facets = self._job_graph.told(node, self._clock.now_ms())
         if answer.verdict is Verdict.DELIVERED:
             self._tagging.want(node, facets)
 
@@ -465,7 +461,7 @@ class Delivery:
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)
-        set_aside_ms = now_ms()
+        set_aside_ms = self._clock.now_ms()
         letter = DeadLetter(
             backend=self.name,
             seq=entry.seq,
@@ -512,9 +508,9 @@ class Delivery:
         # Windows close as entries are read, and none is while there is no room.
         may_look = self._pending.room(ahead=self._coalescing.active) > 0
         waits_s = (
-            self._schedule.wait_s(self._clock()),
+            self._schedule.wait_s(self._clock.monotonic_s()),
             self._coalescing.wait_s() if may_look else None,
-            self._job_graph.wait_s(now_ms()) if may_look else None,
+            self._job_graph.wait_s(self._clock.now_ms()) if may_look else None,
             sync_s,
             self._tags_due_s(),
         )

@@ -12,7 +12,6 @@ event's instant is known, and everything else is read.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -24,6 +23,7 @@ import requests
 
 from waybill.facets import parse_instant_us
 from waybill.facets.event import DatasetName
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import WaybillError
 
 from ..backend import base_url, open_session, shown
@@ -273,7 +273,7 @@ class EventReader:
                 if answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR and not too_many:
                     break
             if wait_s is not None:
-                time.sleep(wait_s)
+                SYSTEM_CLOCK.sleep(wait_s)
         raise failure(
             f"Marquez at {self._shown_url} {problem}; check it, the URL and the API key, and do it again"
         )

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.json_events import now_ms
 from waybill.transport.config import DETAIL_BACKLOG, Detail
 
 from ..acks import PAGE_ENTRIES
@@ -137,11 +136,11 @@ class Coalescing:
         may_change = self._rules.detail == "auto" and not self._is_behind
         if may_change and self._journal.last_seq() - after > self._rules.backlog:
             (oldest,) = self._journal.read(after, limit=1)
-            self._is_behind = now_ms() - oldest.received_ms > BEHIND_MS
+            self._is_behind = self._journal.clock.now_ms() - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
         """Note that all waiting events have been read, and close the summaries that are due."""
-        at_ms = now_ms()
+        at_ms = self._journal.clock.now_ms()
         for summary in list(self._open.values()):
             # If the clock was set back, it must not wait until the old time is reached again.
             if self._is_behind or not 0 <= at_ms - summary.first_ms < WINDOW_MS:
@@ -190,7 +189,7 @@ class Coalescing:
         if not self._open:
             return None
         first_ms = min(summary.first_ms for summary in self._open.values())
-        return max(first_ms + WINDOW_MS - now_ms(), 0) / 1000
+        return max(first_ms + WINDOW_MS - self._journal.clock.now_ms(), 0) / 1000
 
     def save(self, batch: StateBatch) -> None:
         """Add the changes to the batch that notes the events as processed."""

@@ -14,8 +14,8 @@ from waybill.exporter.names import EVENTS
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, inferred_reason, parse_instant_us
 from waybill.facets.event import read_facet
-from waybill.facets.json_events import now_ms
 from waybill.transport import Kind
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from ..tracking import (
     Execution,
@@ -350,7 +350,7 @@ def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> li
             output=None,
             cause=failure.message,
             is_run_known=True,
-            event=failure_event(own, failure, application.ended_ms or now_ms(), language="JAVA"),
+            event=failure_event(own, failure, application.ended_ms or SYSTEM_CLOCK.now_ms(), language="JAVA"),
         )
     ]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +17,7 @@ import msgspec
 
 from waybill.collector.event_logs import STATE, STATUS, EventLogStatus
 from waybill.transport import AdmissionError, JournalError, WaybillError
+from waybill.transport.clock import SYSTEM_CLOCK, Clock
 from waybill.transport.root import check_root
 
 from .applications import LoggedApplication
@@ -95,7 +95,6 @@ class EventLogFollower:
     Args:
         places: folders, or URLs of object stores, as `spark.eventLog.dir` names them.
         every_s: the interval between checks.
-        clock_ms: the time since the epoch.
     """
 
     def __init__(
@@ -103,11 +102,11 @@ class EventLogFollower:
         places: Sequence[str],
         *,
         every_s: float = 30.0,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.every_s = every_s
         self._places = places
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._notes: dict[str, _Note] | None = None
         self._status = EventLogStatus()
         self._told: dict[str, str] = {}
@@ -120,16 +119,16 @@ class EventLogFollower:
         Raises:
             JournalError: the home cannot be used now; the next check does the rest.
         """
-        begun_s = time.monotonic()
+        begun_s = self._clock.monotonic_s()
         notes = self._recall(home.journal)
         problems: dict[str, str] = {}
         logs = dict(self._listed(problems))
         gone = [] if problems else [key for key in notes if key not in logs]
         try:
             check_root(home.journal, home.settings.root)
-            for together in self._read_due(logs, notes, self._clock_ms()):
+            for together in self._read_due(logs, notes, self._clock.now_ms()):
                 self._catch_up(home, together)
-                if is_ended() or time.monotonic() - begun_s >= self.every_s:
+                if is_ended() or self._clock.monotonic_s() - begun_s >= self.every_s:
                     break
         except JournalError:
             raise

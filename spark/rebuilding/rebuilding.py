@@ -12,7 +12,6 @@ is done, so that the same command resumes an interrupted rebuild.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +34,7 @@ from waybill.exporter.rebuilding import (
 )
 from waybill.facets import ProvenanceRecord, RunState, records_of
 from waybill.facets.arrow import SCHEMA
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.files import Files
 
 from ..engine import explained, need_pandas
@@ -80,7 +80,7 @@ def _rebuild(
     from pyspark import StorageLevel
     from pyspark.sql.functions import col
 
-    began_s, coalesced = time.monotonic(), list[CoalescedFlow]()
+    began_s, coalesced = SYSTEM_CLOCK.monotonic_s(), list[CoalescedFlow]()
     resumed = parts_read(target.store, len(parts))
     before = target.written_before()
     hours_before = {written.report.hour for written in before}

@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from waybill.facets.json_events import new_run_id
+from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.home import Home
 from waybill.transport.receiver import Receiver
 
@@ -61,7 +61,7 @@ class Application:
         self._home = Home.open(settings)
         self.given = settings
         self.settings = self._home.settings
-        self.run_id = new_run_id()
+        self.run_id = new_run_id(SYSTEM_CLOCK.now_ms())
         self._run = ObservedRun(self.run_id, settings.system_name, name)
         self._watch = FailureWatch(self._home.emit, lambda: self._run)
         self._receiver = Receiver(self._keep, self._hear)
@@ -88,7 +88,7 @@ class Application:
     def fail(self, failure: ProgramFailure) -> None:
         """Note that the application failed, to report it after the listener's COMPLETE."""
         with self._lock:
-            self._failure = self._failure or (failure, time.time_ns() // 1_000_000)
+            self._failure = self._failure or (failure, SYSTEM_CLOCK.now_ms())
         if self._stopped:
             self._tell_end()
 
@@ -114,9 +114,9 @@ class Application:
         if not self._stopped:
             if self._run.ended_ms is None:
                 self.fail(ProgramFailure("terminated by SIGTERM", cancelled=True))
-            deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
+            deadline_s = SYSTEM_CLOCK.monotonic_s() + DRAIN_TIMEOUT_S
             is_all_told = termination.within(DRAIN_TIMEOUT_S, self._settle)
-            termination.within(max(0.0, deadline_s - time.monotonic()), self.stopping)
+            termination.within(max(0.0, deadline_s - SYSTEM_CLOCK.monotonic_s()), self.stopping)
             self._end(is_all_told=is_all_told)
         self.close()
 
@@ -176,7 +176,7 @@ class Application:
             log.warning("the listener has not reported all; %d runs stay open: %s", len(runs), runs[0].name)
             return
         for run in runs:
-            self._emit(run, reason, time.time_ns() // 1_000_000, "PYTHON")
+            self._emit(run, reason, SYSTEM_CLOCK.now_ms(), "PYTHON")
 
     def _tell_end(self) -> None:
         """Report how the application ended; a failure may still follow the report that there was none."""
@@ -187,7 +187,7 @@ class Application:
             self._quietly(lambda: self._emit(self._run, *failed, "PYTHON"))
         elif failed is None and self._run.started_ms is not None and not self._run.has_failed:
             # The listener may have broken down in between.
-            self._run.ended_ms = self._run.ended_ms or time.time_ns() // 1_000_000
+            self._run.ended_ms = self._run.ended_ms or SYSTEM_CLOCK.now_ms()
             self._quietly(lambda: self._home.emit(success_event(self._run)))
 
     def _keep(self, body: bytes) -> None:

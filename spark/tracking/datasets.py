@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from waybill.facets.event import DatasetName
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .executions import load_table
 from .plans import dataset_at
@@ -93,15 +93,15 @@ class Datasets:
         """The names of the RDDs of a Spark job; those that are read from files are called by their paths."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # as in `executions`
 
-        deadline_s = time.monotonic() + _JOB_KNOWN_S
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + _JOB_KNOWN_S
         while True:
             try:
                 graphs = self._context.statusStore().operationGraphForJob(job)
                 break
             except Py4JJavaError:
-                if time.monotonic() > deadline_s:
+                if SYSTEM_CLOCK.monotonic_s() > deadline_s:
                     return set()
-                time.sleep(0.01)
+                SYSTEM_CLOCK.sleep(0.01)
         clusters = [graphs.apply(place).rootCluster() for place in range(graphs.size())]
         names: set[str] = set()
         for cluster in clusters:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ import msgspec
 
 from waybill.facets import RunEvent, decode_event
 from waybill.facets.causes import telling
+from waybill.transport.clock import SYSTEM_CLOCK
 
 from .corrections import failure_event, success_event, unknown_run
 from .executions import Execution, Executions
@@ -174,7 +174,7 @@ class FailureWatch:
         for pause_s in NOTED_WITHIN_S:
             if not executions.are_open:
                 break
-            time.sleep(pause_s)
+            SYSTEM_CLOCK.sleep(pause_s)
             self._quietly(self._look, executions, last=True)
         self._quietly(self._decide, executions, list(self._unmatched))
         self._quietly(self._confirm, executions, SETTLE_TIMEOUT_S)

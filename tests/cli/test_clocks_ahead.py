@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from events import event
+from manual_clock import ManualClock
 
 from waybill.exporter import Query
 from waybill.facets.json_events import instant
@@ -171,8 +172,8 @@ def test_what_was_told_by_a_clock_ahead_is_forgotten_by_its_receipt(settings: Se
     assert flush(settings).problems == {}
     lasting = msgspec.structs.replace(settings, lineage_retain_days=1.0)
     later_ms = int(time.time() * 1_000) + 3 * 86_400_000
-    with closing(Journal(settings.home)) as journal:
-        index = Index(journal, lasting, linger_s=0, now_ms=lambda: later_ms)
+    with closing(Journal(settings.home, clock=ManualClock(later_ms))) as journal:
+        index = Index(journal, lasting, linger_s=0)
         while index.step().applied:
             pass
         index.close()

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from manual_clock import ManualClock
 from served import JSON, event, record
 
 from waybill.collector.logs import KINDS_MAX, PERIOD_S, Log, about
@@ -25,9 +26,9 @@ class Told:
     """A log of a test's own, with a clock that the test moves."""
 
     def __init__(self, *, as_json: bool = True) -> None:
-        self.now_s = 0.0
+        self.clock = ManualClock()
         self.stream = io.StringIO()
-        self.handler = Log(self.stream, as_json=as_json, clock=lambda: self.now_s)
+        self.handler = Log(self.stream, as_json=as_json, clock=self.clock)
         self.logger = logging.Logger("waybill.tests")  # noqa: LOG001 - one that no other test has
         self.logger.addHandler(self.handler)
 
@@ -46,7 +47,7 @@ def test_a_repeat_is_counted_and_told_once_a_minute() -> None:
         (422, "1.1.1.1:0", None),
         (400, None, None),
     ]
-    told.now_s = PERIOD_S
+    told.clock.move(PERIOD_S)
     told.handler.sum_up()
     assert [(line["status"], line.get("client"), line.get("repeats")) for line in told.lines[2:]] == [
         (422, None, 999),

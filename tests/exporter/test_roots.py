@@ -409,7 +409,7 @@ def test_the_journal_keeps_what_the_folder_in_a_root_s_place_lacks(
     site.flush()
     shutil.rmtree(root)
     (tmp_path / "copy").rename(root)
-    monkeypatch.setattr("waybill.transport.runner.runner.time.time_ns", lambda: 2**62)
+    monkeypatch.setattr("waybill.transport.clock.time.time_ns", lambda: 2**62)
     entries = len(site.journal.read(0))
     work_with_runner(site)
     assert len(site.journal.read(0)) == entries

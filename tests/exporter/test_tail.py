@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from events import event
+from manual_clock import ManualClock
 
 from waybill.exporter import stored_records
 from waybill.exporter.layout import Layout
@@ -38,11 +38,12 @@ def told(
 
 @contextlib.contextmanager
 def tails_of(
-    settings: Settings, *, now_ms: Callable[[], int] = lambda: LATER_MS, entries_max: int | None = None
+    settings: Settings, *, clock: ManualClock | None = None, entries_max: int | None = None
 ) -> Iterator[TailReader]:
     """A reader of a home's tail."""
-    with contextlib.closing(Journal(settings.home, to_read=True)) as journal:
-        yield TailReader(journal, entries_max=entries_max, now_ms=now_ms)
+    clock = clock or ManualClock(LATER_MS)
+    with contextlib.closing(Journal(settings.home, to_read=True, clock=clock)) as journal:
+        yield TailReader(journal, entries_max=entries_max)
 
 
 def found_by(tails: TailReader, settings: Settings, query: Query | None = None) -> list[Any]:
@@ -99,8 +100,8 @@ def test_the_tail_has_what_the_layout_writes_later(steps: list[Any]) -> None:
             journal = opened.enter_context(contextlib.closing(Journal(home)))
             settings = agree(journal, Settings.load(given, origin="test"))
             layout = Layout(journal, settings, linger_s=0, gather_s=0)
-            now_ms = 0
-            kept = opened.enter_context(tails_of(settings, now_ms=lambda: now_ms))
+            clock = ManualClock(0)
+            kept = opened.enter_context(tails_of(settings, clock=clock))
             for step in steps:
                 if step == "file":
                     while journal.cursor("layout") < journal.last_seq():
@@ -110,8 +111,9 @@ def test_the_tail_has_what_the_layout_writes_later(steps: list[Any]) -> None:
                 elif step in {"settle", "flush"}:
                     journal.mark(step.encode())
                 elif step in {"ask", "ask soon"}:
-                    now_ms = LATER_MS if step == "ask" else now_ms
-                    with tails_of(settings, now_ms=functools.partial(int, now_ms)) as fresh:
+                    if step == "ask":
+                        clock.set_ms(LATER_MS)
+                    with tails_of(settings, clock=clock) as fresh:
                         assert found_by(kept, settings) == found_by(fresh, settings)
                         unsettled = [tails.read(settings).unsettled for tails in (kept, fresh)]
                         assert Counter(from_table(unsettled[0])) == Counter(from_table(unsettled[1]))
@@ -120,7 +122,7 @@ def test_the_tail_has_what_the_layout_writes_later(steps: list[Any]) -> None:
                     facet = {"did": run, "filename": f"{output}.csv", "systemName": "edge"}
                     facets = {"waybill_deltaFile": facet} if is_faceted else {}
                     journal.append_many([told(run, kind, second, output=output, **facets)])
-            now_ms = LATER_MS
+            clock.set_ms(LATER_MS)
             before = found_by(kept, settings)
             journal.mark(b"flush")
             while journal.cursor("layout") < journal.last_seq():
@@ -192,9 +194,15 @@ def test_what_does_not_fit_into_memory_is_answered_from_a_temporary_file(
 def test_a_record_may_change_until_its_run_has_settled(journal: Journal, settings: Settings) -> None:
     agreed = agree(journal, settings)
     journal.append_many([told("r", "COMPLETE")])
-    times_ms = iter([0, 1, LATER_MS, LATER_MS + 1])
-    with tails_of(settings, now_ms=lambda: next(times_ms)) as tails:
-        first, again, settled, still = (tails.read(agreed) for _ in range(4))
+    clock = ManualClock(0)
+    with tails_of(settings, clock=clock) as tails:
+        first = tails.read(agreed)
+        clock.set_ms(1)
+        again = tails.read(agreed)
+        clock.set_ms(LATER_MS)
+        settled = tails.read(agreed)
+        clock.set_ms(LATER_MS + 1)
+        still = tails.read(agreed)
     assert again is first
     assert still is settled
     assert [one.records.num_rows for one in (first, settled)] == [1, 1]

@@ -10,6 +10,7 @@ import apsw
 import events
 import pytest
 from calling import call
+from manual_clock import ManualClock
 
 from waybill.lineage import Index, IndexReader, Lineage
 from waybill.lineage.index import INDEX_NAME
@@ -56,8 +57,10 @@ class Site:
     def reopen(self, settings: Settings | None = None, now_ms: int | None = None) -> None:
         """As after the death of the runner: what was not committed is gone."""
         self.index.close()
-        clock = {} if now_ms is None else {"now_ms": lambda: now_ms}
-        self.index = Index(self.journal, settings or self.settings, linger_s=0, **clock)
+        if now_ms is not None:
+            self.journal.close()
+            self.journal = Journal(self.settings.home, clock=ManualClock(now_ms))
+        self.index = Index(self.journal, settings or self.settings, linger_s=0)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from manual_clock import ManualClock
 
 from waybill.exporter import IncompleteError, Query, export, open_destination
 from waybill.exporter.relations import relation_files
@@ -154,11 +155,10 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(settings: Settings
         Lineage.open(settings.root).trace(ab.did)
 
 
-def test_without_a_flush_a_day_is_published_after_a_while(
-    settings: Settings, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_flush_a_day_is_published_after_a_while(settings: Settings, tracker: Tracker) -> None:
     joined(tracker)
-    with contextlib.closing(Journal(settings.home)) as journal:
+    clock = ManualClock(time.time_ns() // 1_000_000)
+    with contextlib.closing(Journal(settings.home, clock=clock)) as journal:
         index = Index(journal, settings, linger_s=0)
         with contextlib.closing(index):
             while (step := index.step()).applied:
@@ -166,7 +166,6 @@ def test_without_a_flush_a_day_is_published_after_a_while(
             assert step.retry_s is not None
             assert 0 < step.retry_s <= 60
             assert list(relation_files(settings.root)) == []
-            now_s = time.monotonic() + 61
-            monkeypatch.setattr("waybill.lineage.index.publishing.time.monotonic", lambda: now_s)
+            clock.move(61)
             index.step()
             assert len(list(relation_files(settings.root))) == 1

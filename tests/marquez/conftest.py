@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import pytest
 from contract_server import ContractServer
+from manual_clock import ManualClock
 
 from waybill.marquez import Backend, Delivery
 from waybill.marquez.summaries import SummaryRules
@@ -17,6 +19,8 @@ from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waybill.transport.config import Detail
 
 STEPS_MAX = 100_000
@@ -53,7 +57,8 @@ class Worker:
         backlog: int = DETAIL_BACKLOG,
         **timeouts_s: Unpack[Timeouts],
     ) -> None:
-        self.now_s = 0.0
+        assert isinstance(journal.clock, ManualClock)
+        self.clock = journal.clock
         self.journal = journal
         backend = Backend(url, api_key, **(timeouts_s or PATIENT))
         self.delivery = Delivery(
@@ -62,16 +67,15 @@ class Worker:
             connections=connections,
             draws=draws,
             summaries=SummaryRules(detail=detail, public_url="http://collector:8090", backlog=backlog),
-            clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter
         )
         self.problem: str | None = None
 
     def run(self, *, until: Callable[[], bool] = lambda: False, at_most_s: float = 86_400.0) -> None:
         """Step until nothing is left to wait for, or `until`, or so many seconds of the moved clock."""
-        deadline_s = self.now_s + at_most_s
+        deadline_s = self.clock.monotonic_s() + at_most_s
         for _ in range(STEPS_MAX):
-            if until() or self.now_s > deadline_s:
+            if until() or self.clock.monotonic_s() > deadline_s:
                 return
             step = self.delivery.step()
             self.problem = step.problem
@@ -79,7 +83,7 @@ class Worker:
                 continue
             if step.retry_s is None:
                 return
-            self.now_s += step.retry_s
+            self.clock.move(step.retry_s)
         raise AssertionError(f"still not done after {STEPS_MAX} steps: {self.problem}")
 
 
@@ -87,6 +91,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test that speaks to Marquez speaks to the real one, too, where there is one."""
     if REAL_URL is not None and "marquez" in metafunc.fixturenames:
         metafunc.parametrize("marquez", ["contract", "real"], indirect=True)
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    """The journal of that home, on a clock that stands still until it is moved."""
+    with contextlib.closing(Journal(home, clock=ManualClock())) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from manual_clock import ManualClock
 
 from waybill.facets import DELTA_FILE_FACET, SUMMARY_FACET
 from waybill.marquez import Counters, counters_of
@@ -31,22 +31,10 @@ Keep = Callable[..., int]
 STATES = {"COMPLETE": "COMPLETE", "ERROR": "FAIL", "CANCELLED": "ABORT", "FILTERED": "COMPLETE"}
 
 
-class Clock:
-    """The time of day, as tests set it."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_800_000_000.0
-        """Later than what the tests' events say of themselves."""
-
-    def time_ns(self) -> int:
-        return int(self.now_s * 1e9)
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(time, "time_ns", clock.time_ns)
-    return clock
+def clock(journal: Journal) -> ManualClock:
+    assert isinstance(journal.clock, ManualClock)
+    return journal.clock
 
 
 @pytest.fixture
@@ -96,11 +84,11 @@ def others_of(marquez: ContractServer) -> list[dict[str, Any]]:
 
 
 def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     for number, state in enumerate(["COMPLETE", "COMPLETE", "ERROR", "FILTERED", "CANCELLED"]):
         keep_all(journal, [file_of(f"f{number}", None), file_of(f"f{number}", state, size=10)])
-        clock.now_s += 1
+        clock.move(1)
     journal.mark(b"flush")
     worker = new_worker(journal, marquez.url, detail="summary")
     worker.run()
@@ -121,13 +109,13 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
 
 
 def test_flows_and_minutes_have_summaries_of_their_own(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     worker = new_worker(journal, marquez.url, detail="summary")
     for minute in range(3):
         keep_all(journal, [file_of(f"{minute}-{n}", source=f"source-{n % 2}") for n in range(20)])
         worker.delivery.step()
-        clock.now_s += 61
+        clock.move(61)
     worker.run()
     assert [(facet["dataSource"], facet["records"]) for facet in summaries_of(marquez)] == [
         ("source-0", 10),
@@ -137,7 +125,7 @@ def test_flows_and_minutes_have_summaries_of_their_own(
 
 
 def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     keep_all(journal, [file_of("f")])
     worker = new_worker(journal, marquez.url, detail="summary")
@@ -148,7 +136,7 @@ def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
         journal.sync()
     assert (step.applied, step.problem, marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
     assert step.retry_s == pytest.approx(60, abs=1)
-    clock.now_s += step.retry_s or 0
+    clock.move(step.retry_s or 0)
     worker.run()
     assert len(summaries_of(marquez)) == 1
 
@@ -175,10 +163,10 @@ def test_while_the_backend_keeps_up_every_file_has_its_run(
 
 
 def test_a_small_backlog_is_sent_in_full_however_old(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     keep_all(journal, [file_of(f"f{number}") for number in range(30)])
-    clock.now_s += 86_400
+    clock.move(86_400)
     new_worker(journal, marquez.url, detail="auto").run()
     assert len(others_of(marquez)) == 30
 
@@ -191,13 +179,13 @@ def test_how_large_a_backlog_has_to_be_is_a_setting(
     marquez: ContractServer,
     new_worker: type[Worker],
     file_of: EventOf,
-    clock: Clock,
+    clock: ManualClock,
     waiting: int,
     backlog: int,
     summaries: int,
 ) -> None:
     keep_all(journal, [file_of(f"f{number}") for number in range(waiting)])
-    clock.now_s += 61
+    clock.move(61)
     new_worker(journal, marquez.url, detail="auto", backlog=backlog).run()
     assert len(summaries_of(marquez)) == summaries
     assert len(others_of(marquez)) == (0 if summaries else waiting)
@@ -209,12 +197,12 @@ def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file
     new_worker: type[Worker],
     keep: Keep,
     file_of: EventOf,
-    clock: Clock,
+    clock: ManualClock,
 ) -> None:
     keep("run", 0)
     keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 10)])
     keep("run", 1)
-    clock.now_s += 61
+    clock.move(61)
     worker = new_worker(journal, marquez.url, detail="auto")
     worker.run()
     keep_all(journal, [file_of("later")])
@@ -226,21 +214,21 @@ def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file
 
 
 def test_a_file_whose_start_the_backend_has_ends_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     keep_all(journal, [file_of("begun", None)])
     worker = new_worker(journal, marquez.url, detail="auto")
     worker.run()
     keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
     keep_all(journal, [file_of("begun")])
-    clock.now_s += 100
+    clock.move(100)
     worker.run()
     assert marquez.runs["begun"] == "COMPLETED"
     assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
 
 
 def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     marquez.fault_of = lambda _: "503-stored"
     keep_all(journal, [file_of("begun", None)])
@@ -248,13 +236,13 @@ def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_ther
     assert marquez.runs == {"begun": "RUNNING"}
     marquez.fault_of = None
     keep_all(journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(DETAIL_BACKLOG))])
-    clock.now_s += 100
+    clock.move(100)
     new_worker(journal, marquez.url, detail="auto").run()
     assert marquez.runs["begun"] == "COMPLETED"
 
 
 def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     end = json.loads(file_of("begun", "CANCELLED"))
     end["run"]["facets"]["waybill_inferred"] = {"reason": "the program that ran it is gone"}
@@ -264,36 +252,36 @@ def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(
     assert marquez.runs["begun"] == "ABORTED"
     keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
     keep_all(journal, [file_of("begun")])
-    clock.now_s += 100
+    clock.move(100)
     worker.run()
     assert marquez.runs["begun"] == "COMPLETED"
     assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
 
 
 def test_a_summary_counts_no_end_that_was_only_inferred(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     end = json.loads(file_of("gone", "CANCELLED"))
     end["run"]["facets"]["waybill_inferred"] = {"reason": "stale"}
     keep_all(journal, [file_of("gone", None), json.dumps(end).encode(), file_of("gone")])
-    clock.now_s += 100
+    clock.move(100)
     new_worker(journal, marquez.url, detail="summary").run()
     assert [facet["byFinalState"] for facet in summaries_of(marquez)] == [{"COMPLETE": 1}]
 
 
 def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
 ) -> None:
     keep_all(journal, [file_of(f"f{number}") for number in range(30)])
-    clock.now_s += 61
+    clock.move(61)
     new_worker(journal, marquez.url, detail="auto", backlog=0).run()
     assert [facet["records"] for facet in summaries_of(marquez)] == [30]
-    now = datetime.fromtimestamp(clock.now_s, UTC).isoformat().encode()
+    now = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC).isoformat().encode()
     keep_all(journal, [file_of("f7", None), file_of("new", None).replace(b"2026-01-01T00:00:00+00:00", now)])
     worker = new_worker(journal, marquez.url, detail="auto", backlog=0)
     worker.run(at_most_s=1)
     assert [event["run"]["runId"] for event in others_of(marquez)] == ["new"]
-    clock.now_s += 61
+    clock.move(61)
     worker.run()
     assert [(facet["events"], facet["records"]) for facet in summaries_of(marquez)] == [(30, 30), (1, 0)]
     assert "f7" not in marquez.runs
@@ -360,14 +348,12 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
     new_worker: type[Worker],
     event_of: EventOf,
     file_of: EventOf,
-    monkeypatch: pytest.MonkeyPatch,
     detail: Detail,
     data: st.DataObject,
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(time, "time_ns", clock.time_ns)
+    clock = ManualClock()
     marquez = type(marquez)().start()
-    journal = Journal(tmp_path_factory.mktemp("home"))
+    journal = Journal(tmp_path_factory.mktemp("home"), clock=clock)
     expected: Counter[str] = Counter()
     last: dict[str, int] = {}
     ended: set[str] = set()
@@ -390,7 +376,7 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
                 ended.add(did)
             bodies.append(file_of(did, state))
         keep_all(journal, bodies)
-        clock.now_s += data.draw(st.sampled_from([0, 30, 61]), label="pause")
+        clock.move(data.draw(st.sampled_from([0, 30, 61]), label="pause"))
         worker = new_worker(journal, marquez.url, detail=detail, backlog=5)
         for _ in range(data.draw(st.integers(0, 8), label="steps")):
             worker.delivery.step()  # then it is gone without a word, as a killed one

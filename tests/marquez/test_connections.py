@@ -92,11 +92,11 @@ def test_a_probe_that_hangs_does_not_hide_that_the_backend_is_well_again(
     assert parallel.problem is not None
     marquez.faults.append("hang")
     marquez.fault = None
-    well_s = parallel.now_s
+    well_s = parallel.clock.monotonic_s()
     while not marquez.stored:
         parallel.delivery.step()
-        parallel.now_s += 0.5
-    assert parallel.now_s - well_s <= 2 * PROBE_EVERY_MAX_S + 1
+        parallel.clock.move(0.5)
+    assert parallel.clock.monotonic_s() - well_s <= 2 * PROBE_EVERY_MAX_S + 1
     marquez.release()
     parallel.run()
     assert len({event["run"]["runId"] for event in marquez.stored}) == 20

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import requests
+from manual_clock import ManualClock
 
 from waybill.facets import FinalState
 from waybill.facets.event import RunJob
@@ -163,7 +164,7 @@ def test_the_graph_is_the_same_whatever_run_came_last(
     for entry in first.read(0):
         runs.setdefault(json.loads(entry.body)["run"]["runId"], []).append(entry.body)
     first.close()
-    journal = Journal(tmp_path / "in that order")
+    journal = Journal(tmp_path / "in that order", clock=ManualClock())
     for bodies in sorted(runs.values(), key=list(runs.values()).index, reverse=turned):
         journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
     draw(url, journal=journal)

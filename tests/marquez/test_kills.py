@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from manual_clock import ManualClock
 
 from waybill.marquez import dead_letters
 from waybill.transport import Journal, Kind
@@ -110,7 +112,7 @@ def test_wherever_it_is_killed_all_arrives_in_order_and_only_what_was_on_its_way
         marquez.received.clear()
         home = shutil.copytree(filled, tmp_path / str(step))
         was_killed = kill(home, step)
-        journal = Journal(home)
+        journal = Journal(home, clock=ManualClock(time.time_ns() // 1_000_000))
         worker = new_worker(journal, marquez.url, draws=True)
         worker.run()
         worker.delivery.close()

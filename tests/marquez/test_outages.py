@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from manual_clock import ManualClock
 from shown_runs import running_runs
 
 from waybill.transport import Journal, Kind, Settings, Tracker
@@ -74,7 +75,7 @@ def test_while_nobody_listens_events_wait_and_then_arrive_once(
 
 
 def test_while_nobody_listens_no_window_that_is_over_is_asked_for_again_and_again(
-    marquez: ContractServer, journal: Journal, new_worker: type[Worker], monkeypatch: pytest.MonkeyPatch
+    marquez: ContractServer, journal: Journal, new_worker: type[Worker]
 ) -> None:
     def keep_files(first: int) -> None:
         with Tracker(home=journal.home, runner="none", provenance_enabled=False) as tracker:
@@ -89,14 +90,13 @@ def test_while_nobody_listens_no_window_that_is_over_is_asked_for_again_and_agai
     keep_files(5)
     worker.run(at_most_s=5)
     assert worker.problem
-    now_ns = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 120 * 10**9)
+    worker.clock.move(120)
     waits_s = []
     for _ in range(100):
         step = worker.delivery.step()
         if not step.applied:
             waits_s.append(step.retry_s or 0.0)
-            worker.now_s += waits_s[-1]
+            worker.clock.move(waits_s[-1])
     worker.delivery.close()
     assert [pair for pair in itertools.pairwise(waits_s) if max(pair) < 0.005] == []
 
@@ -264,7 +264,7 @@ def test_one_hiccup_is_no_problem_worth_a_word(marquez: ContractServer, worker: 
     while worker.delivery.pending():
         step = worker.delivery.step()
         problems.append(step.problem)
-        worker.now_s += step.retry_s or 0.0
+        worker.clock.move(step.retry_s or 0.0)
     assert set(problems) == {None}
     assert len(marquez.stored) == 20
 
@@ -306,7 +306,7 @@ def test_after_outages_no_run_is_running_whose_end_is_known(
         ("START", lost, "app.read", of_application),
         ("COMPLETE", task, "dag.task", {}),
     ]
-    journal = Journal(home)
+    journal = Journal(home, clock=ManualClock())
     for kind, run, job, facets in sent:
         named = {"run": {"runId": run, "facets": facets}, "job": {"namespace": system, "name": job}}
         journal.append(Kind.OPENLINEAGE, event_of(run, eventType=kind, **named))

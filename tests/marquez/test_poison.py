@@ -25,12 +25,11 @@ def is_ill(body: bytes) -> bool:
 
 def stream(worker: Worker, keep: Keep, *, for_s: float, name: str = "well") -> None:
     """Let time pass, with a new event of another run every ten seconds."""
-    end_s = worker.now_s + for_s
-    while worker.now_s < end_s:
-        keep(f"{name}-{worker.now_s}")
-        next_s = worker.now_s + 10
+    end_s = worker.clock.monotonic_s() + for_s
+    while (now_s := worker.clock.monotonic_s()) < end_s:
+        keep(f"{name}-{now_s}")
         worker.run(at_most_s=10)
-        worker.now_s = next_s
+        worker.clock.move(now_s + 10 - worker.clock.monotonic_s())
 
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])

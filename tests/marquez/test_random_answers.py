@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings, strategies as st
+from manual_clock import ManualClock
 
 from waybill.marquez import dead_letters
 from waybill.transport import Journal, Kind
@@ -48,14 +49,14 @@ def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
     marquez.faults.clear()
     marquez.faults.extend(script)
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder))
+        journal = Journal(Path(folder), clock=ManualClock())
         for number, run in enumerate(runs):
             members = refused_members if number in refused else {}
             journal.append(Kind.OPENLINEAGE, event_of(run, number, **members))
         for count in steps:
             worker = new_worker(journal, marquez.url)
             for _ in range(count):
-                worker.now_s += worker.delivery.step().retry_s or 0.0
+                worker.clock.move(worker.delivery.step().retry_s or 0.0)
             worker.delivery.finish()
             worker.delivery.close()
         worker = new_worker(journal, marquez.url)

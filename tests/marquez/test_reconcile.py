@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -149,13 +148,12 @@ def test_events_that_marquez_does_not_give_back_are_not_asked_for(
 
 
 def test_only_what_was_accepted_since_then_is_compared(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
 ) -> None:
     instants_ms = [1_000, 2_000, 3_000]
     for number, instant_ms in enumerate(instants_ms):
-        with monkeypatch.context() as patch:
-            patch.setattr(time, "time_ns", lambda ms=instant_ms: ms * 1_000_000)
-            keep("run", number)
+        worker.clock.set_ms(instant_ms)
+        keep("run", number)
     worker.run()
     reader = EventReader(marquez.url)
     for since_ms, compared in ((0, 3), (1_000, 3), (1_001, 2), (2_000, 2), (3_000, 1), (3_001, 0)):

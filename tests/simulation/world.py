@@ -25,7 +25,6 @@ import pytest
 from model import GONE, START_MS, TYPES, Model, Run, comparable
 
 from waybill.exporter import check
-from waybill.exporter.compaction import CompactionSchedule
 from waybill.lineage import Lineage, find
 from waybill.marquez import Delivery
 from waybill.marquez.backend import Answer, Correction, Verdict
@@ -67,9 +66,6 @@ class Clock:
         patch.setattr(time, "time_ns", lambda: self.now_ms * 1_000_000)
         patch.setattr(time, "monotonic", lambda: self.monotonic_s)
         patch.setattr(time, "sleep", self.wait)
-        # A default is taken when the module is loaded.
-        change_default(patch, CompactionSchedule, "clock", lambda: self.wall_s)
-        change_default(patch, Delivery, "clock", lambda: self.monotonic_s)
 
 
 def change_default(patch: pytest.MonkeyPatch, kind: type, name: str, value: object) -> None:
@@ -188,7 +184,7 @@ class World:
 
     def open(self) -> None:
         """Open the home, and what runs its projections."""
-        self.journal = Journal(self._given.home, clock=lambda: self.clock.monotonic_s)
+        self.journal = Journal(self._given.home)
         self.settings = agree(self.journal, self._given, as_runner=True)
         self.runner = Runner(self.journal, self.settings)
         self.runner.open()

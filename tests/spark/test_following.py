@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Store
+from manual_clock import ManualClock
 from sayings import AT, ended, event_of, files, log_lines
 from served import Collector
 from stores import new_bucket
@@ -40,25 +41,25 @@ class Followed:
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
         self.folder = folder
-        self.now_ms = END_MS
+        self.clock = ManualClock(END_MS)
         self.restart()
 
     def restart(self) -> None:
         """Begin anew, as a collector does."""
-        self.follower = EventLogFollower([str(self.folder)], clock_ms=lambda: self.now_ms)
+        self.follower = EventLogFollower([str(self.folder)], clock=self.clock)
 
     def log(self, *lines: str, name: str = APPLICATION, changed_ms: int | None = None) -> Path:
         """Write a log, last changed now unless it is said when."""
         self.folder.mkdir(exist_ok=True)
         path = self.folder / name
         path.write_text("".join(f"{line}\n" for line in lines))
-        changed_s = (self.now_ms if changed_ms is None else changed_ms) / 1000
+        changed_s = (self.clock.now_ms() if changed_ms is None else changed_ms) / 1000
         os.utime(path, (changed_s, changed_s))
         return path
 
     def look(self, *, after_ms: int = 0) -> EventLogStatus:
         """Have it look, so long after the last look; what the home knows of it then."""
-        self.now_ms += after_ms
+        self.clock.move(after_ms / 1_000)
         with closing(Home.open(self.store.settings)) as home:
             self.follower.look(home)
             status = EventLogStatus.of(home.journal)
@@ -122,7 +123,7 @@ def test_a_failure_without_a_run_is_told_when_its_application_does_not_go_on(
     followed: Followed, *, is_ended: bool
 ) -> None:
     lines, name = (LINES, APPLICATION) if is_ended else (LINES[:-1], f"{APPLICATION}.inprogress")
-    followed.now_ms += 5 * MINUTE_MS
+    followed.clock.move(300)
     followed.log(*lines, name=name)
     followed.look()
     assert followed.state_of("c") is (FinalState.ERROR if is_ended else None)
@@ -135,7 +136,7 @@ def test_the_end_of_an_application_is_inferred_once_the_listener_must_have_told_
     followed: Followed, lines: list[str]
 ) -> None:
     ended_ms = json.loads(LINES[-1])["Timestamp"]
-    followed.now_ms = ended_ms
+    followed.clock.set_ms(ended_ms)
     followed.log(*lines)
     for after_ms, is_inferred in ((0, False), (MINUTE_MS // 2, False), (HOUR_MS, True), (HOUR_MS, True)):
         followed.look(after_ms=after_ms)
@@ -198,7 +199,7 @@ def test_what_does_not_fit_into_one_look_is_done_by_the_next_ones(followed: Foll
     for number in range(250):
         followed.log(*log_lines(f"app-{number}", FAILED), name=f"app-{number}")
     followed.log(*LINES, changed_ms=END_MS - 3 * DAY_MS)
-    followed.follower = EventLogFollower([str(followed.folder)], every_s=0, clock_ms=lambda: followed.now_ms)
+    followed.follower = EventLogFollower([str(followed.folder)], every_s=0, clock=followed.clock)
     corrected = [followed.look(after_ms=MINUTE_MS).corrected for _ in range(20)]
     assert (corrected[2], corrected[-1]) == (0, 2), "the oldest comes last, and comes"
 
@@ -222,6 +223,7 @@ def test_a_folder_that_is_not_there_yet_is_a_problem_until_it_is(
 KILLED = """
     import os, signal
     from logged import Store
+    from manual_clock import ManualClock
     from waybill.spark.event_logs import EventLogFollower
     from waybill.transport import Journal
     from waybill.transport.home import Home
@@ -235,7 +237,7 @@ KILLED = """
         commit(journal, name, **what)
 
     Journal.commit = killed
-    EventLogFollower([LOGS], clock_ms=lambda: NOW_MS).look(Home.open(Store(Path(FOLDER)).settings))
+    EventLogFollower([LOGS], clock=ManualClock(NOW_MS)).look(Home.open(Store(Path(FOLDER)).settings))
 """
 
 
@@ -243,10 +245,10 @@ def test_a_kill_between_what_corrects_and_the_note_of_it_tells_nothing_twice(
     followed: Followed, tmp_path: Path
 ) -> None:
     followed.log(*LINES)
-    followed.now_ms += HOUR_MS
-    given = f"LOGS, FOLDER, NOW_MS = {str(followed.folder)!r}, {str(tmp_path)!r}, {followed.now_ms}"
+    followed.clock.move(3_600)
+    given = f"LOGS, FOLDER, NOW_MS = {str(followed.folder)!r}, {str(tmp_path)!r}, {followed.clock.now_ms()}"
     program = "\n".join([given, textwrap.dedent(KILLED)])
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60, check=False
     )
@@ -316,6 +318,6 @@ def test_logs_in_an_object_store_are_followed(
         bucket.put(path, "".join(f"{line}\n" for line in lines).encode())
     followed.folder = Path("unused")
     url = bucket.url.replace("s3://", f"{scheme}://")
-    followed.follower = EventLogFollower([url], clock_ms=lambda: time.time_ns() // 1_000_000 + HOUR_MS)
+    followed.follower = EventLogFollower([url], clock=ManualClock(time.time_ns() // 1_000_000 + HOUR_MS))
     assert followed.look().corrected == 2
     assert followed.look().corrected == 2

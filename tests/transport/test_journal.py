@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import apsw
 import pytest
 from hypothesis import given, strategies as st
+from manual_clock import ManualClock
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
 from waybill.transport.journal.database import ENTRY_BYTES_MAX
@@ -72,8 +72,8 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = CountingSqlite()
-    now_s = [1_000.0]
-    journal = Journal(tmp_path, vfs="counting", clock=lambda: now_s[0])
+    clock = ManualClock()
+    journal = Journal(tmp_path, vfs="counting", clock=clock)
 
     def syncs_of(act: Callable[[], object]) -> int:
         before = counting.syncs
@@ -93,7 +93,7 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert not journal.has_unsynced
     assert journal.sync() is None, "the entry's fsync was for all that came before"
     assert syncs_of(lambda: settle(4)) == 0
-    now_s[0] += 20.0
+    clock.move(20.0)
     assert journal.sync(60.0) == 40.0
     assert synced == []
     assert [journal.sync(), journal.sync()] == [None, None]
@@ -627,7 +627,7 @@ def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(tmp_p
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
     tmp_path: Path,
 ) -> None:
-    journal = Journal(tmp_path, max_bytes=2**20, clock=count(step=2.0).__next__)
+    journal = Journal(tmp_path, max_bytes=2**20, clock=ManualClock(each_reading_s=2.0))
     with pytest.raises(JournalFullError, match="journal_max_bytes = 1048576"):
         for number in range(100):
             journal.append(EVENT, b"%d" % number + bytes(50_000))

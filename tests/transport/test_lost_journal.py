@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from manual_clock import ManualClock
 
 from waybill.transport import Journal, JournalError, Kind, Settings, Tracker, flush, locks
 from waybill.transport.config import agree
@@ -197,12 +198,12 @@ def test_a_journal_that_was_truncated_while_open_keeps_nothing_more(home: Path, 
 
 
 def test_readers_notice_a_loss_within_a_second(home: Path) -> None:
-    now_s = [1_000.0]
-    journal = Journal(home, clock=lambda: now_s[0])
+    clock = ManualClock()
+    journal = Journal(home, clock=clock)
     journal.append(EVENT, b"kept")
     journal.last_seq()
     delete(home)
-    now_s[0] += 1.0
+    clock.move(1.0)
     with pytest.raises(JournalError, match="was deleted"):
         journal.last_seq()
     assert bodies(Journal(home)) == [b"kept"]
@@ -328,8 +329,8 @@ def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
 
 
 def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
-    now_s = [1_000.0]
-    journal = Journal(home, clock=lambda: now_s[0])
+    clock = ManualClock()
+    journal = Journal(home, clock=clock)
     journal.append(EVENT, b"kept")
     pid = os.fork()  # everything open is closed first
     if pid == 0:
@@ -337,7 +338,7 @@ def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
     os.waitpid(pid, 0)
     journal.last_seq()
     delete(home)
-    now_s[0] += 1.0
+    clock.move(1.0)
     with pytest.raises(
         JournalError, match=r"was deleted .*; everything that was acknowledged is in .*saved-"
     ):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from manual_clock import ManualClock
 
 from waybill.transport import Journal, JournalFullError, Kind, RootError, Settings, locks
 from waybill.transport.files import Files
@@ -44,8 +45,7 @@ def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
     home: Path, meanwhile: Callable[[Journal], None]
 ) -> None:
     """A receipt names both the node and the numbers, and another process may renew the node at any time."""
-    now_s = iter(range(1_000))
-    journal, other = Journal(home, clock=lambda: next(now_s)), Journal(home)
+    journal, other = Journal(home, clock=ManualClock(each_reading_s=1.0)), Journal(home)
     journal.append(Kind.OPENLINEAGE, b"1")
     other.renew_node(other.node, "a test")
     assert journal.node != other.node

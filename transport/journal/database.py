@@ -15,7 +15,6 @@ import fcntl
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Final, TypeVar
 
 import apsw
 
+from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import JournalError, JournalFullError, JournalTooLargeError, reason_of
 from ..files import sync
 from ..fork_safety import survive_forks
@@ -54,13 +54,13 @@ class Database:
 
     Args:
         path: the file; its folder exists.
-        clock: returns the seconds that space out fsyncs, and checks of the files between commits.
+        clock: spaces out fsyncs, and checks of the files between commits.
     """
 
-    def __init__(self, path: Path, vfs: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, vfs: str | None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path = path
         self._vfs = vfs
-        self._clock = clock
+        self.clock: Final = clock
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._watch = Watch(path)
@@ -122,7 +122,7 @@ class Database:
             if writer.total_changes() != changes:
                 self._has_unsynced, self._is_log_synced = not durable, durable
                 if durable:
-                    self._synced_s = self._clock()
+                    self._synced_s = self.clock.monotonic_s()
             elif durable and not self._is_log_synced:
                 # What `work` has found, such as the first of a repeat, may itself not be durable yet.
                 self._sync_log()
@@ -147,7 +147,7 @@ class Database:
 
         Returns the seconds until then; None if nothing is left to fsync.
         """
-        left_s = self._synced_s + after_s - self._clock()
+        left_s = self._synced_s + after_s - self.clock.monotonic_s()
         if not self._has_unsynced:
             return None
         if left_s > 0:
@@ -166,7 +166,7 @@ class Database:
             self._has_unsynced, self._is_log_synced = True, False
             what = f"{self._path} cannot be fsynced ({reason_of(error)})"
             raise JournalError(f"{what}; check the disk") from None
-        self._synced_s = self._clock()
+        self._synced_s = self.clock.monotonic_s()
 
     def refuse_reentry(self) -> None:
         """Refuse a signal handler that interrupts this thread's own write; the caller holds `write_lock`."""
@@ -179,7 +179,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """The connection for reading; one thread has it at a time."""
-        if self._lost or self._reader is None or self._clock() >= self._look_due_s:
+        if self._lost or self._reader is None or self.clock.monotonic_s() >= self._look_due_s:
             self._look()
         with self._read_lock:
             try:
@@ -225,14 +225,14 @@ class Database:
 
     def _look(self) -> None:
         """Raise a `JournalError` if the files are no longer those that were opened."""
-        self._look_due_s = self._clock() + _LOOK_EVERY_S
+        self._look_due_s = self.clock.monotonic_s() + _LOOK_EVERY_S
         if self._lost or self._watch.trouble():
             with self.write_lock, self._os_locked():
                 self._refuse_lost()
 
     def _refuse_lost(self) -> None:
         """Do the same as `_look`; the caller holds both locks of the writers."""
-        if self._lost is None or self._clock() >= self._rescue_due_s:
+        if self._lost is None or self.clock.monotonic_s() >= self._rescue_due_s:
             trouble = self._watch.trouble()
             if trouble is None:
                 return
@@ -250,7 +250,7 @@ class Database:
         try:
             saved = self._save()
         except (OSError, apsw.Error) as error:
-            self._rescue_due_s = self._clock() + _RESCUE_EVERY_S
+            self._rescue_due_s = self.clock.monotonic_s() + _RESCUE_EVERY_S
             why = reason_of(error)
             return f"the rest cannot be saved ({why}): free space there, and keep {self._path} for recovery"
         return (

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..clock import SYSTEM_CLOCK
 from .rows import Item, Row
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class GroupCommit:
     def committing_s(self) -> float:
         """How long the current commit of the thread has taken so far; 0 while it has nothing to commit."""
         began_s = self._began_s
-        return 0.0 if began_s is None else time.monotonic() - began_s
+        return 0.0 if began_s is None else SYSTEM_CLOCK.monotonic_s() - began_s
 
     def keep(self, rows: list[Row], *, durable: bool = True) -> list[int]:
         """Commit rows, all or none of them, and return their sequence numbers; see `Database.write`."""
@@ -146,7 +146,7 @@ class GroupCommit:
         goes_on = True
         while goes_on:
             batch, goes_on = self._next_batch()
-            self._began_s = time.monotonic()
+            self._began_s = SYSTEM_CLOCK.monotonic_s()
             self._commit_batch(batch)
             self._began_s = None
 

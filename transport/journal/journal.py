@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import apsw
 import msgspec
 
+from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import JournalError, JournalFullError, reason_of
 from ..mounts import refuse_network_file_system
 from ..permissions import make_private
@@ -95,7 +95,7 @@ class Waiting(msgspec.Struct, frozen=True):
     @property
     def lag_s(self) -> float:
         """The age of the first of them in seconds; 0 if there is none."""
-        return 0.0 if self.oldest_ms is None else max(time.time() - self.oldest_ms / 1000, 0.0)
+        return 0.0 if self.oldest_ms is None else max(SYSTEM_CLOCK.now_ms() - self.oldest_ms, 0) / 1_000
 
 
 class _UnremovableError(Exception):
@@ -112,7 +112,7 @@ class Journal:
         vfs: the name of SQLite's file system; the fault tests pass their own.
         packs: whether large bodies are compressed, for which pyarrow is loaded.
         to_read: whether it is only read: it must exist, waits for no writer, and makes no file in the home.
-        clock: returns the seconds that space out fsyncs and checks of the size.
+        clock: the time that entries get, and what spaces out fsyncs and checks of the size.
 
     Attributes:
         node: the node that the journal's entries are filed under, as of this process's last commit, so also
@@ -130,7 +130,7 @@ class Journal:
         vfs: str | None = None,
         packs: bool = False,
         to_read: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.home = home
         self.path = home / "journal.db"
@@ -138,7 +138,7 @@ class Journal:
         self._packs = packs
         if packs:
             codec()  # loaded now, so that no request waits for it
-        self._clock = clock
+        self.clock: Final = clock
         self._is_full = False
         self._at_least_ms = 0
         self._size_checked_s = float("-inf")
@@ -228,7 +228,7 @@ class Journal:
         self.node = current_node(writer)
 
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
-        now_s = self._clock()
+        now_s = self.clock.monotonic_s()
         if self._is_full or now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
             self._size_checked_s = now_s
             self._is_full = _content_bytes(writer) >= self.max_bytes
@@ -241,7 +241,7 @@ class Journal:
                 f"`waybill settings apply --home {shlex.quote(str(self.home))}` with --archive-enabled, "
                 "--provenance-enabled, --marquez-url URL or --journal-max-bytes SIZE"
             )
-        now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
+        now_ms = max(self.clock.now_ms(), self._at_least_ms)
         seqs = insert(writer, rows, now_ms, marks=marks)
         note_contents(
             writer, [(seq, one) for seq, row in zip(seqs, rows, strict=True) for one in row.contents]

@@ -8,11 +8,12 @@ numbers are unique again.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
+
+from ..clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import apsw
@@ -68,7 +69,7 @@ def renew(
     if known[-1].name != expected:
         return None
     after = cast("int", writer.execute("SELECT coalesce(max(seq), 0) FROM entries").get)
-    node = Node(new_node(), after, time.time_ns() // 1_000_000, why, lost)
+    node = Node(new_node(), after, SYSTEM_CLOCK.now_ms(), why, lost)
     writer.execute(_PUT, ("node", node.name))
     writer.execute(_PUT, ("nodes", _encoded((*known, node))))
     for projection, seq in cursors.items():

@@ -11,7 +11,6 @@ The invariants:
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -113,7 +112,7 @@ class PoisonBox:
 
     def set_aside(self, projection: str, seq: int, reason: str, *, tries: int = 0) -> None:
         """Make an entry poison of a projection, unless it is already; for a mark, the entry tried there."""
-        at_ms, reason = time.time_ns() // 1_000_000, reason[:_REASON_CHARS_MAX]
+        at_ms, reason = self._database.clock.now_ms(), reason[:_REASON_CHARS_MAX]
         # Before the transaction, because a damaged page would end it.
         with self._database.reading() as reader:
             row = stored_row(reader, seq)
@@ -148,7 +147,7 @@ class PoisonBox:
             marks = []
             for seq in seqs:
                 row = Row(Kind.MARK, "", None, b"retry:%s:%d" % (projection.encode(), seq))
-                (mark,) = insert(writer, [row], time.time_ns() // 1_000_000, marks=True)
+                (mark,) = insert(writer, [row], self._database.clock.now_ms(), marks=True)
                 statement = "UPDATE poison SET retry_seq = ? WHERE projection = ? AND seq = ?"
                 writer.execute(statement, (mark, projection, seq))
                 marks.append(mark)

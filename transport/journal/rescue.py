@@ -21,6 +21,7 @@ from typing import Final, cast
 import apsw
 
 from .. import locks
+from ..clock import SYSTEM_CLOCK
 from ..errors import JournalError, reason_of
 from ..files import Files
 from ..permissions import open_private
@@ -65,7 +66,7 @@ def save(connection: apsw.Connection, path: Path) -> Path:
 
 
 def _write(connection: apsw.Connection, path: Path) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(SYSTEM_CLOCK.now_ms() // 1_000))
     endings = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
     names = (path.with_name(f"journal.saved-{stamp}{ending}.db") for ending in endings)
     saved = next(one for one in names if not one.exists())  # names never end

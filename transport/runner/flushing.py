@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from .. import locks
+from ..clock import SYSTEM_CLOCK
 from ..config import agree
 from ..fallback import adopt_fallback
 from ..journal import Journal
@@ -69,7 +69,7 @@ class _Flush:
     ) -> None:
         self._journal = journal
         self._settings = settings
-        self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._deadline_s = float("inf") if timeout_s is None else SYSTEM_CLOCK.monotonic_s() + timeout_s
         self._on_progress = on_progress
         self._cursors: dict[str, int] = {}
         self._mark = self._first = 0
@@ -87,7 +87,7 @@ class _Flush:
                 problems[_RUNNER] = "it has only just started; flush again, or give a longer --timeout"
             if self._expired or (live and self._done()):
                 break
-            time.sleep(_POLL_S)
+            SYSTEM_CLOCK.sleep(_POLL_S)
         else:
             try:
                 settings = agree(self._journal, self._settings, as_runner=True, for_now=True)
@@ -120,7 +120,7 @@ class _Flush:
 
     @property
     def _expired(self) -> bool:
-        return time.monotonic() >= self._deadline_s
+        return SYSTEM_CLOCK.monotonic_s() >= self._deadline_s
 
     def _left(self) -> dict[str, int]:
         cursors = self._journal.cursors()

@@ -22,13 +22,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 
 import msgspec
 
 from .. import process
+from ..clock import SYSTEM_CLOCK
 from ..config import obey
 from ..errors import JournalError, JournalTooLargeError
 from ..journal import Entry, Journal, Kind
@@ -191,11 +191,11 @@ class _Apart:
         answers, answer = cast("BinaryIO", child.stdout).fileno(), b""
         poll = select.poll()
         poll.register(answers, select.POLLIN)
-        deadline_s = time.monotonic() + TIME_S_MAX
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + TIME_S_MAX
         while not answer.endswith(b"\n"):
             if self._stopping.is_set():
                 return _HELD_UP
-            if time.monotonic() > deadline_s:
+            if SYSTEM_CLOCK.monotonic_s() > deadline_s:
                 self._end()
                 return Outcome(fault=f"applying it takes longer than {TIME_S_MAX:g} s")
             if poll.poll(_POLL_S * 1_000):
@@ -294,7 +294,7 @@ def _work(journal: _BoundedJournal, projection: Projection) -> Outcome:
             return _HELD_UP
         # It waits for more entries, or for an answer.
         projection.finish()
-        time.sleep(_POLL_S)
+        SYSTEM_CLOCK.sleep(_POLL_S)
     return _WELL
 
 

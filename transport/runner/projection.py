@@ -12,13 +12,14 @@ names by `note_published`. Things that wait for their time are kept under keys t
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
+
+from ..clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -160,7 +161,7 @@ def left_s(at_ms: int, longest_s: float) -> float:
     At most `longest_s`, the longest wait for such an instant: after the clock is set back, received times lie
     in the future.
     """
-    return min(max(at_ms - time.time_ns() // 1_000_000, 0) / 1_000, longest_s)
+    return min(max(at_ms - SYSTEM_CLOCK.now_ms(), 0) / 1_000, longest_s)
 
 
 def unsettled(journal: Journal, projection: str) -> int:

@@ -103,6 +103,7 @@ class Runner:
 
     def __init__(self, journal: Journal, settings: Settings, *, lease: int | None = None) -> None:
         self._journal = journal
+        self._clock = journal.clock
         self._settings = settings
         self._lease = lease
         self._has_unloadable = False
@@ -168,11 +169,11 @@ class Runner:
     def _work(self, idle_s: float, blocked_s: float, until: Callable[[], bool] | None) -> int:
         for worker in self._workers:
             worker.start()
-        last_seq, quiet_since_s = -1, time.monotonic()
+        last_seq, quiet_since_s = -1, self._clock.monotonic_s()
         while not (until and until()):
             if not self._journal.home.is_dir():
                 break  # the whole home was deleted, so on purpose
-            newest, now_s = self._journal.last_seq(), time.monotonic()
+            newest, now_s = self._journal.last_seq(), self._clock.monotonic_s()
             if newest != last_seq:
                 last_seq, quiet_since_s = newest, now_s
                 for worker in self._workers:
@@ -185,7 +186,7 @@ class Runner:
             settled = settled and not (self._unended.waits and quiet_s <= blocked_s)
             if quiet_s > idle_s and settled:
                 break
-            self._stopping.wait(_POLL_S)
+            self._clock.wait(self._stopping, _POLL_S)
         return last_seq
 
     def close(self) -> None:
@@ -206,7 +207,7 @@ class Runner:
     def keep_house(self, now_s: float) -> None:
         """Checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
         if now_s >= self._open_runs_due_s:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = self._clock.now_ms()
             is_behind = self._tidy(lambda: self._unended.look(now_ms))
             self._open_runs_due_s = now_s if is_behind else now_s + _OPEN_RUNS_EVERY_S
         if now_s >= self._housekeeping_due_s:
@@ -250,7 +251,7 @@ class Runner:
         if not any(worker.stores for worker in self._workers):
             return 0
         retained_ms = int(self._settings.journal_retain_days * _DAY_MS)
-        return self._journal.prune(upto, time.time_ns() // 1_000_000 - retained_ms)
+        return self._journal.prune(upto, self._clock.now_ms() - retained_ms)
 
 
 class _Worker(threading.Thread):
@@ -273,6 +274,7 @@ class _Worker(threading.Thread):
         """Whether its last step found nothing to do and left nothing pending."""
         self.projection: Projection | None = projection
         self._journal = journal
+        self._clock = journal.clock
         self._settings = settings
         self._stopping = stopping
         self._lease = lease
@@ -291,9 +293,9 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             self._woken.clear()
-            began_s, used_s = time.monotonic(), time.thread_time()
+            began_s, used_s = self._clock.monotonic_s(), time.thread_time()
             step, pending = self._step()
-            waited_s = time.monotonic() - began_s - (time.thread_time() - used_s)
+            waited_s = self._clock.monotonic_s() - began_s - (time.thread_time() - used_s)
             self._count(step, waited_s)
             self._report(step)
             if not step.applied:
@@ -312,11 +314,11 @@ class _Worker(threading.Thread):
     def _rest(self, step: Step) -> None:
         if step.problem is not None and step.retry_s is not None:
             # New entries do not wake a projection that is backing off from its backend.
-            self._stopping.wait(step.retry_s)
+            self._clock.wait(self._stopping, step.retry_s)
             return
-        deadline_s = time.monotonic() + step.retry_s if step.retry_s is not None else float("inf")
-        while not self._stopping.is_set() and (remaining_s := deadline_s - time.monotonic()) > 0:
-            if self._woken.wait(min(remaining_s, _POLL_S)):
+        deadline_s = self._clock.monotonic_s() + step.retry_s if step.retry_s is not None else float("inf")
+        while not self._stopping.is_set() and (remaining_s := deadline_s - self._clock.monotonic_s()) > 0:
+            if self._clock.wait(self._woken, min(remaining_s, _POLL_S)):
                 return
 
     def close(self, *, finish: bool) -> None:
@@ -353,7 +355,7 @@ class _Worker(threading.Thread):
                 return Step(retry_s=_FOR_MEMORY_S), 1
             log.exception("projection %s failed", self.projection_name)
             failed = Step(retry_s=_FAILED_RETRY_S, problem=_said(error))
-            if is_held_up(error) or time.monotonic() < self._isolation_due_s:
+            if is_held_up(error) or self._clock.monotonic_s() < self._isolation_due_s:
                 return failed, 0
             return (Step(applied=1) if self._isolate() else failed), 0
 
@@ -372,11 +374,11 @@ class _Worker(threading.Thread):
         except Exception:
             log.exception("projection %s cannot be isolated", self.projection_name)
         if not moved:
-            self._isolation_due_s = time.monotonic() + _ISOLATE_EVERY_S
+            self._isolation_due_s = self._clock.monotonic_s() + _ISOLATE_EVERY_S
         return moved
 
     def _report(self, step: Step) -> None:
-        now_s, reported = time.monotonic(), self._reported
+        now_s, reported = self._clock.monotonic_s(), self._reported
         turns = reported.empty_turns if now_s < self._count_due_s else self._empty_turns
         if step.problem is None and reported.problem is None and turns == reported.empty_turns:
             return

@@ -7,11 +7,11 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .. import locks
+from ..clock import SYSTEM_CLOCK
 from ..config import API_KEY_VARIABLES, agreeing, apply_command, warn_of_conflicts
 from ..errors import JournalError
 from ..fork_safety import without_forks
@@ -76,7 +76,7 @@ class Supervisor:
 
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; checks at most once a second, and is cheap otherwise."""
-        now_s = time.monotonic()
+        now_s = SYSTEM_CLOCK.monotonic_s()
         if now_s < self._look_due_s or self.settings.runner == "none":
             return
         # Set first, so that other threads do not start one as well.
@@ -106,7 +106,7 @@ class Supervisor:
         self._runner = _start_runner(self._journal.home, self.settings, lease)
         # A runner that keeps dying is restarted less and less often; its log says why it dies.
         self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
-        self._look_due_s = time.monotonic() + self._pause_s
+        self._look_due_s = SYSTEM_CLOCK.monotonic_s() + self._pause_s
 
 
 class _Child:

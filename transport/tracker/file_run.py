@@ -38,8 +38,9 @@ from waybill.facets import (
     parse_instant_us,
 )
 from waybill.facets.causes import CAUSED_BY, chain_of, mask_secrets
-from waybill.facets.json_events import instant, new_run_id, now_ms
+from waybill.facets.json_events import instant, new_run_id
 
+from ..clock import SYSTEM_CLOCK
 from ..errors import AdmissionError
 from ..fingerprints import ALGORITHM, Fingerprint
 from .datasets import Dataset, dataset_of
@@ -93,7 +94,7 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
         content: None: its fingerprint was not asked for.
     """
 
-    did: str = msgspec.field(default_factory=new_run_id)
+    did: str = msgspec.field(default_factory=lambda: new_run_id(SYSTEM_CLOCK.now_ms()))
     parent: FileIdentity | None = None
     joined: tuple[FileIdentity, ...] = ()
     system_name: str
@@ -215,7 +216,7 @@ class FileRun(OfOneProcess):
     def next_instant_ms(self) -> int:
         """Take an instant later than all earlier ones of this file, even if the clock goes back."""
         with self._lock:
-            self._last_ms = max(now_ms(), self._last_ms + 1)
+            self._last_ms = max(SYSTEM_CLOCK.now_ms(), self._last_ms + 1)
             return self._last_ms
 
 

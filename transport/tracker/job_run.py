@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from waybill.facets import PRODUCER
-from waybill.facets.json_events import instant, new_run_id, now_ms
+from waybill.facets.json_events import instant, new_run_id
 
+from ..clock import SYSTEM_CLOCK
 from .file_run import error_of, job_type_of, parent_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ToldRun:
         kind: str,
         above: Around | None = None,
     ) -> None:
-        self.run_id: Final = new_run_id()
+        self.run_id: Final = new_run_id(SYSTEM_CLOCK.now_ms())
         self._emit: Final = emit
         self._job: Final = (namespace, name)
         self._kind: Final = kind
@@ -67,7 +68,7 @@ class ToldRun:
         """
         from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
-        self._last_ms = max(now_ms(), self._last_ms + 1)
+        self._last_ms = max(SYSTEM_CLOCK.now_ms(), self._last_ms + 1)
         event = RunEvent(
             eventTime=instant(self._last_ms),
             eventType=RunState(event_type),

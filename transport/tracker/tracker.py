@@ -41,8 +41,8 @@ from msgspec.structs import replace
 from waybill.facets import parents_of
 from waybill.facets.context import find_around
 from waybill.facets.event import DeltaFile
-from waybill.facets.json_events import now_ms
 
+from ..clock import SYSTEM_CLOCK
 from ..config import Settings
 from ..errors import AdmissionError, FingerprintError, SettingsError
 from ..fingerprints import fingerprint_of
@@ -174,7 +174,7 @@ class Tracker(OfOneProcess):
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
             filename=_filename_for(filename, path),
-            created_ms=now_ms(),
+            created_ms=SYSTEM_CLOCK.now_ms(),
         )
         check_options(on_duplicate, fingerprint=fingerprint, force=force)
         if not fingerprint:
@@ -252,7 +252,7 @@ class Tracker(OfOneProcess):
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
             filename=filename_of(filename),
-            created_ms=instant_ms_of(begun.facet.created) or now_ms(),
+            created_ms=instant_ms_of(begun.facet.created) or SYSTEM_CLOCK.now_ms(),
         )
         given = annotations_of(begun.facet.annotations if annotations is None else annotations)
         passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
@@ -301,7 +301,7 @@ class Tracker(OfOneProcess):
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
             filename=filename_of(filename),
-            created_ms=now_ms(),
+            created_ms=SYSTEM_CLOCK.now_ms(),
         )
         file = self._begin(identity, sinks, known)
         for parent in parents:
@@ -379,9 +379,8 @@ class Tracker(OfOneProcess):
 
     def _identity_of(self, did: str) -> FileIdentity:
         """A file of which only the did is known here."""
-        return FileIdentity(
-            did=did, system_name=self.system_name, data_source="", filename="", created_ms=now_ms()
-        )
+        now_ms, system_name = SYSTEM_CLOCK.now_ms(), self.system_name
+        return FileIdentity(did=did, system_name=system_name, data_source="", filename="", created_ms=now_ms)
 
     def _begun(self, did: str) -> _Begun | None:
         """What the Tracker's own home knows of a file that another process has begun."""

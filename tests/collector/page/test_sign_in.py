@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import take_picture, visit
+from manual_clock import ManualClock
 from page_sample import fill
 from sent_forms import HTML, cookie_of, send, sign_in, token_in
 from served import Collector, without_runner
@@ -197,8 +198,8 @@ def test_only_own_paths_are_gone_on_to(guarded: Collector, keys: dict[str, str],
 
 
 def test_wrong_keys_from_one_address_are_limited() -> None:
-    now_s = 1_000.0
-    tries = Tries(lambda: now_s)
+    clock = ManualClock()
+    tries = Tries(clock)
     for _ in range(TRIES_MAX):
         tries.check("192.0.2.1")
         tries.note("192.0.2.1")
@@ -206,7 +207,7 @@ def test_wrong_keys_from_one_address_are_limited() -> None:
         tries.check("192.0.2.1")
     assert refused.value.status == 429
     tries.check("192.0.2.2")
-    now_s += TRIES_WITHIN_S
+    clock.move(TRIES_WITHIN_S)
     tries.check("192.0.2.1")
     for number in range(ADDRESSES_MAX + 1):
         tries.note(str(number))
@@ -227,16 +228,16 @@ def test_a_wrong_key_is_refused_and_then_the_address_waits(tmp_path: Path) -> No
 
 
 def test_a_session_ends_after_eight_hours_and_only_so_many_are_kept(tmp_path: Path) -> None:
-    now_ms = 1_769_860_800_000
-    journal = Journal(tmp_path / "home")
+    clock = ManualClock()
+    journal = Journal(tmp_path / "home", clock=clock)
     Keys(journal).add("reader", [Role.READ])
     (key,) = Keys(journal).all()
-    sessions = Sessions(journal, lambda: now_ms)
+    sessions = Sessions(journal)
     first = sessions.begin(key)
-    now_ms += SESSION_S * 1_000 - 1
+    clock.move(SESSION_S - 0.001)
     assert sessions.key_of(first, [key]) == key
     assert sessions.key_of(first, []) is None
-    now_ms += 1
+    clock.move(0.001)
     assert sessions.key_of(first, [key]) is None
     for _ in range(SESSIONS_MAX + 2):
         last = sessions.begin(key)
