@@ -7,7 +7,7 @@ that need pyarrow (`arrow`, `columns`) are imported by name.
 from typing import TYPE_CHECKING
 
 from .annotations import EVIDENCE as EVIDENCE, AnnotationRule as AnnotationRule
-from .attempts import Attempts as Attempts
+from .attempts import Attempts as Attempts, Ending as Ending, inferred_reason as inferred_reason
 from .dids import (
     canonical_did as canonical_did,
     canonical_dids as canonical_dids,
@@ -39,7 +39,6 @@ from .folding import (
     facet_records as facet_records,
     fold as fold,
     has_record as has_record,
-    inferred_reason as inferred_reason,
     merge_states as merge_states,
     observe as observe,
     observe_times as observe_times,

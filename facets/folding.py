@@ -36,7 +36,7 @@ from .annotations import (
     as_sent,
     with_filtered_cause,
 )
-from .attempts import Attempts
+from .attempts import Attempts, Ending, Kinded, inferred_reason, outermost
 from .causes import shortened
 from .event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, dataset_text, parse_instant_us
 from .merge_rule import merge_all
@@ -58,8 +58,6 @@ from .spark_writes import (
 if TYPE_CHECKING:
     from .event import DeltaFile, RunEvent
 
-REASON_CHARS_MAX: Final = 200
-
 _NO_FACETS = RunFacets()
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
@@ -69,24 +67,6 @@ _MARKS = frozenset({PART, *MARKS})
 _WITH_REASON = frozenset(map(FinalState, REASONS.values()))
 FINAL_STATES: Final[tuple[FinalState, ...]] = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
 """The final state of a run by the severity of its end."""
-
-
-class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A terminal event; the least of an attempt's endings is its deciding event.
-
-    Attributes:
-        inferred: why Waybill inferred it; empty: it is the run's own.
-    """
-
-    severity: int
-    time_us: int
-    name: str
-    inferred: str = ""
-
-    @property
-    def kind(self) -> tuple[bool, int]:
-        """Of endings of one kind, the first and the last are kept."""
-        return bool(self.inferred), self.severity
 
 
 class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -112,7 +92,7 @@ class InputSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
     name: str
 
 
-class CauseSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+class CauseSeen(Kinded, frozen=True, order=True, array_like=True, gc=False):
     """A reason why a run failed; the least counts, the standard facet before the Spark listener's own."""
 
     second_choice: bool
@@ -225,20 +205,13 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def ending(self) -> Ending | None:
-        """The terminal event that decides its record: of its last attempt that has ended.
-
-        Those that it has stated count, whichever attempt they are of; only without any, the inferred ones.
-        """
-        endings = [ending for ending in self.endings if not ending.inferred] or self.endings
-        if since := [ending for ending in endings if ending.time_us >= self.since_us]:
-            return min(since)
-        return max(endings, key=lambda ending: (ending.time_us, ending), default=None)
+        """The terminal event that decides its record."""
+        return self.attempts.ending
 
     @property
     def attempts(self) -> Attempts:
         """When it began and ended."""
-        ended_us = max((ending.time_us for ending in self.endings), default=0)
-        return Attempts(self.first_begun_us, self.begun_us, ended_us)
+        return Attempts(self.first_begun_us, self.begun_us, self.endings)
 
     @property
     def since_us(self) -> int:
@@ -270,14 +243,15 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     said = _read_said(facets, time_us, rank, begins=begins, is_own=event.producer == PRODUCER)
     ends_file = facets.delta_file is not None and event.eventType in SEVERITY
     told = (_facet_record(event, system_name),) if ends_file else ()
+    attempts = Attempts.of(event, time_us, name=event.job.name)
     return RunState(
         run_id=event.run.runId,
         system_name=system_name,
         created_us=time_us,
         namespace=event.job.namespace,
-        begun_us=(begun_us := time_us if event.eventType is EventType.START else 0),
-        first_begun_us=begun_us,
-        endings=_endings_of(event, time_us),
+        begun_us=attempts.last_us,
+        first_begun_us=attempts.first_us,
+        endings=attempts.endings,
         parent=ParentSeen(time_us, rank, parent.run.runId, parent.job.name) if parent else None,
         first_input=min(inputs, default=None),
         causes=() if cause is None else (CauseSeen(cause[0], time_us, rank, cause[1]),),
@@ -299,14 +273,15 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
 
 def observe_times(event: RunEvent, time_us: int) -> RunState:
     """Return that the run of an event began or ended at this time, and how; nothing else of `observe`."""
+    attempts = Attempts.of(event, time_us, name=event.job.name)
     return RunState(
         run_id=event.run.runId,
         system_name="",
         created_us=time_us,
         namespace=event.job.namespace,
-        begun_us=(begun_us := time_us if event.eventType is EventType.START else 0),
-        first_begun_us=begun_us,
-        endings=_endings_of(event, time_us),
+        begun_us=attempts.last_us,
+        first_begun_us=attempts.first_us,
+        endings=attempts.endings,
     )
 
 
@@ -326,19 +301,6 @@ def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
         end_us,
         of_transform=bool(summary.transform),
     )
-
-
-def _endings_of(event: RunEvent, time_us: int) -> tuple[Ending, ...]:
-    severity = SEVERITY.get(event.eventType)
-    return () if severity is None else (Ending(severity, time_us, event.job.name, inferred_reason(event)),)
-
-
-def inferred_reason(event: RunEvent) -> str:
-    """Return why Waybill inferred the event; empty if it is the run's own."""
-    facets = event.run.facets
-    if facets is None or facets.inferred is None:
-        return ""
-    return facets.inferred.reason[:REASON_CHARS_MAX] or "no reason is given"
 
 
 def _read_said(
@@ -463,10 +425,10 @@ def _merge(states: Sequence[RunState]) -> RunState:
         namespace=first.namespace,
         begun_us=max([state.begun_us for state in states]),
         first_begun_us=min(filter(None, (state.first_begun_us for state in states)), default=0),
-        endings=_outermost([state.endings for state in states]),
+        endings=outermost([state.endings for state in states]),
         parent=_least([state.parent for state in states]),
         first_input=_least([state.first_input for state in states]),
-        causes=_outermost([state.causes for state in states]),
+        causes=outermost([state.causes for state in states]),
         outputs=_union([state.outputs for state in states]),
         overrides=_merge_said([state.overrides for state in states]),
         annotations=_merge_said([state.annotations for state in states]),
@@ -510,19 +472,7 @@ class Gathered:
 
 
 _T = TypeVar("_T", ParentSeen, InputSeen)
-_Kinded = TypeVar("_Kinded", Ending, CauseSeen)
 _Part = TypeVar("_Part", str, tuple[str, str])
-
-
-def _outermost(many: Sequence[tuple[_Kinded, ...]]) -> tuple[_Kinded, ...]:
-    """Of each kind, the first and the last."""
-    filled = [one for one in many if one]
-    if not filled or all(one == filled[0] for one in filled):
-        return filled[0] if filled else ()
-    by_kind: defaultdict[object, list[_Kinded]] = defaultdict(list)
-    for seen in chain.from_iterable(filled):
-        by_kind[seen.kind].append(seen)
-    return tuple(sorted({pick(kind) for kind in by_kind.values() for pick in (min, max)}))
 
 
 def _least(values: list[_T | None]) -> _T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from waybill.facets import SEVERITY, JobEvent, RunEvent, inferred_reason
+from waybill.facets import SEVERITY, JobEvent, RunEvent
 
 if TYPE_CHECKING:
     from waybill.facets import Event
@@ -15,14 +15,12 @@ class Subject(NamedTuple):
 
     Attributes:
         key: its run; for a JobEvent its job; for a DatasetEvent its dataset.
-        severity: of a terminal event, as `waybill.facets.SEVERITY` has it; None for any other.
-        inferred: whether Waybill inferred that; the run's own terminal event counts for more.
+        is_end: whether it is a terminal event.
     """
 
     key: str
     is_run: bool = False
-    severity: int | None = None
-    inferred: bool = False
+    is_end: bool = False
 
 
 def subject_of(event: Event | None, seq: int) -> Subject:
@@ -30,8 +28,6 @@ def subject_of(event: Event | None, seq: int) -> Subject:
     if event is None:
         return Subject(f"entry {seq}")
     if isinstance(event, RunEvent):
-        severity = SEVERITY.get(event.eventType)
-        inferred = severity is not None and bool(inferred_reason(event))
-        return Subject(f"run {event.run.runId}", is_run=True, severity=severity, inferred=inferred)
+        return Subject(f"run {event.run.runId}", is_run=True, is_end=event.eventType in SEVERITY)
     kind, named = ("job", event.job) if isinstance(event, JobEvent) else ("dataset", event.dataset)
     return Subject(f"{kind} {named.namespace} {named.name}")

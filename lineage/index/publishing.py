@@ -39,7 +39,9 @@ SELECT did, kind, value.text, at_ms FROM fact JOIN value ON value.number = fact.
 WHERE system = (SELECT number FROM value WHERE text = ?) AND at_ms >= ? AND at_ms < ?
 ORDER BY did, kind, value.text
 """
-_OPEN: Final = "SELECT did, began_ms, last_ms, begun FROM open_run WHERE began_ms >= ? AND began_ms < ?"
+_OPEN: Final = """
+SELECT did, began_ms, last_ms, begun FROM run WHERE did IS NOT NULL AND began_ms >= ? AND began_ms < ?
+"""
 
 _Day = tuple[int, str]
 

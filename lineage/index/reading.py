@@ -56,10 +56,10 @@ _VIEWS: Final = f"""
 {GRAPH_VIEWS}
 {_FACTS} {_FACTS_OF.format("main")} UNION ALL {_FACTS_OF.format("disk")};
 CREATE TEMP VIEW open_files (did, began_ms, last_ms, begun) AS
-SELECT did, began_ms, last_ms, begun FROM main.open_run
+SELECT did, began_ms, last_ms, begun FROM main.run WHERE did IS NOT NULL
 UNION ALL
-SELECT did, began_ms, last_ms, begun FROM disk.open_run
-WHERE run NOT IN (SELECT run FROM main.open_run UNION ALL SELECT run FROM main.ended_run);
+SELECT did, began_ms, last_ms, begun FROM disk.run
+WHERE did IS NOT NULL AND run NOT IN (SELECT run FROM main.run);
 """  # noqa: S608 - texts of our own
 _PARENTS: Final = """
 SELECT DISTINCT did, value FROM facts
@@ -105,7 +105,7 @@ GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 _KIND: Final = re.compile(r"^(CREATE (?:(?:VIRTUAL )?TABLE|INDEX|VIEW) )", re.MULTILINE)
 _FORGET_TAIL: Final = """
 DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
-DELETE FROM main.open_run; DELETE FROM main.ended_run;
+DELETE FROM main.run;
 """
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
 

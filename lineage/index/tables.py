@@ -33,7 +33,7 @@ INDEX_NAME: Final = "index.db"
 
 DAY_MS: Final = 86_400_000
 
-FORMAT: Final = 13
+FORMAT: Final = 14
 """The number of the format of the tables; an index of another format is made again."""
 
 SCHEMA: Final = f"""
@@ -49,23 +49,15 @@ CREATE TABLE fact (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fact_of_value ON fact (value, kind);
 CREATE INDEX fact_of_day ON fact (system, at_ms);
-CREATE TABLE open_run (
+CREATE TABLE run (
     run TEXT NOT NULL PRIMARY KEY,
-    did TEXT NOT NULL,
-    first_us INTEGER NOT NULL,
-    at_us INTEGER NOT NULL,
+    did TEXT,
     began_ms INTEGER NOT NULL,
     last_ms INTEGER NOT NULL,
-    begun BLOB NOT NULL
+    attempts BLOB NOT NULL,
+    begun BLOB
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX open_run_of_file ON open_run (did);
-CREATE TABLE ended_run (
-    run TEXT NOT NULL PRIMARY KEY,
-    first_us INTEGER NOT NULL,
-    at_us INTEGER NOT NULL,
-    ended_us INTEGER NOT NULL,
-    received_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+CREATE INDEX open_run ON run (did) WHERE did IS NOT NULL;
 CREATE TABLE unpublished (
     day INTEGER NOT NULL, system TEXT NOT NULL, PRIMARY KEY (day, system)
 ) STRICT, WITHOUT ROWID;
@@ -78,15 +70,12 @@ INSERT INTO fact VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET at_ms = min(at_ms, excluded.at_ms), system = max(system, excluded.system)
 WHERE excluded.at_ms < at_ms OR excluded.system > system
 """
-_OPEN: Final = "SELECT first_us, at_us, began_ms, last_ms, begun FROM {}open_run WHERE run = ?"
-_ENDED: Final = "SELECT first_us, at_us, ended_us FROM {}ended_run WHERE run = ?"
-_PUT_OPEN: Final = "INSERT OR REPLACE INTO open_run VALUES (?, ?, ?, ?, ?, ?, ?)"
-_CUT_OPEN: Final = "DELETE FROM open_run WHERE run = ?"
-_PUT_ENDED: Final = "INSERT OR REPLACE INTO ended_run VALUES (?, ?, ?, ?, ?)"
+_RUN: Final = "SELECT began_ms, last_ms, attempts, begun FROM {}run WHERE run = ?"
+_PUT_RUN: Final = "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_UNPUBLISHED: Final = "INSERT INTO unpublished VALUES (?, ?) ON CONFLICT DO NOTHING"
 _FORGET_FACTS: Final = "DELETE FROM fact WHERE at_ms < ?"
-_FORGET_OPEN: Final = "DELETE FROM open_run WHERE last_ms < ?"
-_FORGET_ENDED: Final = "DELETE FROM ended_run WHERE received_ms < ?"
+_FORGET_OPEN: Final = "DELETE FROM run WHERE did IS NOT NULL AND last_ms < ?"
+_FORGET_ENDED: Final = "DELETE FROM run WHERE did IS NULL AND last_ms < ?"
 _FORGET_VALUES: Final = """
 DELETE FROM value WHERE number NOT IN (SELECT value FROM fact) AND number NOT IN (SELECT system FROM fact)
 """
@@ -173,36 +162,28 @@ class Tables:
         self._connection.execute(_FORGET_ENDED, (before_ms,))
 
     def _load(self, name: str) -> _Run:
-        run = _Run()
         for schema in self._schemas:
-            ended = self._connection.execute(_ENDED.format(schema), (name,)).fetchone()
-            run.attempts = run.attempts.merge(Attempts(*cast("tuple[int, int, int]", ended or ())))
-        for schema in self._schemas:
-            row = self._connection.execute(_OPEN.format(schema), (name,)).fetchone()
-            if row is not None and run.open is None:
-                *starts_us, began_ms, last_ms, begun = cast("tuple[Any, ...]", row)
-                run.attempts = run.attempts.merge(Attempts(*starts_us))
-                run.open = _Open(began_ms, last_ms, _OPEN_RUN.decode(begun))
-        if run.attempts.has_ended:
-            run.open = None  # in the other database
-        run.stored = (run.open, run.attempts)
-        return run
+            row = self._connection.execute(_RUN.format(schema), (name,)).fetchone()
+            if row is not None:
+                began_ms, last_ms, attempts, begun = cast("tuple[int, int, bytes, bytes | None]", row)
+                is_open = None if begun is None else _Open(began_ms, last_ms, _OPEN_RUN.decode(begun))
+                return _Run(is_open, _ATTEMPTS.decode(attempts))
+        return _Run()
 
     def _put(self, name: str, run: _Run) -> None:
-        before, attempts = run.stored
         run.fold()
-        for changed in (before, run.open) if before != run.open else ():
+        if run.stored == (run.open, run.attempts):
+            return
+        before, now = run.stored[0], run.open
+        for changed in (before, now) if before != now else ():
             if changed is not None:
                 self._changed.add((changed.began_ms // DAY_MS, changed.begun.of_system))
-        if run.open is None and before is not None:
-            self._connection.execute(_CUT_OPEN, (name,))
-        elif run.open is not None and run.stored != (run.open, run.attempts):
-            began_ms, last_ms, begun = run.open
-            did = open_file_of(begun, began_ms, last_ms).did
-            body = msgspec.msgpack.encode(begun)
-            self._connection.execute(_PUT_OPEN, (name, did, *run.attempts[:2], began_ms, last_ms, body))
-        if run.attempts.ended_us and run.attempts != attempts:
-            self._connection.execute(_PUT_ENDED, (name, *run.attempts, run.received_ms))
+        attempts = msgspec.msgpack.encode(run.attempts)
+        row: tuple[Any, ...] = (None, run.last_ms, run.last_ms, attempts, None)
+        if now is not None:
+            did = open_file_of(now.begun, now.began_ms, now.last_ms).did
+            row = (did, now.began_ms, now.last_ms, attempts, msgspec.msgpack.encode(now.begun))
+        self._connection.execute(_PUT_RUN, (name, *row))
 
     def _number_of(self, text: str) -> int:
         number = self._numbers.get(text)
@@ -229,14 +210,17 @@ class _Open(NamedTuple):
     begun: OpenRun
 
 
+_NONE: Final = Attempts()
+
+
 class _Run:
     """What is known of a run, while entries of it are added."""
 
-    def __init__(self) -> None:
-        self.open: _Open | None = None
-        self.attempts = Attempts()
-        self.received_ms = 0
-        self.stored: tuple[_Open | None, Attempts] = (None, Attempts())
+    def __init__(self, is_open: _Open | None = None, attempts: Attempts = _NONE) -> None:
+        self.open = is_open
+        self.attempts = attempts
+        self.last_ms = 0
+        self.stored = (is_open, attempts)
         self._unfolded: list[tuple[RunEvent, str]] = []
 
     def take(self, told: Told) -> None:
@@ -247,11 +231,11 @@ class _Run:
                 begun = msgspec.structs.replace(self.open.begun, begun=said)
                 self.open = self.open._replace(last_ms=max(self.open.last_ms, entry.received_ms), begun=begun)
             return
-        may_begin = said.eventType is EventType.START or not self.attempts.ended_us
-        self.attempts = self.attempts.take(said.eventType, told.at_us)
+        may_begin = said.eventType is EventType.START or not self.attempts.endings
+        self.attempts = self.attempts.merge(Attempts.of(said, told.at_us))
         if self.attempts.has_ended:
             self.open, self._unfolded = None, []
-        self.received_ms = received_ms = entry.received_ms
+        self.last_ms = received_ms = entry.received_ms
         if told.has_ended:
             return
         if self.open is not None:
@@ -282,3 +266,4 @@ class _Run:
 
 
 _OPEN_RUN: Final = msgspec.msgpack.Decoder(OpenRun)
+_ATTEMPTS: Final = msgspec.msgpack.Decoder(Attempts)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY, Attempts, EventType, JobEvent, RunEvent, parse_instant_us
+from waybill.facets import JobEvent, RunEvent
 from waybill.facets.flows import paths_in_records
 from waybill.facets.standard import JobNotes, job_notes_of
 from waybill.transport.config import MARQUEZ
-from waybill.transport.journal import Entry, Kind, RecentEntries, event_in
+from waybill.transport.journal import Entry, Kind, RecentEntries, event_in, key_of_run
 from waybill.transport.runner import Progress, Step
 
 from ..acks import ROW_PREFIX, Acks
@@ -37,13 +37,13 @@ from ..graph import (
     start_of,
 )
 from ..links import CollectorLinks
+from ..run_states import RunState, run_states
 from ..state_batch import StateBatch
 from ..subject import Subject, subject_of
 from ..summaries import CoalescedEntries, Coalescing, SummaryRules
 from .counters import COUNTERS, Counters, counters_of
 from .dead_letter_box import OWED_PREFIX, DeadLetter, DeadLetterBox, dead_letter_body, dead_letters
 from .pending import PendingEvents
-from .run_states import End, RunState, RunStates, Start, note_run
 from .schedule import Schedule, SendOutcome
 from .tagging import TAGS_PREFIX, Tagging
 
@@ -103,7 +103,7 @@ class Delivery:
         self._pending = PendingEvents(self._acks)
         self._schedule = Schedule(self._pending, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._dead_letters = DeadLetterBox(dead_letters(journal, name))
-        self._run_states = RunStates(journal, name)
+        self._run_states = run_states(journal, name)
         self._recent = RecentEntries(_READ_MAX_BYTES)
         """The entries that came into view last, as they were fed: most of them are sent soon."""
         self._links = CollectorLinks(journal, summaries.public_url)
@@ -188,7 +188,9 @@ class Delivery:
         self._recent.add(entries)
         events = [file_event_of(entry.event) for entry in entries]
         takes = self._coalescing.takes
-        begun = self._run_states.open_of(f"run {one.run_id}" for one in events if one and takes(one))
+        runs = {key_of_run(run := f"run {one.run_id}"): run for one in events if one and takes(one)}
+        states = self._run_states.of(runs)
+        begun = {runs[key] for key, one in states.items() if one.end is None or one.end.inferred}
         coalesced = 0
         for entry, event in zip(entries, events, strict=True):
             if self._draws:
@@ -351,9 +353,9 @@ class Delivery:
     def _moved_start(self, end: Entry) -> bytes | None:
         """The start of a run at whose end Marquez takes a later event for it; None if there is none."""
         subject = self._pending.subject_of(end.seq)
-        if not self._draws or subject.severity is None:
+        if not self._draws or not subject.is_end:
             return None
-        start = self._run_states.of(subject.key).start
+        start = self._run_state(subject.key).start
         if start is None or start.is_shown:
             return None
         first = self._entry(start.seq)
@@ -432,32 +434,26 @@ class Delivery:
 
     def _note_run(self, entry: Entry, subject: Subject) -> None:
         """Note the state of a run; after any other event its deciding end is sent again."""
-        if not subject.is_run:
-            return
         seq, event = entry.seq, entry.run_event
-        before, start, first_us, is_open = self._run_states.of(subject.key)
-        end = before
-        time_us = 0 if event is None else parse_instant_us(event.eventTime)
-        delivered = End.of(subject, seq, time_us)
-        if delivered is not None:
-            start = start and start._replace(is_shown=True)
-            is_of_next = is_open and (delivered.is_own or end is None or not end.is_own)
-            end = delivered if end is None or end < delivered or is_of_next else end
-            is_open = False
-        elif event is not None:
-            attempts = Attempts(first_us, first_us, 0 if end is None or is_open else end.time_us)
-            attempts = attempts.take(event.eventType, time_us)
-            is_open, first_us = not attempts.has_ended, attempts.first_us
-            told = Start(time_us, seq)
-            start = told if start is None or told.time_us <= start.time_us else start._replace(is_shown=False)
-        note_run(self._batch, subject.key, RunState(end, start, first_us, is_open), seq)
-        if before is not None and (before != end or is_open) and before.seq in self._repeated:
-            self._no_longer_owed(before.seq)
-            self._outdated.add(before.seq)
-        if end is not None and end.seq != seq and not is_open:
+        if event is None or not subject.is_run:
+            return
+        before = self._run_state(subject.key)
+        state = before.take(event, seq)
+        end, end_before = state.end, before.end
+        tied_to = state.attempts.ending
+        for name, row in self._run_states.encoded({key_of_run(subject.key): state}).items():
+            self._batch.put(name, row, seq=seq if tied_to is None else tied_to.seq)
+        if end_before is not None and end_before != end and end_before.seq in self._repeated:
+            self._no_longer_owed(end_before.seq)
+            self._outdated.add(end_before.seq)
+        if end is not None and end.seq != seq:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
-            self._owe(end.seq, end.subject(subject.key))
+            self._owe(end.seq, Subject(subject.key, is_run=True, is_end=True))
             self._repeated.add(end.seq)
+
+    def _run_state(self, subject: str) -> RunState:
+        key = key_of_run(subject)
+        return self._run_states.of([key]).get(key, RunState())
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)
@@ -498,7 +494,7 @@ class Delivery:
         self._batch.commit(self._acks.cursor)
         self._pending.stored()
         for seq, key in self._coalescing.to_send():
-            self._pending.admit(seq, Subject(key, is_run=True, severity=SEVERITY[EventType.COMPLETE]))
+            self._pending.admit(seq, Subject(key, is_run=True, is_end=True))
 
     def _rest(self) -> Step:
         """The outcome of a step that had nothing to do."""

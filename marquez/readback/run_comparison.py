@@ -14,64 +14,67 @@ import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.facets import SEVERITY, Attempts, EventType, RunEvent, decode_event, parse_instant_us
+import msgspec
+
+from waybill.facets import SEVERITY, EventType, RunEvent, decode_event
 from waybill.facets.flows import FlowNode
 
 from ..graph import full_name, start_of
 from ..links import namespace_in_marquez
-from ..subject import subject_of
+from ..run_states import RunState
 
 if TYPE_CHECKING:
     from .event_reader import EventReader, ShownRun
 
-_STATES: Final = {EventType.COMPLETE: "COMPLETED", EventType.ABORT: "ABORTED", EventType.FAIL: "FAILED"}
-_RANKS: Final = {state: max(SEVERITY.values()) - SEVERITY[kind] for kind, state in _STATES.items()}
-"""How much a final state counts; of several ends the highest is shown."""
-_OPEN: Final = -1
+_SEVERITIES: Final = {
+    "COMPLETED": SEVERITY[EventType.COMPLETE],
+    "ABORTED": SEVERITY[EventType.ABORT],
+    "FAILED": SEVERITY[EventType.FAIL],
+}
+_OPEN: Final = max(SEVERITY.values()) + 1
 
 _IS_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 _TABLE: Final = """
 CREATE TABLE runs (
-    run TEXT PRIMARY KEY, namespace TEXT, job TEXT,
-    first INTEGER, started INTEGER, is_own INTEGER, rank INTEGER, last INTEGER, ended INTEGER,
-    begun INTEGER
+    run TEXT PRIMARY KEY, namespace TEXT, job TEXT, first INTEGER, last INTEGER, state BLOB
 ) WITHOUT ROWID
 """
-_ADD: Final = """
-INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE
-SET is_own = excluded.is_own, rank = excluded.rank, last = excluded.last, ended = excluded.ended
-WHERE (excluded.is_own, excluded.rank, excluded.last) > (is_own, rank, last)
+_PUT: Final = """
+INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET last = excluded.last, state = excluded.state
 """
-_ATTEMPTS: Final = "SELECT begun, begun, iif(rank > -1, ended, 0) FROM runs WHERE run = ?"
-_BEGUN: Final = "UPDATE runs SET begun = ? WHERE run = ?"
-_BEGIN_AGAIN: Final = "UPDATE runs SET is_own = FALSE, rank = -1, last = ?, ended = ? WHERE run = ?"
-_BEGIN: Final = "UPDATE runs SET first = ?, started = ? WHERE run = ? AND (started IS NULL OR started > ?)"
+_STATE: Final = "SELECT state FROM runs WHERE run = ?"
 
 
 class _Known(NamedTuple):
-    """What the events of a run say: by whose sequence numbers, and their times in epoch microseconds."""
+    """What the events of a run say, and the numbers of its first and last one."""
 
     first: int
-    started_us: int | None
-    is_own: bool
-    rank: int
     last: int
-    ended_us: int
+    state: RunState
+
+    @property
+    def deciding(self) -> set[int]:
+        """The events that say when it began and in which state it is."""
+        start, end = self.state.start, self.state.end
+        return {self.first if start is None else start.seq, self.last if end is None else end.seq}
 
     def to_send_again(self, shown: ShownRun) -> set[int]:
         """The events without which the backend shows another state, a later start or an earlier end.
 
         An inferred end only closes a run: whatever else ended it counts for more.
         """
-        rank = _RANKS.get(shown.state, _OPEN)
-        is_lesser = rank < (self.rank if self.is_own else min(self.rank, 0))
-        if not is_lesser and (rank != self.rank or rank == _OPEN):
+        start, end, severity = self.state.start, self.state.end, _SEVERITIES.get(shown.state, _OPEN)
+        if end is None:
             return set()
-        if self.started_us is not None and is_later(shown.started_us, self.started_us):
-            return {self.first, self.last}
-        is_early = shown.ended_us is None or is_later(self.ended_us, shown.ended_us)
-        return {self.last} if is_lesser or is_early else set()
+        is_lesser = severity > (_OPEN - 1 if end.inferred else end.severity)
+        if not is_lesser and severity != end.severity:
+            return set()
+        if start is not None and is_later(shown.started_us, start.time_us):
+            return self.deciding
+        is_early = shown.ended_us is None or is_later(end.time_us, shown.ended_us)
+        return {end.seq} if is_lesser or is_early else set()
 
 
 class KnownRuns:
@@ -89,23 +92,15 @@ class KnownRuns:
         """Take in a delivered event; the backend has no page for a run whose id is no UUID with hyphens."""
         if not _IS_UUID(event.run.runId) or event.run.runId.encode() not in body.lower():
             return
-        subject = subject_of(event, seq)
-        rank = _OPEN if subject.severity is None else max(SEVERITY.values()) - subject.severity
-        is_own = rank > _OPEN and not subject.inferred
-        time_us = parse_instant_us(event.eventTime)
-        row = (event.run.runId, *_job_of(event), seq, None, is_own, rank, seq, time_us)
-        self._rows.execute(_ADD, row)
-        if event.eventType is EventType.START:
-            before = Attempts(*self._rows.execute(_ATTEMPTS, (event.run.runId,)).fetchone())
-            attempts = before.take(event.eventType, time_us)
-            self._rows.execute(_BEGUN, (attempts.first_us, event.run.runId))
-            if before.ended_us and not attempts.has_ended:
-                self._rows.execute(_BEGIN_AGAIN, (seq, time_us, event.run.runId))
-        start = start_of(body)
-        began = decode_event(start) if start is not None else event if subject.severity is None else None
+        row = self._rows.execute(_STATE, (event.run.runId,)).fetchone()
+        state = (RunState() if row is None else _DECODER.decode(row[0])).take(event, seq)
+        begun = start_of(body)
+        began = None if begun is None else decode_event(begun)
         if isinstance(began, RunEvent):
-            started_us = parse_instant_us(began.eventTime)
-            self._rows.execute(_BEGIN, (seq, started_us, event.run.runId, started_us))
+            start = RunState().take(began, seq).start
+            state = msgspec.structs.replace(state, start=min(filter(None, (start, state.start))))
+        values = (*_job_of(event), seq, seq, msgspec.msgpack.encode(state))
+        self._rows.execute(_PUT, (event.run.runId, *values))
 
     def lacking(self, reader: EventReader) -> Iterator[int]:
         """The events to send again.
@@ -135,17 +130,17 @@ class KnownRuns:
                 known = self._take(run_id)
                 run = None if pages is None else reader.run(run_id)
                 if known is not None:
-                    yield from {known.first, known.last} if run is None else known.to_send_again(run)
+                    yield from known.deciding if run is None else known.to_send_again(run)
 
     def _take(self, run_id: str) -> _Known | None:
-        delete = "DELETE FROM runs WHERE run = ? RETURNING first, started, is_own, rank, last, ended"
+        delete = "DELETE FROM runs WHERE run = ? RETURNING first, last, state"
         row = self._rows.execute(delete, (run_id,)).fetchone()
-        return row and _Known(*row)
+        return row and _Known(row[0], row[1], _DECODER.decode(row[2]))
 
 
 def is_lesser(state: str, known: str) -> bool:
     """Whether a state at the backend must give way to the known final state."""
-    return _RANKS.get(state, _OPEN) < _RANKS[known]
+    return _SEVERITIES.get(state, _OPEN) > _SEVERITIES[known]
 
 
 def is_later(time_us: int | None, known_us: int) -> bool:
@@ -159,3 +154,6 @@ def _job_of(event: RunEvent) -> FlowNode:
     if facets is not None and facets.parent is not None:
         name = full_name(name, facets.parent.job.name)
     return FlowNode(namespace_in_marquez(event.job.namespace), name)
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(RunState)

@@ -30,7 +30,7 @@ STOPPED = """if True:
     lock = os.open(sys.argv[1] + "/journal.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     writers = {}
-    for name, table, column in (("journal", "entries", "received_ms"), ("index", "open_run", "last_ms")):
+    for name, table, column in (("journal", "entries", "received_ms"), ("index", "run", "last_ms")):
         writers[name] = apsw.Connection(f"{sys.argv[1]}/{name}.db")
         writers[name].execute("BEGIN IMMEDIATE")
         writers[name].execute(f"UPDATE {table} SET {column} = {column} + 1")

@@ -24,18 +24,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets import SEVERITY, UNREADABLE, Attempts, EventType, inferred_reason, parse_instant_us
+from waybill.facets import SEVERITY, UNREADABLE, Attempts, EventType, parse_instant_us
 from waybill.facets.event import read_facet
 from waybill.facets.json_events import instant
 from waybill.facets.spark_writes import APPLICATION_ENDED, written
 
-from ..journal import Kind
+from ..journal import Kind, StateRows, key_of_run
 from ..programs import Program
 from .commits import Write, find_commit, is_local
 from .open_runs import OpenRun, is_of_application, is_of_spark, is_scheduled
@@ -82,25 +81,11 @@ class _Followed(OpenRun, frozen=True, array_like=True):
     attempts: Attempts = Attempts()
 
 
-class _End(NamedTuple):
-    """How an application ended; of two ends the greater one counts.
+class _Ended(msgspec.Struct, frozen=True, array_like=True):
+    """When an application began and ended, and when its last end was accepted."""
 
-    Attributes:
-        is_own: it was not inferred.
-        weight: more for an end that takes precedence.
-        at_ms: when it ended, epoch milliseconds.
-        received_ms: when the event was accepted.
-    """
-
-    is_own: bool
-    weight: int
-    at_ms: int
+    attempts: Attempts
     received_ms: int
-
-    @property
-    def event_type(self) -> EventType:
-        """The type of its event."""
-        return _BY_WEIGHT[self.weight]
 
 
 class _Round(msgspec.Struct):
@@ -128,13 +113,15 @@ class UnendedRuns:
 
     def __init__(self, journal: Journal, stale_ms: int | None = None) -> None:
         self._journal = journal
+        self._run_rows = StateRows(journal, _NAME, _RUN, _Followed)
+        self._application_rows = StateRows(journal, _NAME, _APPLICATION, _Ended)
         self._stale_ms = stale_ms
         self._runs: dict[str, _Followed] = {}
         self._changed: set[str] = set()
         """The keys of runs whose rows are to be written."""
         self._writing: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """The keys of the followed runs that have an output, by the output."""
-        self._ended: dict[str, _End] = {}
+        self._ended: dict[str, _Ended] = {}
         """How applications ended, by key, until their runs are ended."""
         self._known_ends: dict[str, Attempts] = {}
         """When the latest runs to end began and ended: only if one is begun again, it is open again."""
@@ -163,20 +150,11 @@ class UnendedRuns:
 
     def _load(self) -> int:
         """Load the runs that the last runner followed; return where to read on, or 0 to reread."""
-        state = self._journal.state(_NAME)
-        self._runs = {
-            key.removeprefix(_RUN): _FOLLOWED.decode(value)
-            for key, value in state.items()
-            if key.startswith(_RUN)
-        }
+        self._runs, self._ended = self._run_rows.all(), self._application_rows.all()
         for key, one in self._runs.items():
             for output in one.outputs:
                 self._writing[output].add(key)
-        self._ended = {
-            key.removeprefix(_APPLICATION): _ENDED.decode(value)
-            for key, value in state.items()
-            if key.startswith(_APPLICATION)
-        }
+        state = self._journal.state_of(_NAME, (_CURSOR, _EVERY))
         if self._stale_ms is not None and _EVERY not in state:
             self._journal.commit(_NAME, put={_EVERY: b"", _CURSOR: b"0"}, durable=False)
             return 0
@@ -228,27 +206,26 @@ class UnendedRuns:
         return entries[-1].seq
 
     def _take(self, event: RunEvent, entry: Entry, program: str | None) -> None:
-        key = _key_of(event.run.runId)
+        key = key_of_run(event.run.runId)
         outputs = _outputs_of(event)
         for other in {other for output in outputs for other in self._writing.get(output, ())} - {key}:
             self._set(other, msgspec.structs.replace(self._runs[other], is_contested=True))
         known = self._runs.get(key)
         before = known.attempts if known is not None else self._known_ends.get(key, Attempts())
-        attempts = before.take(event.eventType, _instant_us(event))
+        attempts = before.merge(Attempts.of(event, _instant_us(event)))
         if event.eventType in SEVERITY:
             self._set(key, None)
             self._known_ends[key] = attempts
             is_application = is_of_application(event) or (known is not None and known.is_application)
             if is_application and len(self._ended) < _OPEN_MAX:
-                weight, at_ms = _WEIGHTS[event.eventType], parse_instant_us(event.eventTime) // 1_000
-                end = _End(not inferred_reason(event), weight, at_ms, entry.received_ms)
-                self._ended[key] = max(end, self._ended.get(key, end))
+                ended = self._ended.get(key, _Ended(attempts, 0))
+                self._ended[key] = _Ended(attempts.merge(ended.attempts), entry.received_ms)
         elif known is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
             outputs = tuple(sorted({*known.outputs, *outputs}))
             changed = {"last_ms": last_ms, "outputs": outputs, "attempts": attempts}
             self._set(key, msgspec.structs.replace(known, program=program or "", **changed))
-        elif before.ended_us and (event.eventType is not EventType.START or attempts.has_ended):
+        elif before.endings and (event.eventType is not EventType.START or attempts.has_ended):
             self._known_ends[key] = attempts
         elif len(self._runs) < _OPEN_MAX:
             run = _Followed.begun_by(event, entry)
@@ -256,7 +233,7 @@ class UnendedRuns:
                 run,
                 program=program or "",
                 last_ms=entry.received_ms,
-                application=_key_of(run.parent_id) if is_of_spark(event) and run.parent_id else "",
+                application=key_of_run(run.parent_id) if is_of_spark(event) and run.parent_id else "",
                 is_application=is_of_application(event),
                 outputs=outputs,
                 began_ms=_instant_us(event) // 1_000,
@@ -267,7 +244,7 @@ class UnendedRuns:
 
     def _take_begun(self, begun: BegunTransforms, at_ms: int) -> None:
         """Take the note of a run; it is no news of one that has ended, or is not followed."""
-        key = _key_of(begun.run_id)
+        key = key_of_run(begun.run_id)
         if (known := self._runs.get(key)) is not None:
             last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, at_ms)
             self._set(key, msgspec.structs.replace(known, begun=begun, last_ms=last_ms))
@@ -289,10 +266,9 @@ class UnendedRuns:
 
     def _store(self, put: dict[str, bytes], delete: Iterable[str] = ()) -> None:
         """Commit rows together with the runs that have changed."""
-        runs = {key: self._runs.get(key) for key in self._changed}
-        put |= {_RUN + key: msgspec.msgpack.encode(one) for key, one in runs.items() if one is not None}
-        put |= {_APPLICATION + key: msgspec.msgpack.encode(end) for key, end in self._ended.items()}
-        gone = [_RUN + key for key, one in runs.items() if one is None]
+        runs = {key: self._runs[key] for key in self._changed if key in self._runs}
+        put |= self._run_rows.encoded(runs) | self._application_rows.encoded(self._ended)
+        gone = [self._run_rows.name(key) for key in self._changed - runs.keys()]
         self._journal.commit(_NAME, put=put, delete=[*delete, *gone], durable=False)
         self._changed = set()
 
@@ -319,11 +295,10 @@ class UnendedRuns:
         for one in self._runs.values():
             is_gone = one.program in due.programs and not (one.file and due.programs[one.program])
             ended = self._ended.get(one.application)
-            if ended is not None and (is_gone or one.application in due.applications):
-                yield (
-                    _end_of(one, ended.at_ms, APPLICATION_ENDED, ended.event_type, is_of_here=is_gone),
-                    one.system_name,
-                )
+            ending = None if ended is None else ended.attempts.ending
+            if ending is not None and (is_gone or one.application in due.applications):
+                kind, at_ms = _BY_SEVERITY[ending.severity], ending.time_us // 1_000
+                yield _end_of(one, at_ms, APPLICATION_ENDED, kind, is_of_here=is_gone), one.system_name
             elif is_gone:
                 yield _end_of(one, now_ms, PROGRAM_GONE, EventType.ABORT, is_of_here=True), one.system_name
             elif due.looks_for_stale and 0 < one.last_ms < now_ms - (self._stale_ms or 0):
@@ -367,10 +342,6 @@ def _end_of(one: _Followed, at_ms: int, reason: str, kind: EventType, *, is_of_h
     return one.end(commit.at_ms, found, EventType.COMPLETE, one.outputs)
 
 
-def _key_of(run_id: str) -> str:
-    return blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
 def _instant_us(event: RunEvent) -> int:
     try:
         return parse_instant_us(event.eventTime)
@@ -383,9 +354,6 @@ def _is_over(since_ms: int, wait_ms: int, now_ms: int) -> bool:
     return not since_ms - wait_ms <= now_ms < since_ms + wait_ms
 
 
-_WEIGHTS: Final = {kind: max(SEVERITY.values()) - severity for kind, severity in SEVERITY.items()}
-_BY_WEIGHT: Final = {weight: kind for kind, weight in _WEIGHTS.items()}
+_BY_SEVERITY: Final = {severity: kind for kind, severity in SEVERITY.items()}
 _DETAILS: Final = msgspec.json.Decoder(_Details)
 _NOTED: Final = msgspec.msgpack.Decoder(bool)
-_ENDED: Final = msgspec.msgpack.Decoder(_End)
-_FOLLOWED: Final = msgspec.msgpack.Decoder(_Followed)
