@@ -375,3 +375,36 @@ def test_a_start_that_the_journal_let_go_of_is_told_from_the_end(
     start, end = marquez.stored[-2:]
     assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
     assert start["run"] == {"runId": run, "facets": {}}, "a start has no error"
+
+
+def test_a_late_end_of_an_earlier_attempt_does_not_change_how_the_last_one_ended(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+) -> None:
+    run = str(uuid.uuid4())
+    steps = [("START", 0), ("START", 2), ("COMPLETE", 3), ("FAIL", 1), ("RUNNING", 4)]
+    for number, (kind, moment) in enumerate(steps):
+        keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
+        new_worker(journal, marquez.url).run()
+        if number >= 2:
+            assert marquez.runs[run] == "COMPLETED"
+    assert numbers_of(marquez.stored, run) == [0, 1, 2, 3, 2, 4, 2]
+
+
+def test_the_end_that_a_run_stated_counts_after_it_was_begun_again_and_given_up(
+    journal: Journal, marquez: ContractServer, url: str, new_worker: type[Worker], keep: Keep
+) -> None:
+    run = str(uuid.uuid4())
+    inferred = {**INFERRED, "runId": run}
+    steps = [("START", run), ("FAIL", run), ("START", run), ("ABORT", inferred)]
+    for number, (kind, of) in enumerate(steps):
+        said = {} if of == run else {"run": of}
+        keep(run, number, eventType=kind, eventTime=MOMENTS[number], **said)
+        new_worker(journal, marquez.url, draws=True).run()
+    assert marquez.runs[run] == "FAILED"
+    marquez.runs[run] = "RUNNING"
+    assert [one.seq for one in reconcile(journal, EventReader(url)).missing] == [2]
+    assert [one.event_type for one in reconcile(journal, EventReader(url)).missing] == ["FAIL"]
