@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
     node: str
     source: str
     parts: list[str]
-    format: Literal[1] = 1
+    format: Literal[2] = 2
 
 
 class RebuildJob:
