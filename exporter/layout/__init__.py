@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .folding import FOLDED, fold_entries, folded_without_gap_from, load_runs
     from .projection import Layout, open_layout, write_again
     from .runs import UnsettledRuns
-    from .stored_runs import DUE, OPEN, SETTLE_S, has_plain_spark, key_of
+    from .stored_runs import SETTLE_S, has_plain_spark
 
 if not TYPE_CHECKING:
     __getattr__ = _lazily(__name__)

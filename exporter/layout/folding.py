@@ -114,7 +114,7 @@ def fold_entries(
             try:
                 if len(entry.body) > _SMALL_BYTES and made_chars(event) > _MADE_CHARS_MAX:
                     raise ValueError("its records would be too large; send fewer outputs in one event")
-                runs.add_event(event, system_name=stamped, received_ms=entry.received_ms, seq=entry.seq)
+                runs.add_event(event, system_name=stamped, received_ms=entry.received_ms)
             except UNREADABLE as error:
                 on_error(entry, error)
     return found.records

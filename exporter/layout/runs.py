@@ -38,7 +38,7 @@ from waybill.facets import (
 from waybill.facets.folding import Gathered
 
 from .archived_runs import begun_ms
-from .stored_runs import DUE, OPEN, PIECE, ROW_BYTES, RUN, RUN_DECODER, Piece, RunProgress, key_of, read_piece
+from .stored_runs import DUE, PIECE, ROW_BYTES, RUN, Piece, RunProgress, key_of
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -166,7 +166,7 @@ class UnsettledRuns:
         """When the next run settles, in epoch milliseconds of received time."""
         return next((due.settles_ms for due in self._due.values()), None)
 
-    def add_event(self, event: RunEvent, *, system_name: str, received_ms: int, seq: int = 0) -> None:
+    def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
         """Fold one event of an entry. If it carries the facet, the caller writes its record.
 
         Raises:
@@ -176,7 +176,6 @@ class UnsettledRuns:
         key = key_of(run_id)
         seen = None if has_record(event) else observe(event, system_name=system_name)
         run = self._get(key)
-        self._note_open(key, run, (seq, received_ms), begins=seen is not None and not seen.ended)
         if run is not None and seen is not None and seen.outputs and not run.has_room:
             raise ValueError(
                 "its run already has too many outputs; write fewer, or use shorter names, in one run"
@@ -270,17 +269,6 @@ class UnsettledRuns:
         derived = records_of(merge_states(*states)) if states else ()
         return (keep_annotations(record, self._rule) for record in derived)
 
-    def _note_open(self, key: str, run: RunProgress | None, began: tuple[int, int], *, begins: bool) -> None:
-        """Note that a run begins, or that it is no longer open."""
-        if run is None and begins:
-            self._put[OPEN + key] = _ENCODER.encode(began)
-        elif run is not None and not begins and not (run.ended or run.is_faceted):
-            self._close(key)
-
-    def _close(self, key: str) -> None:
-        self._put.pop(OPEN + key, None)
-        self._delete.append(OPEN + key)
-
     def _end(self, key: str, run: RunProgress, received_ms: int) -> None:
         if run.ended:
             self._drop_due(key)
@@ -330,8 +318,6 @@ class UnsettledRuns:
         run = self._runs[key]
         self._before[key] = _Written(state=before)
         self._rewritten.add(key)
-        if before is None or before.ended:
-            self._close(key)
         if before is None or run.is_faceted:
             self._drop_due(key)
             self._drop(key, run.pieces)
@@ -406,7 +392,11 @@ class UnsettledRuns:
         self._put_bytes = 0
 
     def _read(self, key: str, piece: Piece, put: Mapping[str, bytes]) -> RunState:
-        return read_piece(key, piece, put, self._state_get)
+        """Read a piece of a run from the state about to be stored, or from the stored state."""
+        encoded = bytearray()
+        for row in piece.keys(key):
+            encoded += put[row] if row in put else self._state_get(row) or b""
+        return _STATE_DECODER.decode(encoded)
 
     def _drop(self, key: str, pieces: list[Piece]) -> None:
         rows = [row for piece in pieces for row in piece.keys(key)]
@@ -417,7 +407,7 @@ class UnsettledRuns:
     def _get(self, key: str) -> RunProgress | None:
         run = self._runs.get(key)
         if run is None and (stored := self._state_get(RUN + key)) is not None:
-            run = self._runs[key] = RUN_DECODER.decode(stored)
+            run = self._runs[key] = _RUN_DECODER.decode(stored)
         return run
 
     def _touch(self, key: str, run: RunProgress, received_ms: int) -> None:
@@ -459,7 +449,7 @@ class UnsettledRuns:
                     run = self._get(key)
                     # Runs touched by the batch are stored with it.
                     if run and key not in self._touched and run.touched_ms // _MINUTE_MS <= minute:
-                        delete += [RUN + key, OPEN + key]
+                        delete.append(RUN + key)
                         delete.extend(row for piece in run.pieces for row in piece.keys(key))
                         del self._runs[key]
                         forgotten[key] = None
@@ -479,7 +469,7 @@ def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:
     """
     put: dict[str, bytes] = {}
     for key, value in stored.items():
-        run = RUN_DECODER.decode(value)
+        run = _RUN_DECODER.decode(value)
         if not run.is_faceted and run.written and run.touched_ms >= since_ms:
             put[key] = _ENCODER.encode(msgspec.structs.replace(run, written=0))
             due = Due(run.touched_ms, None if run.parent is None else key_of(run.parent.run_id))
@@ -488,5 +478,7 @@ def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_RUN_DECODER: Final = msgspec.msgpack.Decoder(RunProgress)
+_STATE_DECODER: Final = msgspec.msgpack.Decoder(RunState)
 _DUE_DECODER: Final = msgspec.msgpack.Decoder(Due)
 _IDS_DECODER: Final = msgspec.msgpack.Decoder(list[str])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +23,6 @@ SETTLE_S: Final = 10.0
 RUN: Final = "run:"  # of the runs
 PIECE: Final = "piece:"  # of the pieces beside a run's own row: run, number of the piece, number of the row
 DUE: Final = "due:"  # of the runs that ended and have not settled
-OPEN: Final = (
-    "open:"  # of the runs that have begun and not ended: each one's first entry, and when it arrived
-)
 
 PLAIN_SPARK: Final = "plain spark"
 """The state key that is there once a record was written that `rests_on_listener`."""
@@ -102,22 +98,8 @@ def has_plain_spark(journal: Journal) -> bool:
     return journal.state_get(LAYOUT, PLAIN_SPARK) is not None
 
 
-def read_piece(
-    key: str, piece: Piece, put: Mapping[str, bytes], state_get: Callable[[str], bytes | None]
-) -> RunState:
-    """Read a piece of a run from the state about to be stored, or from the stored state."""
-    encoded = bytearray()
-    for row in piece.keys(key):
-        encoded += put[row] if row in put else state_get(row) or b""
-    return _STATE_DECODER.decode(encoded)
-
-
 def key_of(run_id: str) -> str:
     """Return the run's part of its state keys: its id, or the hash of a long id."""
     if len(run_id) <= _KEY_CHARS_MAX and not run_id.startswith(_HASHED):
         return run_id
     return _HASHED + blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-RUN_DECODER: Final = msgspec.msgpack.Decoder(RunProgress)
-_STATE_DECODER: Final = msgspec.msgpack.Decoder(RunState)
