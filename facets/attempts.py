@@ -83,11 +83,6 @@ class Attempts(msgspec.Struct, frozen=True, array_like=True):
         return cls(0, 0, (Ending(severity, at_us, name, inferred_reason(event), seq),))
 
     @property
-    def ended_us(self) -> int:
-        """Its last end."""
-        return max([ending.time_us for ending in self.endings], default=0)
-
-    @property
     def since_us(self) -> int:
         """Since when an end is one of its last attempt; 0: it has had only one."""
         return self.last_us if 0 < self.first_us < self.last_us else 0
@@ -95,7 +90,7 @@ class Attempts(msgspec.Struct, frozen=True, array_like=True):
     @property
     def has_ended(self) -> bool:
         """Whether it has ended, and was not begun again."""
-        return bool(self.endings) and self.ended_us >= self.since_us
+        return any(ending.time_us >= self.since_us for ending in self.endings)
 
     @property
     def ending(self) -> Ending | None:

@@ -214,11 +214,6 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return Attempts(self.first_begun_us, self.begun_us, self.endings)
 
     @property
-    def since_us(self) -> int:
-        """When its last attempt began, in epoch microseconds; 0: it has had only one."""
-        return self.attempts.since_us
-
-    @property
     def ended(self) -> bool:
         """Whether a terminal event was seen."""
         return any(state.endings for state in (self, *self.others))
@@ -618,7 +613,7 @@ def _cause_of(state: RunState, ending: Ending) -> str:
 
     The causes of earlier attempts do not count.
     """
-    since_us = state.since_us
+    since_us = state.attempts.since_us
     if ending.time_us < since_us:  # it was begun again, and has not ended since
         cause = max(state.causes, key=lambda cause: (cause.time_us, cause), default=None)
     else:

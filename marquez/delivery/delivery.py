@@ -440,7 +440,7 @@ class Delivery:
         before = self._run_state(subject.key)
         state = before.take(event, seq)
         end, end_before = state.end, before.end
-        tied_to = state.attempts.ending
+        tied_to = end or state.attempts.ending
         for name, row in self._run_states.encoded({key_of_run(subject.key): state}).items():
             self._batch.put(name, row, seq=seq if tied_to is None else tied_to.seq)
         if end_before is not None and end_before != end and end_before.seq in self._repeated:
