@@ -45,7 +45,7 @@ def written(root: Path) -> list[ProvenanceRecord]:
     return records
 
 
-@pytest.mark.parametrize("engine", ["embedded", "spark"])
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark_truth)])
 @pytest.mark.timeout(300)
 def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
     waybill: Run, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch

@@ -33,8 +33,8 @@ def test_a_command_answers_as_its_snapshot_shows(
     with contextlib.closing(Journal(tmp_path / "home")) as journal:
         for event in events.read_bytes().splitlines() if events.exists() else ():
             journal.append(Kind.OPENLINEAGE, event)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("WAYBILL_HOME", str(tmp_path / "home"))
     shown = snapshot.read_text(encoding="utf-8")
     answered = ""
