@@ -29,9 +29,9 @@ the facets are not decoded.
 """
 
 _WHOLE_BYTES: Final = 2**20
-_PIECE_BYTES: Final = 64 * 2**10
+_PIECE_BYTES: Final = 48 * 2**10
 """The elements of a body above the first size are checked in pieces of the second, which fit a processor's
-cache; others have their turn between them.
+cache and `Bounds.free_bytes`; others have their turn between them.
 """
 
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -89,7 +89,7 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
     """
     event = _decode(body, _event, _EVENT_FORM)
     _check_repeated(repeated_in_event, body)
-    if bounds is not None and len(body) > bounds.free_bytes:
+    if bounds is not None and len(body) > bounds.free_event_bytes:
         check_event_bounds(event, bounds)
     _check_instant(event.eventTime, "$.eventTime")
     if isinstance(event, RunEvent) and event.run.facets is not None:

@@ -39,8 +39,13 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def free_bytes(self) -> int:
-        """A body of at most so many bytes is within bounds: a dataset takes 26 bytes, a string its length."""
-        return min(self.name_chars, self.items, isqrt(12 * self.made_chars))
+        """Records of at most so many bytes are within bounds: an item takes 2 bytes, a string its length."""
+        return min(self.name_chars, self.items)
+
+    @cached_property
+    def free_event_bytes(self) -> int:
+        """The same of an event, of which each dataset takes 26 bytes."""
+        return min(self.free_bytes, isqrt(12 * self.made_chars))
 
 
 DEFAULT_BOUNDS: Final = Bounds()
