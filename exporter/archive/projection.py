@@ -134,7 +134,8 @@ class Archive(Projection):
     def _add(self, entries: list[ArchivedEntry]) -> None:
         if entries and not self._gathered:
             gathered_ms = entries[0].received_ms + int(self._gather_s * 1_000)
-            self._due_s = self._journal.clock.monotonic_s() + left_s(gathered_ms, self._gather_s)
+            clock = self._journal.clock
+            self._due_s = clock.monotonic_s() + left_s(clock, gathered_ms, self._gather_s)
         self._gathered += entries
         self._gathered_bytes += sum(len(entry.body) for entry in entries)
         if self._flush is None:

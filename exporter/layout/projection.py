@@ -233,7 +233,8 @@ class Layout(Projection):
             self._filing.check()
         settles_ms = runs.settles_ms
         if settles_ms is not None and settles_ms != self._next_ms:
-            self._next_s = self._clock.monotonic_s() + left_s(settles_ms, self._settle_ms / 1_000)
+            remaining_s = left_s(self._clock, settles_ms, self._settle_ms / 1_000)
+            self._next_s = self._clock.monotonic_s() + remaining_s
         self._next_ms = settles_ms
         if linger_s is not None:
             settles_ms = None  # the entries that wait tell the time themselves

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order, record
+from manual_clock import ManualClock
 from openlineage.client.uuid import generate_new_uuid
 
 from waybill.exporter import Query, open_layout
@@ -39,7 +40,8 @@ class Site:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.journal = Journal(settings.home)
+        self.clock = ManualClock(time.time_ns() // 1_000_000)
+        self.journal = Journal(settings.home, clock=self.clock)
         self.files: Files = Files()
         self.restart()
 
@@ -63,7 +65,7 @@ class Site:
             step = self.layout.step()
             assert step.problem is None
             if not step.applied:
-                time.sleep(step.retry_s or 0)
+                self.clock.move(step.retry_s or 0)
 
     def flush(self) -> list[str]:
         mark = self.journal.mark(b"flush")
@@ -147,21 +149,19 @@ def test_a_run_without_the_facet_is_recorded_once_it_has_settled(site: Site) -> 
     site.work()
     assert site.found() == []
     assert site.layout.pending() == 1
-    time.sleep(SETTLE_S)
+    site.clock.move(SETTLE_S)
     assert site.layout.step().applied == 1
     site.work()
     assert site.found() == [derived("r", 5, created=START_MS)]
     assert site.layout.pending() == 0
 
 
-def test_runs_settle_in_time_after_a_clock_was_a_day_ahead(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tomorrow_ns = time.time_ns() + 86_400 * 10**9
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: tomorrow_ns)
-        site.emit(event("r", "COMPLETE", 5))
-        site.work()
+def test_runs_settle_in_time_after_a_clock_was_a_day_ahead(site: Site) -> None:
+    now_ms = site.clock.now_ms()
+    site.clock.set_ms(now_ms + 86_400_000)
+    site.emit(event("r", "COMPLETE", 5))
+    site.work()
+    site.clock.set_ms(now_ms)
     for run, at_ms in (("r", 5), ("s", 6)):
         if run != "r":
             site.emit(event(run, "COMPLETE", at_ms))
@@ -169,7 +169,7 @@ def test_runs_settle_in_time_after_a_clock_was_a_day_ahead(
         assert (site.layout.pending(), unsettled(site.journal, "layout")) == (1, 1)
         step = site.layout.step()
         assert 0 < (step.retry_s or 0) <= SETTLE_S
-        time.sleep(SETTLE_S)
+        site.clock.move(SETTLE_S)
         assert site.layout.step().applied == 1
         site.work()
         assert (site.layout.pending(), unsettled(site.journal, "layout")) == (0, 0)
@@ -188,7 +188,7 @@ def test_a_run_that_was_unsettled_at_a_restart_settles_after_it(site: Site) -> N
     site.emit(event("r", "COMPLETE", 5))
     site.work()
     site.restart()
-    time.sleep(SETTLE_S)
+    site.clock.move(SETTLE_S)
     site.layout.step()
     assert site.layout.step().applied == 1
     site.work()
@@ -244,7 +244,7 @@ def test_an_inferred_end_is_recorded_as_such_and_replaced_by_a_late_own_one_in_e
     assert inferred.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
     site.emit(event("r", "COMPLETE", 2 * HOUR_MS, facets=about), event("other", "COMPLETE", 9))
     site.work()
-    site.journal.mark(b"settle", at_ms=time.time_ns() // 1_000_000 + 1_000)
+    site.journal.mark(b"settle", at_ms=site.clock.now_ms() + 1_000)
     site.work()
     assert [(row.final_state, row.annotations) for row in site.found() if row.did != "other"] == [
         (FinalState.COMPLETE, None)
@@ -355,15 +355,15 @@ def test_entries_that_follow_soon_wait_for_each_other(site: Site) -> None:
 
 def test_while_runs_settle_and_others_come_no_step_asks_again_at_once(site: Site) -> None:
     site.restart(linger_s=0.5)
-    ends_s = time.monotonic() + 2.5
+    ends_s = site.clock.monotonic_s() + 2.5
     for at in range(10_000):
-        if time.monotonic() > ends_s:
+        if site.clock.monotonic_s() > ends_s:
             break
         if at % 2 == 0:
             site.emit(event(f"plain-{at}", "COMPLETE", at))
         step = site.layout.step()
         if not step.applied:
-            time.sleep(step.retry_s or 0)
+            site.clock.move(step.retry_s or 0)
     assert at < 100
     assert site.layout.pending() < 10
 
@@ -572,7 +572,6 @@ OLD_ID = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
 )
 def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(
     settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
     run: str,
     before: list[tuple[str, int, dict[str, object]]],
     later: list[tuple[str, int, dict[str, object]]],
@@ -584,8 +583,7 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
     site.flush()
     while archive.pending():
         archive.step()
-    later_ns = time.time_ns() + 3_600 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    site.clock.move(3_600)
     site.emit(event("next", "START", 0))
     site.flush()
     assert set(site.journal.state("layout", "run:")) == {"run:next"}

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from ..clock import SYSTEM_CLOCK
-
 if TYPE_CHECKING:
+    from ..clock import Clock
     from ..config import Settings
     from ..journal import Journal
 
@@ -155,13 +154,13 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
     return Progress.DONE if seq <= journal.cursor(projection) else Progress.WAITING
 
 
-def left_s(at_ms: int, longest_s: float) -> float:
+def left_s(clock: Clock, at_ms: int, longest_s: float) -> float:
     """The seconds left until an instant of received time, given in epoch milliseconds.
 
     At most `longest_s`, the longest wait for such an instant: after the clock is set back, received times lie
     in the future.
     """
-    return min(max(at_ms - SYSTEM_CLOCK.now_ms(), 0) / 1_000, longest_s)
+    return min(max(at_ms - clock.now_ms(), 0) / 1_000, longest_s)
 
 
 def unsettled(journal: Journal, projection: str) -> int:
