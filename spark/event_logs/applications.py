@@ -147,13 +147,6 @@ class _JobEnd(msgspec.Struct):
     result: _JobResult = msgspec.field(name="Job Result")
 
 
-_APPLICATION_START: Final = msgspec.json.Decoder(_ApplicationStart)
-_APPLICATION_END: Final = msgspec.json.Decoder(_ApplicationEnd)
-_EXECUTION_START: Final = msgspec.json.Decoder(_ExecutionStart)
-_EXECUTION_END: Final = msgspec.json.Decoder(_ExecutionEnd)
-_JOB_START: Final = msgspec.json.Decoder(_JobStart)
-_JOB_END: Final = msgspec.json.Decoder(_JobEnd)
-_TASK_END: Final = msgspec.json.Decoder(_TaskEnd)
 _TASK_FAILED: Final = b'"Full Stack Trace"'
 
 
@@ -176,28 +169,28 @@ class _Reading:
         """Add an event; those of kinds that do not matter are not even decoded."""
         match kind:
             case b"SparkListenerApplicationStart":
-                begun = _APPLICATION_START.decode(line)
+                begun = msgspec.json.decode(line, type=_ApplicationStart)
                 self.application = LoggedApplication(begun.id, begun.name, begun.time_ms)
                 self.application.after_ms = self._after_ms
             case b"SparkListenerApplicationEnd":
                 if self.application is not None:
-                    self.application.ended_ms = _APPLICATION_END.decode(line).time_ms
+                    self.application.ended_ms = msgspec.json.decode(line, type=_ApplicationEnd).time_ms
             case b"SparkListenerSQLExecutionStart":
-                execution = _EXECUTION_START.decode(line)
+                execution = msgspec.json.decode(line, type=_ExecutionStart)
                 self._begun[execution.id] = execution
                 self.chars += len(execution.plan)
             case b"SparkListenerJobStart":
-                job = _JOB_START.decode(line)
+                job = msgspec.json.decode(line, type=_JobStart)
                 if job.properties is not None and job.properties.execution is not None:
                     self._jobs.setdefault(int(job.properties.execution), set()).add(job.id)
                     self._stages[job.id] = job.stages
             case b"SparkListenerTaskEnd" if _TASK_FAILED in line:
-                task = _TASK_END.decode(line)
+                task = msgspec.json.decode(line, type=_TaskEnd)
                 self._traces[task.stage] = task.failure.trace
             case b"SparkListenerJobEnd":
-                self._end_job(_JOB_END.decode(line))
+                self._end_job(msgspec.json.decode(line, type=_JobEnd))
             case b"SparkListenerSQLExecutionEnd":
-                self._end(_EXECUTION_END.decode(line))
+                self._end(msgspec.json.decode(line, type=_ExecutionEnd))
 
     def _end_job(self, job: _JobEnd) -> None:
         traces = [self._traces.pop(stage, "") for stage in self._stages.pop(job.id, ())]

@@ -23,6 +23,7 @@ from ..tracking import (
     ObservedRun,
     ObservedRuns,
     ProgramFailure,
+    UnknownRun,
     failure_event,
     has_written,
     hides_write,
@@ -268,21 +269,21 @@ def _corrections(
     )
     pairs += early.pairs
     statements = {failure.statement for failure in told}
-    corrections = []
-    for failure, run in sorted(pairs, key=lambda pair: -pair[0].id):
-        run.failed, run.is_part = (
-            FailedExecution(application.id, failure.id),
-            is_part(failure, run, statements),
-        )
+    pairs = sorted(pairs, key=lambda pair: -pair[0].id)
+    for failure, run in pairs:
+        run.failed = FailedExecution(application.id, failure.id)
+        run.is_part = is_part(failure, run, statements)
         statements |= set() if run.is_part else {failure.statement}
-        corrections.append(_correction(application, failure, run, is_run_known=True))
     own, waiting = stored.application(), early.left
     for failure in lost_writes(matched.left, statements):
         if own is None or not application.has_given_up(failure):
             waiting.append(failure)
             continue
-        unknown = unknown_run(failure, own, application.id)
-        corrections.append(_correction(application, failure, unknown, is_run_known=False))
+        pairs.append((failure, unknown_run(failure, own, application.id)))
+    corrections = [
+        _correction(application, run, ProgramFailure.of_write(one.error), one.completed_ms, one.job_tags)
+        for one, run in pairs
+    ]
     return corrections, waiting
 
 
@@ -342,17 +343,7 @@ def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> li
     failure, own = ProgramFailure.of_status(status), stored.application()
     if failure is None or own is None or own.is_reported:
         return []
-    return [
-        Correction(
-            application=application.id,
-            run=own.run_id,
-            job=own.name,
-            output=None,
-            cause=failure.message,
-            is_run_known=True,
-            event=failure_event(own, failure, application.ended_ms or SYSTEM_CLOCK.now_ms(), language="JAVA"),
-        )
-    ]
+    return [_correction(application, own, failure, application.ended_ms or SYSTEM_CLOCK.now_ms())]
 
 
 def _ends(application: LoggedApplication, stored: _StoredRuns, reported: set[str]) -> Iterator[bytes]:
@@ -383,15 +374,18 @@ def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[Observ
 
 
 def _correction(
-    application: LoggedApplication, failure: Execution, run: ObservedRun, *, is_run_known: bool
+    application: LoggedApplication,
+    run: ObservedRun,
+    failure: ProgramFailure,
+    time_ms: int,
+    job_tags: Iterable[str] = (),
 ) -> Correction:
-    cause = ProgramFailure.of_write(failure.error)
     return Correction(
         application=application.id,
         run=run.run_id,
         job=run.name,
         output=min(run.outputs, default=None),
-        cause=cause.message,
-        is_run_known=is_run_known,
-        event=failure_event(run, cause, failure.completed_ms, language="JAVA", job_tags=failure.job_tags),
+        cause=failure.message,
+        is_run_known=not isinstance(run, UnknownRun),
+        event=failure_event(run, failure, time_ms, language="JAVA", job_tags=job_tags),
     )

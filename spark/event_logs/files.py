@@ -157,8 +157,8 @@ def _files(place: Path) -> list[_Part]:
     if not place.exists():
         raise EventLogNotFoundError(f"there is no event log {place}; give a log or a folder of logs")
     if place.is_file() and zipfile.is_zipfile(place):
-        names = [name for name in zipfile.ZipFile(place).namelist() if not name.endswith("/")]
-        return [_Part(name, _opener_of_member(place, name)) for name in names]
+        packed = zipfile.ZipFile(place)
+        return [_Part(name, partial(packed.open, name)) for name in packed.namelist() if name[-1] != "/"]
     if place.is_file():
         return [_file(place)]
     rolling = [place] if place.name.startswith(_ROLLING) else sorted(place.glob(f"{_ROLLING}*/"))
@@ -169,10 +169,6 @@ def _files(place: Path) -> list[_Part]:
 def _file(path: Path) -> _Part:
     found = path.stat()
     return _Part(str(path), lambda: path.open("rb"), found.st_size, found.st_mtime_ns // 1_000_000)
-
-
-def _opener_of_member(path: Path, name: str) -> Callable[[], IO[bytes]]:
-    return lambda: zipfile.ZipFile(path).open(name)
 
 
 def _logs(parts: Iterable[_Part]) -> list[EventLog]:

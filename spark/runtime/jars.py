@@ -20,7 +20,7 @@ from waybill.transport.files import TEMPORARY_SUFFIX, Files, sweep
 from waybill.transport.locks import locked
 
 from ..errors import SparkSetupError
-from .java import Java, cache_folder
+from .java import cache_folder
 
 _NOT_FOLLOWED: Final = {"hudi": "Hudi", "paimon": "Paimon"}
 """Table formats of which neither the listener nor a plan says enough, by a part of their packages' names."""
@@ -114,10 +114,8 @@ def listener_path(scala: str, *, cache: Path | None = None) -> Path:
     return cache_folder(cache) / f"openlineage-spark_{scala}-{LISTENER_VERSION}.jar"
 
 
-def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Path:  # noqa: ARG001 - see below
+def fetch_listener(*, cache: Path | None = None) -> Path:
     """The listener's JAR, downloaded if this machine does not have it yet (43 MB, once).
-
-    The Java is not used; it is accepted for calls that pass the Java of the session.
 
     Raises:
         SparkSetupError: it could not be downloaded, or is not the one that was published.

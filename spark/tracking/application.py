@@ -39,7 +39,6 @@ DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
 TELLS_WITHIN_S: Final = 2.0
 """How long the listener may still report after Spark has stopped, if something else stopped its Java."""
 
-
 JAVA_ENDS_WITHIN_S: Final = 1.0
 """How long a Java that ends takes at most to end after it has stopped Spark."""
 
@@ -141,9 +140,7 @@ class Application:
         if not is_stopped:
             return
         status = None
-        with contextlib.suppress(
-            AttributeError, subprocess.TimeoutExpired
-        ):  # it goes on, or is not our child
+        with contextlib.suppress(AttributeError, subprocess.TimeoutExpired):  # not our child, or it goes on
             status = java.wait(JAVA_ENDS_WITHIN_S)
         if status is None:
             self.fail(ProgramFailure("Spark stopped before its program did"))
@@ -176,7 +173,7 @@ class Application:
             log.warning("the listener has not reported all; %d runs stay open: %s", len(runs), runs[0].name)
             return
         for run in runs:
-            self._emit(run, reason, SYSTEM_CLOCK.now_ms(), "PYTHON")
+            self._emit(run, reason, SYSTEM_CLOCK.now_ms())
 
     def _tell_end(self) -> None:
         """Report how the application ended; a failure may still follow the report that there was none."""
@@ -184,7 +181,7 @@ class Application:
             failed, is_told = self._failure, self._told
             self._told = failed is not None
         if failed is not None and not is_told:
-            self._quietly(lambda: self._emit(self._run, *failed, "PYTHON"))
+            self._quietly(lambda: self._emit(self._run, *failed))
         elif failed is None and self._run.started_ms is not None and not self._run.has_failed:
             # The listener may have broken down in between.
             self._run.ended_ms = self._run.ended_ms or SYSTEM_CLOCK.now_ms()
@@ -200,8 +197,8 @@ class Application:
             if run.ended_ms is not None:
                 self._heard_end.set()
 
-    def _emit(self, run: ObservedRun, failure: ProgramFailure, time_ms: int, language: str = "JAVA") -> None:
-        self._home.emit(failure_event(run, failure, time_ms, language=language))
+    def _emit(self, run: ObservedRun, failure: ProgramFailure, time_ms: int) -> None:
+        self._home.emit(failure_event(run, failure, time_ms, language="PYTHON"))
 
     def _quietly(self, work: Callable[[], None]) -> None:
         try:

@@ -82,7 +82,7 @@ def success_event(
     said = {} if nothing is None else {"final_state": "FILTERED", "filteredCause": nothing}
     if isinstance(run, UnknownRun) or run.is_unnamed:
         said[LISTENER_SAYS] = SILENT
-    facets = {EVIDENCE_FACET: evidence} | _tags_of(said | _marks_of(run), job_tags)
+    facets = {EVIDENCE_FACET: evidence} | _tags_of(run, said, job_tags)
     return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)
 
 
@@ -116,7 +116,7 @@ def failure_event(
     if isinstance(run, UnknownRun):
         said[RUN] = RUN_NOT_KNOWN
     kind = EventType.ABORT if failure.cancelled else EventType.FAIL
-    return _event_of(run, kind, time_ms, facets | _tags_of(said | _marks_of(run), job_tags))
+    return _event_of(run, kind, time_ms, facets | _tags_of(run, said, job_tags))
 
 
 def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
@@ -173,14 +173,12 @@ def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
     return {"parent": facet}
 
 
-def _marks_of(run: ObservedRun) -> dict[str, str]:
-    return {PART: "of a command"} if run.is_part else {}
-
-
-def _tags_of(said: Mapping[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:
+def _tags_of(run: ObservedRun, said: dict[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:
     """The tags that affect the run's record; may be empty."""
     from openlineage.client.facet_v2 import tags_run
 
+    if run.is_part:
+        said[PART] = "of a command"
     whole = dict(read_job_tags(job_tags)) | {TAG_PREFIX + key: text for key, text in said.items()}
     tags = [tags_run.TagsRunFacetFields(key, text, "WAYBILL") for key, text in whole.items()]
     return {"tags": tags_run.TagsRunFacet(tags, producer=PRODUCER)} if tags else {}

@@ -6,16 +6,16 @@ of an Iceberg table by the table's own place, as if they had each other's rows a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from waybill.facets.event import DatasetName
-from waybill.transport.clock import SYSTEM_CLOCK
 
 from .executions import load_table
 from .plans import dataset_at
@@ -30,15 +30,28 @@ _SELECTED: Final = re.compile(
     r"|partitions|position_deletes|(?:all_)?(?:data_|delete_)?files|(?:all_)?(?:entries|manifests))"
 )
 """The name of a part of an Iceberg table, whose last word selects the part."""
-_JOB_KNOWN_S: Final = 1.0
-"""How long the status store may lag behind the listener; usually it is some milliseconds."""
+_SIGNS: Final = b'","inputFacets":', b'"}},"inputFacets":', b'"storageLayer":"iceberg"'
+"""What the listener says of a dataset without columns, as RDDs read it, and of tables of Iceberg."""
 _FILES_MAX: Final = 100
 """The most files that are named instead of the pattern that they match."""
 _RUNS_MAX: Final = 1000
 """The most runs that are remembered."""
 
 _Json = dict[str, Any]
-_Value = TypeVar("_Value")
+
+
+class _Run(msgspec.Struct):
+    """What is known of a run.
+
+    Attributes:
+        jobs: its Spark jobs that the status store does not know yet.
+        files: those that it read through RDDs, by the names that the listener has for them.
+        staged: the branch or the staged snapshot to which its session's options lead its writes.
+    """
+
+    jobs: list[int] = msgspec.field(default_factory=list)
+    files: dict[DatasetName, set[DatasetName]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    staged: str = ""
 
 
 class Datasets:
@@ -49,13 +62,12 @@ class Datasets:
         self._spark = java
         self._jvm = java.sparkContext._jvm  # noqa: SLF001 - the way to the JVM
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - as above
-        self._files: dict[str, dict[DatasetName, set[DatasetName]]] = {}
-        """For each run the files that it read through RDDs, by the names that the listener has for them."""
-        self._staged: dict[str, str] = {}
-        """For each run the branch or the staged snapshot to which its session's options lead its writes."""
+        self._runs: dict[str, _Run] = {}
 
     def correct(self, body: bytes) -> bytes:
         """Return an event with the right datasets; as it is where Spark does not tell them."""
+        if not any(sign in body for sign in _SIGNS):
+            return body
         try:
             event: _Json = msgspec.json.decode(body)
             is_changed = [self._name_files(event), self._name_parts(event)]
@@ -65,43 +77,44 @@ class Datasets:
         return msgspec.json.encode(event) if any(is_changed) else body
 
     def _name_files(self, event: _Json) -> bool:
-        """Name the files that are read through RDDs; those of a query once one of its jobs is known."""
+        """Name the files that are read through RDDs; those of a query once its jobs are known."""
         run, inputs = event["run"], event.get("inputs") or []
         of_rdds = [one for one in inputs if not one.get("facets", {}).keys() - {"dataSource"}]
         if not of_rdds:
             return False
         others = [one for one in inputs if one not in of_rdds]
-        job = run.get("facets", {}).get("spark_jobDetails")
-        if job is None and event["eventType"] == "START":
-            event["inputs"] = others  # The event of its first job follows and names them.
-            return True
-        nothing: dict[DatasetName, set[DatasetName]] = defaultdict(set)
-        known = _remembered(self._files, run["runId"], nothing)
+        known = self._run_of(run["runId"])
+        if (job := run.get("facets", {}).get("spark_jobDetails")) is not None:
+            known.jobs.append(job["jobId"])
         names = [DatasetName(one["namespace"], one["name"].strip()) for one in of_rdds]
-        if job is not None:
-            nodes = self._rdds_of(job["jobId"])
-            for name, file in self._files_at(nodes):
-                known[name].add(file)
-            if "FileScanRDD" in nodes and not others:
+        for number in tuple(known.jobs):
+            if (rdds := self._rdds_of(number)) is None:
+                continue
+            known.jobs.remove(number)
+            for name, file in self._files_at(rdds):
+                known.files[name].add(file)
+            if "FileScanRDD" in rdds and not others:
                 # As of `DataFrame.rdd`, of which Spark knows no more than the listener says.
-                known.update({name: known[name] | {name} for name in names})
-        files = dict.fromkeys(file for name in names for file in sorted(known.get(name, {name}), key=str))
-        event["inputs"] = [*others, *({"namespace": one.namespace, "name": one.name} for one in files)]
+                for name in names:
+                    known.files[name].add(name)
+        # While it runs, a later event may explain a name.
+        is_open = event["eventType"] in {"START", "RUNNING"}
+        files = {
+            file: {"namespace": file.namespace, "name": file.name}
+            for name in names
+            for file in sorted(known.files.get(name, set() if is_open else {name}), key=str)
+        }
+        event["inputs"] = [*others, *files.values()]
         return True
 
-    def _rdds_of(self, job: int) -> set[str]:
-        """The names of the RDDs of a Spark job; those that are read from files are called by their paths."""
+    def _rdds_of(self, job: int) -> set[str] | None:
+        """The names of a Spark job's RDDs, of files their paths; None: the status store lacks the job yet."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # as in `executions`
 
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + _JOB_KNOWN_S
-        while True:
-            try:
-                graphs = self._context.statusStore().operationGraphForJob(job)
-                break
-            except Py4JJavaError:
-                if SYSTEM_CLOCK.monotonic_s() > deadline_s:
-                    return set()
-                SYSTEM_CLOCK.sleep(0.01)
+        try:
+            graphs = self._context.statusStore().operationGraphForJob(job)
+        except Py4JJavaError:
+            return None
         clusters = [graphs.apply(place).rootCluster() for place in range(graphs.size())]
         names: set[str] = set()
         for cluster in clusters:
@@ -110,19 +123,22 @@ class Datasets:
             names.update(str(nodes.apply(place).name()) for place in range(nodes.size()))
         return names
 
-    def _files_at(self, paths: set[str]) -> Iterator[tuple[DatasetName, DatasetName]]:
-        """The files and folders at the paths of RDDs, each after the listener's name for it."""
+    def _files_at(self, names: set[str]) -> Iterator[tuple[DatasetName, DatasetName]]:
+        """The files and folders that RDDs are called by, each after the listener's name for it."""
         hadoop = self._jvm.org.apache.hadoop
-        for text in filter(None, paths):
-            options = hadoop.mapred.JobConf(self._context.hadoopConfiguration())
-            hadoop.mapred.FileInputFormat.setInputPaths(options, text)
-            for path in hadoop.mapred.FileInputFormat.getInputPaths(options):
-                found = list(path.getFileSystem(options).globStatus(path) or ())
-                whole = dataset_at(str(path))
-                if len(found) == 1 and found[0].isFile() and str(found[0].getPath()) == str(path):
-                    yield dataset_at(str(path.getParent())), whole
-                elif len(found) <= _FILES_MAX:
-                    yield from ((whole, dataset_at(str(one.getPath()))) for one in found)
+        options = hadoop.mapred.JobConf(self._context.hadoopConfiguration())
+        for text in names:
+            if text.endswith("RDD"):
+                continue  # It is called by its class.
+            with contextlib.suppress(Exception):  # its program or a format called it so: that is no path
+                hadoop.mapred.FileInputFormat.setInputPaths(options, text)
+                for path in hadoop.mapred.FileInputFormat.getInputPaths(options):
+                    found = list(path.getFileSystem(options).globStatus(path) or ())
+                    whole = dataset_at(str(path))
+                    if len(found) == 1 and found[0].isFile() and str(found[0].getPath()) == str(path):
+                        yield dataset_at(str(path.getParent())), whole
+                    elif len(found) <= _FILES_MAX:
+                        yield from ((whole, dataset_at(str(one.getPath()))) for one in found)
 
     def _name_parts(self, event: _Json) -> bool:
         """Give the branches and metadata tables of Iceberg names of their own, also as origins."""
@@ -155,15 +171,21 @@ class Datasets:
 
     def _staged_as(self, event: _Json, facets: _Json) -> str:
         """The part of an Iceberg table to which the session's options lead a write; empty for the whole."""
-        run_id, catalog = event["run"]["runId"], facets.get("catalog", {}).get("name")
+        known, catalog = self._run_of(event["run"]["runId"]), facets.get("catalog", {}).get("name")
         if event["eventType"] == "START" and catalog is not None:
             branch, snapshot = (self._spark.conf.get(f"spark.wap.{one}", None) for one in ("branch", "id"))
             names = [catalog, *facets["symlinks"]["identifiers"][0]["name"].split(".")]
             if branch or snapshot:
                 table = load_table(self._spark, names)
                 if table.properties().get("write.wap.enabled") == "true":
-                    _remembered(self._staged, run_id, f"branch_{branch}" if branch else f"wap_{snapshot}")
-        return self._staged.get(run_id, "")
+                    known.staged = f"branch_{branch}" if branch else f"wap_{snapshot}"
+        return known.staged
+
+    def _run_of(self, run_id: str) -> _Run:
+        """What is known of a run; if there are many, the oldest one is forgotten."""
+        if len(self._runs) >= _RUNS_MAX and run_id not in self._runs:
+            self._runs.pop(next(iter(self._runs)))
+        return self._runs.setdefault(run_id, _Run())
 
 
 def _origins_of(output: _Json) -> Iterator[_Json]:
@@ -172,10 +194,3 @@ def _origins_of(output: _Json) -> Iterator[_Json]:
     yield from lineage.get("dataset", ())
     for field in lineage.get("fields", {}).values():
         yield from field.get("inputFields", ())
-
-
-def _remembered(known: dict[str, _Value], run_id: str, value: _Value) -> _Value:
-    """What is known of a run, else this value; if there are many, the oldest run is forgotten."""
-    if len(known) >= _RUNS_MAX and run_id not in known:
-        known.pop(next(iter(known), run_id))
-    return known.setdefault(run_id, value)

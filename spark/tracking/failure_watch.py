@@ -157,17 +157,12 @@ class FailureWatch:
 
     def _look_at_last(self, executions: Executions) -> None:
         """Decide on everything; what the listener has not reported yet waits until Spark has stopped."""
-        try:
-            executions.settle(SETTLE_TIMEOUT_S)
-        except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
-            log.info(
-                "Spark's listener is behind; failed writes are matched once Spark has stopped: %s", error
-            )
-            self._behind = executions
-            self._quietly(self._look, executions, last=True)
-            self._quietly(executions.keep, self._unmatched, SLACK_MS)
+        if _has_settled(executions, SETTLE_TIMEOUT_S, "failed writes are matched once Spark has stopped"):
+            self._decide_all(executions)
             return
-        self._decide_all(executions)
+        self._behind = executions
+        self._quietly(self._look, executions, last=True)
+        self._quietly(executions.keep, self._unmatched, SLACK_MS)
 
     def _decide_all(self, executions: Executions) -> None:
         self._quietly(self._look, executions, last=True)
@@ -213,20 +208,14 @@ class FailureWatch:
     def _give_up(self, executions: Executions, waiting: Collection[int]) -> None:
         """Decide on failures that have waited for a round of checks, unless the listener is still behind."""
         old = [failure for failure in self._unmatched if failure.id in waiting]
-        if not old:
-            return
-        try:
-            executions.settle(SETTLE_TIMEOUT_S)
-        except Exception as error:  # noqa: BLE001 - as above
-            log.info("Spark's listener is behind; %d failures wait for their runs: %s", len(old), error)
-            return
-        self._decide(executions, old)
+        if old and _has_settled(executions, SETTLE_TIMEOUT_S, f"{len(old)} failures wait for their runs"):
+            self._decide(executions, old)
 
     def _decide(self, executions: Executions, failed: Collection[Execution]) -> None:
         """Report failures for good: the listener has reported everything about them."""
         try:
             succeeded = list(executions.succeeded_beside(failed, SLACK_MS))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
             log.info("Spark does not report successes, so only strong evidence counts: %s", error)
             succeeded = None
         matched = self._match(failed, succeeded)
@@ -292,10 +281,7 @@ class FailureWatch:
         ended = [run for run in ended if not run.is_reported and not run.has_failed and not run.error]
         if not ended and not self._written:
             return
-        try:
-            executions.settle(timeout_s)
-        except Exception as error:  # noqa: BLE001 - as above
-            log.info("Spark's listener is behind; %d writes are not confirmed yet: %s", len(ended), error)
+        if not _has_settled(executions, timeout_s, f"{len(ended)} writes are not confirmed yet"):
             return
         self._look(executions, last=True)
         if self._unmatched:
@@ -349,6 +335,16 @@ class FailureWatch:
         if not run.is_reported:
             self._emit(success_event(run, nothing=nothing))
             run.is_reported = True
+
+
+def _has_settled(executions: Executions, timeout_s: float, what: str) -> bool:
+    """Whether the listener has reported everything so far; if not, what that means is logged."""
+    try:
+        executions.settle(timeout_s)
+    except Exception as error:  # noqa: BLE001 - as above
+        log.info("Spark's listener is behind; %s: %s", what, error)
+        return False
+    return True
 
 
 def _parts_first(pairs: Iterable[tuple[Execution, ObservedRun]]) -> list[tuple[Execution, ObservedRun]]:

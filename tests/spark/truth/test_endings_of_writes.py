@@ -358,6 +358,7 @@ save("hadoop", context.newAPIHadoopFile(
 ).values())
 save("union", context.textFile(f"{folder}/a.txt").union(context.textFile(f"{folder}/sub/d.txt")))
 save("folder and file", context.textFile(f"{folder}/sub").union(context.textFile(f"{folder}/sub/d.txt")))
+save("named", context.textFile(f"{folder}/a.txt").setName("orders: [raw"))
 save("fails", context.textFile(f"{folder}/a.txt").map(lambda _: 1 / 0))
 save("rows", spark.read.text(f"{folder}/a.txt").rdd)
 frame = spark.read.text(f"{folder}/b.txt")
@@ -392,6 +393,7 @@ def reading(play: Play) -> Scene:
         "hadoop": {"in/c.txt"},
         "union": {"in/a.txt", "in/sub/d.txt"},
         "folder and file": {"in/sub", "in/sub/d.txt"},
+        "named": {"in/a.txt"},
         "fails": {"in/a.txt"},
         "rows": {"in"},
         "frame": {"in/a.txt", "in/b.txt"},
