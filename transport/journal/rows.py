@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Sequence
 from functools import cache
-from hashlib import blake2b
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import apsw
@@ -176,7 +176,9 @@ def digest_of(kind: int, body: bytes) -> bytes:
 
 
 def _hash_of(kind: int, body: bytes) -> bytes:
-    return blake2b(body, digest_size=_HASH_BYTES, salt=bytes((kind,))).digest()
+    hashed = sha256(body)  # which most processors have instructions for
+    hashed.update(bytes((kind,)))
+    return hashed.digest()[:_HASH_BYTES]
 
 
 def _moment_of(kind: int, body: bytes) -> bytes:
