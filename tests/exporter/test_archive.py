@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from layouts import StoppedError, StoppingFiles, temporaries
+from manual_clock import ManualClock
 
 from waybill.exporter import Wanted, check, open_archive, rebuild
 from waybill.exporter.archive import EVENTS_SCHEMA, Archive, archived_files, read_entries
@@ -95,18 +97,30 @@ def test_a_file_can_be_read_by_anybody_and_says_what_its_entries_are(
     }
 
 
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def timed(home: Path, clock: ManualClock) -> Iterator[Journal]:
+    """The journal of that home, on that clock."""
+    with contextlib.closing(Journal(home, clock=clock)) as opened:
+        yield opened
+
+
 def test_entries_gather_until_they_are_old_enough_or_the_runner_ends(
-    journal: Journal, settings: Settings
+    timed: Journal, clock: ManualClock, settings: Settings
 ) -> None:
-    archive = Archive(journal, settings, gather_s=0.2)
+    journal, archive = timed, Archive(timed, settings, gather_s=0.25)
     append(journal, b"1")
     step = archive.step()
     assert step.applied == 0
-    assert 0 < (step.retry_s or 0) <= 0.2
+    assert 0 < (step.retry_s or 0) <= 0.25
     assert (archive.pending(), archived(settings.root)) == (0, [])
     append(journal, b"2")
     assert archive.pending() == 1
-    time.sleep(0.25)
+    clock.move(0.25)
     assert archive.step().applied == 2
     assert len(archived_files(settings.root)) == 1
     append(journal, b"3")
@@ -116,13 +130,16 @@ def test_entries_gather_until_they_are_old_enough_or_the_runner_ends(
 
 
 def test_a_clock_that_is_set_back_holds_nothing_up(
-    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    timed: Journal, clock: ManualClock, settings: Settings
 ) -> None:
-    append_at(journal, (time.time_ns() // 1_000_000) + 86_400_000, monkeypatch, b"of tomorrow")
-    archive = Archive(journal, settings, gather_s=0.1)
+    now_ms = clock.now_ms()
+    clock.set_ms(now_ms + 86_400_000)
+    append(timed, b"of tomorrow")
+    clock.set_ms(now_ms)
+    archive = Archive(timed, settings, gather_s=0.125)
     step = archive.step()
-    assert 0 < (step.retry_s or 0) <= 0.1, "they gather as ever"
-    time.sleep(0.1)
+    assert 0 < (step.retry_s or 0) <= 0.125, "they gather as ever"
+    clock.move(0.125)
     assert archive.step().applied == 1
 
 
