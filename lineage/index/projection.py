@@ -172,6 +172,8 @@ class Index:
         analysis_s = self._analysis.step(connection, self._graph)
         if waiting <= 0:
             due_s = self._publish()
+            if due_s == 0.0:  # a day was published, and another one is due
+                return Step(applied=1)
             return Step(retry_s=min(due for due in (analysis_s, due_s, _LOOK_S) if due is not None))
         if waiting < _ENTRIES_MAX and linger_s > 0:
             self._publish()

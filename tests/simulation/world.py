@@ -22,13 +22,14 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from model import GONE, START_MS, TYPES, Model, Run, comparable
+from model import GONE, SEVERITY, START_MS, TYPES, Model, Run, comparable
 
-from waybill.exporter import check
+from waybill.exporter import Query, check
+from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import Lineage, find
 from waybill.marquez import Delivery
 from waybill.marquez.backend import Answer, Correction, Verdict
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Entry, Journal, Kind, Settings
 from waybill.transport.config import MARQUEZ, agree
 from waybill.transport.programs import Program, this_program
 from waybill.transport.runner import Projection, Runner, note_program
@@ -94,6 +95,8 @@ class Backend:
         self.refused: set[str] = set()
         self.unseen: Counter[tuple[str, str, str]] = Counter()
         """How often the answer to an event was lost."""
+        self.latest: Counter[tuple[str, str, str]] = Counter()
+        """What was stored in the last step: if the runner dies now, it has not noted all these answers."""
 
     def deliver(self, body: bytes) -> Answer:
         if self.mood == "away":
@@ -109,6 +112,7 @@ class Backend:
             kind = event["eventType"]
             told = (run.id, kind, event["eventTime"])
             self.stored[told] += 1
+            self.latest[told] += 1
             self.states[run.id] = kind if kind in {"COMPLETE", "FAIL", "ABORT"} else "RUNNING"
             if self.mood == "silent":
                 self.unseen[told] += 1
@@ -176,6 +180,7 @@ class World:
         self._seen = 0
         """The last entry of the journal that the model knows of."""
         self._programs = 0
+        self._asked = 0
         self.program = ""
         self.begin_program()
         self.open()
@@ -194,6 +199,7 @@ class World:
 
     def close(self) -> None:
         """Leave everything as the death of the process would: nothing is completed."""
+        self.backend.unseen.update(self.backend.latest)
         for projection in self.projections.values():
             projection.close()
         self.journal.close()
@@ -233,6 +239,8 @@ class World:
 
         A projection whose step found nothing rests until its time has come, or an entry.
         """
+        if name == MARQUEZ:
+            self.backend.latest.clear()
         step = self.projections[name].step()
         self.look()
         self._due_s[name] = self.clock.monotonic_s + (LONG_S if step.retry_s is None else step.retry_s)
@@ -301,6 +309,11 @@ class World:
         lineage = Lineage.open(self.settings.home)
         compare("records", Counter(map(comparable, lineage.find())), self.model.records())
         compare("open", Counter(one.did for one in lineage.open_files()), Counter(self.model.open_runs()))
+        if self.model.lives:
+            life = list(self.model.lives.values())[self._asked % len(self.model.lives)]
+            self._asked += 1
+            found = lineage.find(Query(did=life.run.id))
+            compare("of a file", Counter(map(comparable, found)), Counter(map(comparable, life.records())))
         whole = lineage.graph()
         edges = {(shown(one), shown(other)) for one, other in whole.edges()}
         compare("edges", Counter(edges), Counter(self.model.edges()))
@@ -313,9 +326,32 @@ class World:
         assert not findings, f"what verify finds: {findings}"
         left = [path for path in self.settings.root.glob("provenance/raw/**/*") if path.is_file()]
         assert not left, f"a flush left {left}"
+        self._check_journal()
         self._check_backend()
+        for life in self.model.lives.values():
+            is_left = life.is_open and not life.since_ms and life.program in self.model.gone
+            assert not is_left, f"the program of {life} is gone, and nobody has ended it"
+
+    def _check_journal(self) -> None:
+        entries = self.journal.read(0, limit=100_000)
+        bodies = Counter(entry.body for entry in entries if entry.kind is not Kind.MARK)
+        assert set(bodies.values()) <= {1}, f"an entry is in the journal twice: {bodies.most_common(1)}"
+        times_ms = [entry.received_ms for entry in entries]
+        assert times_ms == sorted(times_ms), "an entry was received before the one before it"
+        archived = [entry for _, path in archived_files(self.settings.root) for entry in read_all(path)]
+        seqs = Counter(entry.seq for entry in archived)
+        compare("archive", seqs, Counter(range(1, self.journal.last_seq() + 1)))
 
     def _check_backend(self) -> None:
+        is_whole = self.journal.read(0, limit=1)[0].seq == 1
+        ends = Counter[str]()
+        for (run_id, kind, _), count in self.backend.stored.items():
+            ends[run_id] += count if kind in SEVERITY else 0
+        for told, count in self.backend.stored.items():
+            if told[1] not in SEVERITY:
+                # Before an end, Waybill may repeat on purpose what says when the run began.
+                most = 1 + self.backend.unseen[told] + ends[told[0]]
+                assert count <= most, f"the backend got {told} {count} times, and at most {most} were due"
         has = {(run, kind) for run, kind, _ in self.backend.stored}
         for life in self.model.lives.values():
             run = life.run
@@ -324,6 +360,14 @@ class World:
             kinds = {kind for one, kind in has if one == run.id}
             wanted = {TYPES[letter] for letter in life.letters} | {"ABORT" for _ in life.inferred_ms}
             assert kinds == wanted, f"the backend has {kinds} of {life}"
+            end, state = life.end, self.backend.states[run.id]
+            if is_whole and end is not None and not life.since_ms:  # it forgets runs with their entries
+                assert state == TYPES[end.letter], f"the backend shows {state} for {life}"
+
+
+def read_all(path: Path) -> list[Entry]:
+    """The entries of a file of the archive."""
+    return [entry for batch in read_entries(path) for entry in batch]
 
 
 def shown(node: Any) -> str:  # noqa: ANN401 - networkx has no types
