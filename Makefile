@@ -130,7 +130,7 @@ clean: ## Remove the files that these targets created
 .venv/lowest.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml
 	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/lowest
 	$(PY) -m uv pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct --group test \
-		--editable '.[collector,export,kafka,postgres,sql]'
+		--editable '.[collector,export,kafka,mcp,postgres,sql]'
 	@touch $@
 
 # Each client has a separate environment that also contains this project, as beside a user's pipelines.

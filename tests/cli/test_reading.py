@@ -117,7 +117,7 @@ def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]
             cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
         ) + page_endpoints(
             readings,
-            unused,
+            cast("Any", SimpleNamespace(front=SimpleNamespace(path=""))),
             unused,
             HealthOfHome(journal, settings, unused, list),
             LevelsOfHome(journal, settings),
