@@ -184,7 +184,7 @@ class Datasets:
     def _run_of(self, run_id: str) -> _Run:
         """What is known of a run; if there are many, the oldest one is forgotten."""
         if len(self._runs) >= _RUNS_MAX and run_id not in self._runs:
-            self._runs.pop(next(iter(self._runs)))
+            del self._runs[next(iter(self._runs))]  # it is not empty
         return self._runs.setdefault(run_id, _Run())
 
 
