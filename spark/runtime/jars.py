@@ -39,7 +39,7 @@ _LISTENER_SHA256: Final = {
     "2.12": "9fe28ee2e5b2cb535cd51b6572394bddeb684bf0c58650a698cf7724ce62d94d",
     "2.13": "5d84b0ae7e72909b5aae7ed87df878bf06b28d9ac3005765c3529d0a66dbae6f",
 }
-_DRIVER_SHA256: Final = "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7"
+_DRIVER_SHA256: Final = "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c"
 _TIMEOUTS_S: Final = (10, 60)
 """How long a repository has to accept a connection, and how long it may be silent."""
 _CHUNK_BYTES: Final = 2**20
