@@ -78,8 +78,8 @@ def lose_root(journal: Journal, settings: Settings, _: pytest.MonkeyPatch) -> No
 def lag(journal: Journal, _: Settings, patch: pytest.MonkeyPatch) -> None:
     report({})(journal, _, patch)
     journal.append(Kind.PROVENANCE, json.dumps([RECORD]).encode())
-    now_s = time.time()
-    patch.setattr(time, "time", lambda: now_s + LAG_MAX_S + 60)
+    later_ns = time.time_ns() + int(LAG_MAX_S + 60) * 10**9
+    patch.setattr(time, "time_ns", lambda: later_ns)
 
 
 def lag_behind_live_runner(journal: Journal, settings: Settings, patch: pytest.MonkeyPatch) -> None:
@@ -214,8 +214,8 @@ def test_entries_that_wait_while_nobody_works_are_one_problem_with_one_way_out(s
             journal.commit("runner", put={name: b"{}"})
         journal.append(Kind.PROVENANCE, json.dumps([RECORD]).encode())
         with pytest.MonkeyPatch.context() as patch:
-            now_s = time.time() + LAG_MAX_S + 60
-            patch.setattr(time, "time", lambda: now_s)
+            later_ns = time.time_ns() + int(LAG_MAX_S + 60) * 10**9
+            patch.setattr(time, "time_ns", lambda: later_ns)
             (problem,) = problems_of_projections(journal)
             says = "no runner is alive, and entries have waited for layout, marquez for 11 minutes"
             assert problem.says == says

@@ -429,7 +429,7 @@ def test_a_rebuild_of_another_format_is_begun_anew(tmp_path: Path) -> None:
     job = place_below(root, source, wanted)
     assert isinstance(job, Path)
     job.mkdir(parents=True)
-    plan = {"node": "00", "source": source.describe(), "parts": ["0-9:none"], "format": 2}
+    plan = {"node": "00", "source": source.describe(), "parts": ["0-9:none"], "format": 1}
     (job / "plan.json").write_text(json.dumps(plan))
     (job / "runs-0000000.arrow").write_bytes(b"of another format")
     report = rebuild(source, root, wanted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
+from manual_clock import ManualClock
 
 from waybill.marquez import Delivery, dead_letters, open_deliveries
 from waybill.marquez.links import note_collector
@@ -36,9 +37,22 @@ def open_all(journal: Journal, home: Path, tmp_path: Path) -> Iterator[Open]:
         delivery.close()
 
 
-def work(delivery: Delivery) -> None:
-    while delivery.pending() and delivery.step().problem is None:
-        pass
+def work(delivery: Delivery, journal: Journal) -> str | None:
+    """Work until nothing is pending or there is a problem; let the time pass for which a step rests."""
+    assert isinstance(journal.clock, ManualClock)
+    while delivery.pending():
+        step = delivery.step()
+        if step.problem is not None:
+            return step.problem
+        journal.clock.move(step.retry_s or 0)
+    return None
+
+
+def catch_up(delivery: Delivery, journal: Journal) -> None:
+    """Work until nothing is pending, whatever the problems are meanwhile."""
+    assert isinstance(journal.clock, ManualClock)
+    while delivery.pending():
+        journal.clock.move(delivery.step().retry_s or 0)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +70,12 @@ def work(delivery: Delivery) -> None:
     ],
 )
 def test_each_backend_gets_its_events_where_it_wants_them(
-    marquez: ContractServer, open_all: Open, keep: Keep, backend: str, given: str, path: str
+    marquez: ContractServer, open_all: Open, journal: Journal, keep: Keep, backend: str, given: str, path: str
 ) -> None:
     keep("run")
     one = {"backend": backend, "endpoint": marquez.url + given, "api_key": "key"}
     (delivery,) = open_all(backends=[one])
-    work(delivery)
+    work(delivery, journal)
     (received,) = marquez.received
     assert (received.path, received.headers["authorization"]) == (path, "Bearer key")
 
@@ -77,13 +91,12 @@ def test_a_backend_that_is_down_holds_up_no_other_and_catches_up_later(
         marquez_url=marquez.url, backends=[{"backend": "file", "endpoint": str(lines)}]
     )
     assert (to_marquez.name, to_file.name) == ("marquez", "file")
-    work(to_marquez)
-    work(to_file)
+    work(to_marquez, journal)
+    work(to_file, journal)
     assert (journal.cursor("marquez"), journal.cursor("file")) == (0, 5)
     assert [json.loads(line)["number"] for line in lines.read_bytes().splitlines()] == [0, 1, 2, 3, 4]
     marquez.start()
-    while to_marquez.pending():
-        to_marquez.step()
+    catch_up(to_marquez, journal)
     assert len(marquez.stored) == 5
 
 
@@ -93,7 +106,7 @@ def test_what_one_backend_refuses_is_its_own_dead_letter(
     keep("run", producer=...)
     second = {"backend": "custom", "name": "second", "endpoint": f"{marquez.url}/api/v1/lineage"}
     for delivery in open_all(backends=[second]):
-        work(delivery)
+        work(delivery, journal)
     assert len(dead_letters(journal, "second")) == 1
     assert dead_letters(journal) == []
 
@@ -105,33 +118,32 @@ def test_an_event_with_line_ends_is_one_line_of_the_file(
     journal.append(Kind.OPENLINEAGE, body)
     lines = tmp_path / "events.jsonl"
     (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
-    work(delivery)
+    work(delivery, journal)
     (line,) = lines.read_bytes().splitlines()
     assert json.loads(line) == json.loads(body)
 
 
 def test_a_file_that_cannot_be_written_is_an_outage_that_ends(
-    open_all: Open, keep: Keep, tmp_path: Path
+    journal: Journal, open_all: Open, keep: Keep, tmp_path: Path
 ) -> None:
     lines = tmp_path / "missing" / "events.jsonl"
     keep("run")
     (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
-    while (problem := delivery.step().problem) is None:
-        pass
+    problem = work(delivery, journal)
+    assert problem is not None
     assert problem.startswith(f"{lines} does not answer: No such file or directory")
     lines.parent.mkdir()
-    while delivery.pending():
-        delivery.step()
+    catch_up(delivery, journal)
     assert len(lines.read_bytes().splitlines()) == 1
 
 
 def test_the_console_gets_each_event_as_a_line(
-    open_all: Open, keep: Keep, capfdbinary: pytest.CaptureFixture[bytes]
+    open_all: Open, journal: Journal, keep: Keep, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for number in range(3):
         keep("run", number)
     (delivery,) = open_all(backends=[{"backend": "console"}])
-    work(delivery)
+    work(delivery, journal)
     assert [json.loads(line)["number"] for line in capfdbinary.readouterr().out.splitlines()] == [0, 1, 2]
 
 
@@ -174,7 +186,7 @@ def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_t
             tracker.file("a.csv", data_source="in").egress("lake", size_bytes=size_bytes)
     journal.mark(b"flush")
     (delivery,) = open_all(marquez_url=marquez.url, marquez_detail="summary", **given)
-    work(delivery)
+    work(delivery, journal)
     facets = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored]
     (facet,) = {json.dumps(one): one for one in facets if "transform" not in one}.values()
     base = "https://lineage.example.com/waybill" if link is None else link
