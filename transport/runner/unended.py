@@ -213,7 +213,7 @@ class UnendedRuns:
         known = self._runs.get(key)
         before = known.attempts if known is not None else self._known_ends.get(key, Attempts())
         attempts = before.merge(Attempts.of(event, _instant_us(event)))
-        if event.eventType in SEVERITY:
+        if event.eventType in SEVERITY and attempts.has_ended:
             self._set(key, None)
             self._known_ends[key] = attempts
             is_application = is_of_application(event) or (known is not None and known.is_application)
