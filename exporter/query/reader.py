@@ -130,6 +130,18 @@ class _Part(NamedTuple):
     files: Files
 
 
+class _Page(NamedTuple):
+    """Rows of some hours.
+
+    Attributes:
+        rows: all that share their `completed` and `did`, in order.
+        is_merged: whether a record may have several of them.
+    """
+
+    rows: pa.Table
+    is_merged: bool
+
+
 class _Reader:
     """Reads the hours of one root for one question, and keeps what could not be read."""
 
@@ -177,27 +189,29 @@ class _Reader:
             return
         for part in self._parts():
             if part.files.is_merged:
-                yield from (summed(page, by) for page in self._pages(part, SUMMED_COLUMNS))
+                yield from (summed(self._merged(page), by) for page in self._pages(part, SUMMED_COLUMNS))
             else:
                 yield from self._rows.summed(part.files, by)
 
     def _in_any_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         for part in self._parts(_FILES_MAX):
             if part.files.is_merged:
-                yield from self._pages(part, columns)
+                yield from map(self._merged, self._pages(part, columns))
             else:
                 yield from _together(self._rows.unordered(part.files, columns))
 
     def _in_order(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        after, left, oldest_first = self._after, self._query.limit, self._query.oldest_first
-        if left is not None or after is not None:
+        query, left = self._query, self._query.limit
+        if left is not None or self._after is not None:
             columns = list(dict.fromkeys((*columns, *KEY_COLUMNS)))
         if left == 0:
             return
         for part in self._parts():
             for page in self._pages(part, columns):
-                further = page if after is None else beyond(page, after, oldest_first=oldest_first)
-                found = in_order(further, oldest_first=oldest_first).slice(0, left)
+                found = self._merged(page)
+                if self._after is not None:
+                    found = beyond(found, self._after, oldest_first=query.oldest_first)
+                found = in_order(found, oldest_first=query.oldest_first).slice(0, left)
                 if left is not None:
                     left -= found.num_rows
                 yield found
@@ -205,15 +219,15 @@ class _Reader:
                     self._last = hour_of(found["completed"][-1].value)
                     return
 
-    def _merged(self, rows: pa.Table) -> pa.Table:
-        """Merge the repeats of records, and apply the conditions that do so only then."""
-        return self._conditions.filter_by_rest(merge_table(rows.cast(CODED_SCHEMA)).cast(SCHEMA))
+    def _merged(self, page: _Page) -> pa.Table:
+        """Merge the repeats of records first where there may be any: only then the other conditions apply."""
+        if not page.is_merged:
+            return page.rows
+        merged = merge_table(page.rows.cast(CODED_SCHEMA)).cast(SCHEMA)
+        return self._conditions.filter_by_rest(merged)
 
-    def _pages(self, part: _Part, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The records of some hours, in order: about as many as the query wants, and then more.
-
-        Those that share their `completed` and `did` are in one table.
-        """
+    def _pages(self, part: _Part, columns: Sequence[str]) -> Iterator[_Page]:
+        """The rows of some hours, in order: about as many as the query wants, and then more."""
         after, oldest_first = self._after, self._query.oldest_first
         place = None if after is None else Place(after.completed_ms, after.did, is_included=True)
         files, rows_max = part.files, self._query.limit
@@ -227,7 +241,7 @@ class _Reader:
             try:
                 for rows in groups.of(tables):
                     place = _place_after(rows)
-                    yield self._merged(rows) if files.is_merged else rows
+                    yield _Page(rows, files.is_merged)
             except MovedError:
                 files = self._files_of(part.hours)
                 continue
@@ -274,7 +288,7 @@ class _Reader:
     def of_hour(self, hour: Hour) -> Iterator[pa.Table]:
         """The records of an hour, in order."""
         part = _Part([hour], self._files_of([hour]))
-        return self._pages(part, SCHEMA.names)
+        return (self._merged(page) for page in self._pages(part, SCHEMA.names))
 
     def check(self) -> None:
         """Raise `IncompleteError` if records of the hours that were read, up to the last one, may lack."""
