@@ -368,9 +368,6 @@ def test_memory_and_the_wait_for_health_are_bounded_whatever_clients_send(
     assert peak_bytes(collector) < MEMORY_BYTES_MAX
 
 
-@pytest.mark.xfail(
-    reason="peaks at 617 to 744 MB for five filenames of 40 MB, where 600 MB are promised: a known fault"
-)
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_memory_is_bounded_whatever_clients_ask(start: Start) -> None:
