@@ -30,7 +30,7 @@ class Kinded(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False)
     @property
     def kind(self) -> object:
         """Its kind."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says its own
 
 
 class Ending(Kinded, frozen=True, order=True, array_like=True, gc=False):

@@ -127,8 +127,8 @@ async def answer_within(executor: Executor, work: Callable[[], _T], request: Web
         budget.end()
         gone.cancel()
         answer.cancel()
-        # An error's traceback has this frame. If that had the future, whose result the error is, what the work
-        # has read would stay in memory until the garbage collector runs.
+        # An error's traceback has this frame. If the frame kept the future, which has the error, all that the
+        # work has read would stay in memory until the garbage collector runs.
         del answer, either
 
 

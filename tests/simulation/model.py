@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from seam.emissions import body_of
+
 from waybill.facets import FinalState, ProvenanceRecord
 
 START_MS: Final = 1_767_225_600_000
@@ -153,21 +155,7 @@ def told_record(number: int, variant: int) -> ProvenanceRecord:
 
 def told_body(number: int, variant: int) -> bytes:
     """The entry that tells it."""
-    record = told_record(number, variant)
-    fields = {
-        "did": record.did,
-        "parentDid": None,
-        "systemName": record.system_name,
-        "dataSource": record.data_source,
-        "filename": record.filename,
-        "transforms": list(record.transforms),
-        "dataSink": record.data_sink,
-        "finalState": record.final_state,
-        "created": record.created,
-        "completed": record.completed,
-        "annotations": record.annotations,
-    }
-    return json.dumps([fields]).encode()
+    return body_of(told_record(number, variant))
 
 
 class End(NamedTuple):

@@ -57,8 +57,7 @@ def emission(number: int) -> Emission:
         return Emission(number, (_facet_event(record),), record)
     if is_plain_run(number):
         return _derived(number, record)
-    body = json.dumps([_delta_fi(record)]).encode()
-    return Emission(number, ((Kind.PROVENANCE, body, ""),), record)
+    return Emission(number, ((Kind.PROVENANCE, body_of(record), ""),), record)
 
 
 def is_plain_run(number: int) -> bool:
@@ -152,8 +151,9 @@ def _derived(number: int, record: ProvenanceRecord) -> Emission:
     return Emission(number, items, derived)
 
 
-def _delta_fi(record: ProvenanceRecord) -> dict[str, object]:
-    return {
+def body_of(record: ProvenanceRecord) -> bytes:
+    """A record as DeltaFi sends it: an array with an object."""
+    fields = {
         "did": record.did,
         "parentDid": None,
         "systemName": record.system_name,
@@ -164,5 +164,6 @@ def _delta_fi(record: ProvenanceRecord) -> dict[str, object]:
         "finalState": record.final_state,
         "created": record.created,
         "completed": record.completed,
-        "annotations": {},
+        "annotations": record.annotations or {},
     }
+    return json.dumps([fields]).encode()
