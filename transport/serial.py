@@ -72,10 +72,6 @@ def _plain_list(values: Iterable[Any]) -> list[Any]:
     return [value for value in plain if value is not None and value != {}]
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401 - any JSON scalar
-    return value
-
-
 def _plain_rare(value: Any) -> Any:  # noqa: ANN401 - any value goes in, a JSON value comes out
     if isinstance(value, Enum):
         return value.value
@@ -109,5 +105,5 @@ def _key(key: object) -> str:
 
 
 _plain: Final = _PlainByType({dict: _plain_dict, list: _plain_list})
-_plain.update(dict.fromkeys((str, int, float, bool, type(None)), _same))
+_plain.update(dict.fromkeys((str, int, float, bool, type(None)), lambda value: value))
 _encode: Final = msgspec.json.Encoder().encode

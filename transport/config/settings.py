@@ -323,7 +323,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         checked.setdefault("system_name", socket.gethostname())
         if unusable and (not goes_on or checked.get("strict", False)):
             raise unusable[0]
-        _warn_of_unusable(unusable)
+        for error in unusable:
+            if error.origin not in _warned:
+                _warned.add(error.origin)
+                log.warning("%s; the program goes on without it", error)
         _complete(checked, farther)
         _keep_key_from_others(found, farther, checked)
         origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
@@ -513,13 +516,6 @@ def _sources(
         else:
             modes.append(of_files[file].get("home_mode"))
     yield from ((str(file), values) for file, values in reversed(of_files.items()))
-
-
-def _warn_of_unusable(files: list[SettingsFileError]) -> None:
-    for error in files:
-        if error.origin not in _warned:
-            _warned.add(error.origin)
-            log.warning("%s; the program goes on without it", error)
 
 
 def _default_fallback() -> Path | None:

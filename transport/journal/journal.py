@@ -37,6 +37,7 @@ from .rescue import exists
 from .rows import (
     AFTER_GONE,
     GONE_UPTO,
+    NEWEST_MS,
     Item,
     Row,
     StoredRow,
@@ -141,6 +142,8 @@ class Journal:
         self.clock: Final = clock
         self._is_full = False
         self._at_least_ms = 0
+        self._newest_ms: int | None = None
+        """When the newest entry was accepted; None: another process may have added some."""
         self._size_checked_s = float("-inf")
         try:
             if not to_read:
@@ -160,7 +163,7 @@ class Journal:
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # The parent commits other threads' entries, because those threads exist only there.
         self._database.on_fork = self._commits.reset
-        self._database.on_change = self._find_node
+        self._database.on_change = self._find_last
         self._database.prepare()
         self.node = self.nodes()[-1].name
 
@@ -224,8 +227,9 @@ class Journal:
     def _rows_of(self, items: Iterable[Item], program: str | None = None) -> list[Row]:
         return [row_of(kind, system, body, pack=self._packs, program=program) for kind, body, system in items]
 
-    def _find_node(self, writer: apsw.Connection) -> None:
+    def _find_last(self, writer: apsw.Connection) -> None:
         self.node = current_node(writer)
+        self._newest_ms = None
 
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
         now_s = self.clock.monotonic_s()
@@ -241,8 +245,10 @@ class Journal:
                 f"`waybill settings apply --home {shlex.quote(str(self.home))}` with --archive-enabled, "
                 "--provenance-enabled, --marquez-url URL or --journal-max-bytes SIZE"
             )
-        now_ms = max(self.clock.now_ms(), self._at_least_ms)
-        seqs = insert(writer, rows, now_ms, marks=marks)
+        if self._newest_ms is None:
+            self._newest_ms = cast("int | None", writer.execute(NEWEST_MS).get) or 0
+        self._newest_ms = max(self.clock.now_ms(), self._at_least_ms, self._newest_ms)
+        seqs = insert(writer, rows, self._newest_ms, marks=marks)
         note_contents(
             writer, [(seq, one) for seq, row in zip(seqs, rows, strict=True) for one in row.contents]
         )

@@ -54,7 +54,7 @@ SELECT {_ALL} FROM entries WHERE seq > max(?, {AFTER_GONE}) ORDER BY seq LIMIT ?
 _NEXT: Final = f"""
 SELECT seq FROM entries WHERE seq > max(?, {AFTER_GONE}) ORDER BY seq LIMIT 1
 """  # noqa: S608 - a text of our own
-_NEWEST_MS: Final = "SELECT CAST(received_ms AS INTEGER) FROM entries ORDER BY seq DESC LIMIT 1"
+NEWEST_MS: Final = "SELECT CAST(received_ms AS INTEGER) FROM entries ORDER BY seq DESC LIMIT 1"
 _FIND: Final = "SELECT seq FROM entries WHERE digest = ?"
 # A random digest is not that of the body either, so the entry stays damaged.
 _FORGET_DIGEST: Final = "UPDATE entries SET digest = randomblob(24) WHERE seq = ?"
@@ -212,13 +212,12 @@ def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
     return _hash_of(kind, body) == digest[-_HASH_BYTES:]
 
 
-def insert(writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool) -> list[int]:
+def insert(writer: apsw.Connection, rows: Sequence[Row], received_ms: int, *, marks: bool) -> list[int]:
     """Insert the rows that are no repeats; the caller has begun a transaction.
 
-    They are stamped with the current time, or with the newest entry's if that is later. Returns the sequence
-    number of each row; for a repeat, that of the first undamaged entry with the same bytes.
+    Returns the sequence number of each row; for a repeat, that of the first undamaged entry with the same
+    bytes.
     """
-    received_ms = max(now_ms, writer.execute(_NEWEST_MS).get or 0)
     # A mark has no digest by which its number could be found if other rows of the statement are repeats.
     at_once = 1 if marks else _ROWS_AT_ONCE
     seqs: list[int] = []
