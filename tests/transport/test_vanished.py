@@ -210,9 +210,10 @@ def write(run: str, kind: str, *outputs: Path | str, name: str = "append_data") 
     return json.dumps(whole).encode()
 
 
-def delta(operation: str, after_s: float = 5) -> str:
+def delta(operation: str, after_s: float = 5, engine: str = "Apache-Spark/4.0.5 Delta-Lake/4.0.0") -> str:
     """A commit of a Delta table."""
-    return json.dumps({"commitInfo": {"timestamp": int((BEGAN_S + after_s) * 1000), "operation": operation}})
+    at_ms = int((BEGAN_S + after_s) * 1000)
+    return json.dumps({"commitInfo": {"timestamp": at_ms, "operation": operation, "engineInfo": engine}})
 
 
 def iceberg(application: str, after_s: float = 5) -> str:
@@ -239,6 +240,7 @@ def mark(path: Path, after_s: float, text: str = "") -> None:
         ("_delta_log/00000000000000000007.json", 5, delta("DELETE"), None),
         ("_delta_log/00000000000000000007.json", 5, delta("VACUUM END"), None),
         ("_delta_log/00000000000000000007.json", 5, delta("WRITE", -5), None),
+        ("_delta_log/00000000000000000007.json", 5, delta("WRITE", engine="delta-rs:py-1.6.6"), None),
         ("_delta_log/00000000000000000007.json", 5, "damaged", None),
         ("metadata/v7.metadata.json", 5, iceberg("local-8"), None),
         ("metadata/v7.metadata.json", 5, iceberg("local-7", -5), None),  # a tag makes a file, no snapshot

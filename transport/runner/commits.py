@@ -3,8 +3,8 @@
 A job that is killed right after its write returned has begun a run and not ended it, although the result is
 there: Hadoop's ``_SUCCESS``, the commit of a Delta or an Iceberg table. These are files, so a folder of this
 machine can be looked at. The proof is what a commit says of itself, since anybody may commit to a table in
-the meantime: Delta names the operation and its time, Iceberg the snapshot's Spark application. ``_SUCCESS``
-says nothing, so its own time counts.
+the meantime: Delta names the operation, its time and the engine, Iceberg the snapshot's Spark application.
+``_SUCCESS`` says nothing, so its own time counts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _commits(folder: Path, write: Write) -> Iterator[Commit]:
         if path.stat().st_mtime_ns // 1_000_000 >= write.since_ms:
             with path.open("rb") as lines:
                 found = [_read(_DELTA, line).commit for line in lines if b'"commitInfo"' in line]
-            fitting = [one for one in found if re.fullmatch(operation, one.operation)]
+            fitting = [one for one in found if re.fullmatch(operation, one.operation) and one.is_of_spark]
             yield from (Commit("_delta_log", one.at_ms) for one in fitting)
     table = folder.with_name(_BRANCH.sub("", folder.name))
     tables = table.glob("metadata/*.metadata.json")
@@ -117,6 +117,12 @@ def _commits(folder: Path, write: Write) -> Iterator[Commit]:
 class _CommitInfo(msgspec.Struct):
     at_ms: int = msgspec.field(default=0, name="timestamp")
     operation: str = ""
+    engine: str = msgspec.field(default="", name="engineInfo")
+
+    @property
+    def is_of_spark(self) -> bool:
+        """Whether Spark made it; other engines give their commits the same operations."""
+        return not self.engine or "Spark" in self.engine
 
 
 class _Delta(msgspec.Struct):
