@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -90,18 +89,14 @@ def open_answers(
     Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
     """
     from waybill.exporter.keys import Keys
-    from waybill.exporter.query import TailReader
+    from waybill.exporter.query import ExportedFiles, TailReader
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.index import FolderRelations, Published
 
     if exported is not None:
         check_home(settings, needed=False)
-        from waybill.exporter.exporting import ExportedFiles
-        from waybill.exporter.keys import open_exported
-
-        progress = functools.partial(console.progress, "reading exported files")
-        destination = open_exported(exported, settings.home, progress)
-        published = Published(ExportedFiles(exported), destination.root)
+        destination = ExportedFiles(exported)
+        published = Published(destination, destination.root)
         answers = FileAnswers(destination.root, destination, published.open, os_user(), settings)
         yield answers, f"at {destination.name}", None
         return

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from waybill.exporter import Query
-from waybill.exporter.exporting import ExportedFiles
 from waybill.exporter.keys import Keys
 from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, InvalidQueryError, Stats, TailReader
@@ -115,10 +114,10 @@ class Lineage:
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(client.begin)
         if isinstance(place, str) and is_url(place):
-            from waybill.exporter.keys import open_exported
+            from waybill.exporter.query import ExportedFiles
 
-            exported = open_exported(place, settings.home)
-            published = Published(ExportedFiles(place), exported.root)
+            exported = ExportedFiles(place)
+            published = Published(exported, exported.root)
             return cls(
                 lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published.open, asker))
             )

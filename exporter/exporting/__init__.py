@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         open_blob_store,
         open_destination,
     )
-    from .exported import ExportedFiles
     from .exporting import Exported, export
     from .fetching import fetch_root
     from .manifest import MANIFEST, ListedFile, decode_manifest, manifest_path

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .exported import ExportedKeys, open_exported
     from .listing import Keys
     from .making import keep_step
     from .projection import PROJECTION, open_keys

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .comparison import Difference, compare
     from .conditions import CONDITIONS, Condition, ConditionKind, InvalidQueryError, read_conditions
     from .database import FAILED, connect, connect_alone, escaped, execute, run
+    from .exported import ExportedFiles
     from .locate import Located, locate_entry
     from .position import CursorError, beyond, cursor_of, in_order, read_cursor
     from .query import Query, TooManyError, has_name, is_pattern

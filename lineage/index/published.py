@@ -23,7 +23,7 @@ from .facts import Fact, Kind
 from .reading import IndexReader
 
 if TYPE_CHECKING:
-    from waybill.exporter.exporting import ExportedFiles
+    from waybill.exporter.query import ExportedFiles
 
 
 class FolderRelations:

@@ -69,12 +69,6 @@ def test_a_file_that_cannot_be_copied_is_exit_code_1(called: Run, root: Path, tm
     assert str(path) in done.stderr
 
 
-@pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A cache of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
-
-
 @pytest.fixture(scope="module")
 def there(kept: Kept, script: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a destination that has all of the layout."""
@@ -95,14 +89,6 @@ def test_what_was_exported_gives_the_answers_of_the_home(
     done = called(*question.split(), "--root", there)
     assert (done.returncode, done.stdout) == (0, here.stdout), done.stderr
     assert done.stdout
-
-
-def test_what_was_exported_is_read_once_by_the_first_question(called: Run, kept: Kept, there: str) -> None:
-    for _ in range(2):
-        found = called("find", "--filename", "year.csv", "--root", there, "--home", kept.home)
-        assert (found.returncode, found.stderr) == (0, "")
-        assert found.stdout
-    assert len(list((kept.home / "exported").glob("*/provenance/keys/*.keys.parquet"))) == 1
 
 
 @pytest.mark.parametrize(

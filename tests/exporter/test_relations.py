@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waybill.exporter import age_off, export, open_destination
-from waybill.exporter.exporting import ExportedFiles
+from waybill.exporter.query import ExportedFiles
 from waybill.exporter.relations import Relation, read_relations, relation_files, write_relations
 from waybill.transport.files import Files
 
