@@ -8,14 +8,13 @@ from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from waybill.transport import MissingExtraError, NotFoundError, SettingsError, WaybillError
 from waybill.transport.errors import NameTakenError, sentence_of
 from waybill.transport.process import prepare
 
 from . import console
-from .commanding import Deferred, Group
+from .commanding import CommandGroup, Deferred, Group
 
 OF_USAGE: Final = (SettingsError, NotFoundError, NameTakenError, MissingExtraError)
 """Errors that a different command line, setting or environment fixes: exit code 2. For all others it is 1."""
@@ -73,10 +72,10 @@ _ELSEWHERE: Final = {"demo": "waybill.cli.demo.command"}
 """The modules of the commands that have a package of their own."""
 
 
-class _Commands(TyperGroup):
+class _Commands(CommandGroup):
     """All commands, each loaded on first use."""
 
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of `TyperGroup`
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of its base
         modules = {name: f"waybill.cli.commands.{name.replace('-', '_')}" for name in COMMANDS} | _ELSEWHERE
         commands = [Deferred(name, help=text, module=modules[name]) for name, text in COMMANDS.items()]
         super().__init__(**{**given, "commands": commands})

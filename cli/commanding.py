@@ -36,7 +36,32 @@ _WORDINGS: Final = (
 """Messages of the library that checks values, and plain words for them that say what to give."""
 
 
-class Command(TyperCommand):
+class _Unchecked:
+    """Takes values that are as wanted as they are: the library that checks the others takes long to load."""
+
+    def get_params(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's version says whose
+        """The parameters."""
+        params = super().get_params(ctx)  # type: ignore[misc]  # the other base's
+        for param in params:
+            if "process_value" not in vars(param):
+                param.process_value = functools.partial(_take, param, param.process_value)
+        return params
+
+
+def _take(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:  # noqa: ANN401 - as above
+    wanted = getattr(param, "type_descriptor", None)
+    is_text = wanted is not None and wanted.annotation is str and wanted.parameter_info.parser is None
+    if param.required or not (value is None or (is_text and isinstance(value, str))):
+        return check(ctx, value)
+    taken = () if value is None and (param.multiple or param.nargs != 1) else value
+    return taken if param.callback is None else param.callback(ctx, param, taken)
+
+
+class CommandGroup(_Unchecked, TyperGroup):
+    """A group of commands as typer runs it."""
+
+
+class Command(_Unchecked, TyperCommand):
     """A command of Waybill: its help lists settings separately, and errors about values use plain words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's version says whose
@@ -120,7 +145,12 @@ class Group(typer.Typer):
     """A group of commands; a module adds to it with the decorator `command`."""
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of `Typer`
-        made = {"no_args_is_help": True, "add_completion": False, "rich_markup_mode": None}
+        made = {
+            "cls": CommandGroup,
+            "no_args_is_help": True,
+            "add_completion": False,
+            "rich_markup_mode": None,
+        }
         super().__init__(**{**made, "pretty_exceptions_enable": False, **given})
 
     def command(self, name: str | None = None, **given: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Typer`

@@ -130,7 +130,7 @@ def _opened(settings: Settings) -> Iterator[tuple[Journal | None, Settings, bool
     """The journal of a home, its agreed settings, and whether the home files into their root."""
     with existing_journal(settings, to_read=True) as journal:
         agreed = as_agreed(settings, journal)
-        checked_root(agreed)
+        _check_root(agreed, journal)
         yield journal, agreed, journal is not None and files_into(journal, agreed.root)
 
 
@@ -269,13 +269,18 @@ def checked_root(agreed: Settings) -> Path:
         NotFoundError: the user's does not exist.
         RootError: its path holds another folder, or an older copy.
     """
-    check_given_root(agreed)
-    if agreed.origins["root"] == ORIGIN:
-        return agreed.root
     with existing_journal(agreed, to_read=True) as journal:
-        if journal is not None:
-            check_root(journal, agreed.root)
+        _check_root(agreed, journal)
     return agreed.root
+
+
+def _check_root(agreed: Settings, journal: Journal | None) -> None:
+    if agreed.origins["root"] == ORIGIN:
+        check_given_root(agreed)
+    elif journal is not None:
+        if agreed.explicit("root"):
+            check_agreed_root(journal, agreed)
+        check_root(journal, agreed.root)
 
 
 def files_into(journal: Journal, root: Path) -> bool:

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from waybill.cli.home import open_answers
+from waybill.exporter import Query
+from waybill.transport import Journal, Settings
+from waybill.transport.config import OPTIONS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -49,6 +54,30 @@ def test_find_loads_neither_numpy_nor_pandas_nor_what_delivers(kept: Kept) -> No
     assert "second.csv" in said
     assert "pyarrow" in loaded
     assert {"numpy", "pandas", "requests", "waybill.marquez", "waybill.exporter.sources"} & loaded == set()
+
+
+def test_texts_and_what_is_not_given_load_no_library_that_checks_values(kept: Kept) -> None:
+    wanted = ("--home", kept.home, "--data-sink", "lake", "--tz", "local")
+    _, loaded = loaded_by("find", *wanted)
+    assert "pydantic" not in loaded
+    for arguments in (["--help"], ["--version"], ["status", "--home", kept.home]):
+        _, loaded = loaded_by(*arguments)
+        assert "pydantic" not in loaded, arguments
+
+
+def test_a_question_opens_the_journal_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    class Counted(Journal):
+        def __init__(self, home: Path, *, to_read: bool = False) -> None:
+            opened.append(home)
+            super().__init__(home, to_read=to_read)
+
+    monkeypatch.setattr("waybill.cli.home.Journal", Counted)
+    settings = Settings.load({"home": kept.home}, origin=OPTIONS)
+    with open_answers(settings, None) as (answers, _, _):
+        assert sum(table.num_rows for table in answers.tables(Query()))
+    assert opened == [kept.home]
 
 
 @pytest.mark.usefixtures("made_home")
