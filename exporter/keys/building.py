@@ -7,10 +7,9 @@ rewrite the keys of the month.
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,7 +27,17 @@ from ..names import HOUR_MS, KEYS, hour_of
 from ..query import FAILED, connect_alone, escaped, execute
 from .contents import CONTENTS, KINDS, Contents, DamagedError, Span, digits_of, read_contents
 from .hashes import HASHES
-from .spans import KnownFile, check, footer_of, hour_of_file, known_files, numbers_of, read_files, write_rows
+from .spans import (
+    KnownFile,
+    check,
+    footer_of,
+    hour_of_file,
+    known_files,
+    numbers_of,
+    read_files,
+    stamp_of,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -124,7 +133,6 @@ class Builder:
     def __init__(self, root: Path, files: Files) -> None:
         self.root = root
         self._files = files
-        self._files_of = functools.cache(functools.partial(read_files, root))
 
     def known(self) -> Contents | None:
         """The contents to go on with, if there are any that can be used."""
@@ -149,19 +157,16 @@ class Builder:
             if not there.issuperset(span.path(self.root, kind).name for kind in KINDS)
         )
 
-    def files_of(self, span: Span, hours: Sequence[Hour] | None = None) -> list[KnownFile]:
-        """The files of a span that are not gone, of some hours or all."""
-        table = self._files_of(span)
-        if hours is not None:
-            if not any(map(span.has, hours)):
-                return []
-            starts = numbers_of(pa.int64(), "q", [hour.start_ms // HOUR_MS for hour in hours])
-            table = table.filter(pc.is_in(pc.divide(table["first_ms"], HOUR_MS), value_set=starts))
+    def files_of(self, span: Span, hours: Sequence[Hour]) -> list[KnownFile]:
+        """The files of a span that are not gone, of some hours."""
+        if not any(map(span.has, hours)):
+            return []
+        table = read_files(self.root, span)
+        starts = numbers_of(pa.int64(), "q", [hour.start_ms // HOUR_MS for hour in hours])
+        table = table.filter(pc.is_in(pc.divide(table["first_ms"], HOUR_MS), value_set=starts))
         return [file for file in known_files(table) if file.number not in span.gone]
 
-    def with_span(
-        self, contents: Contents, read: Sequence[ReadFile], stamp_of: Callable[[Path], str]
-    ) -> tuple[Contents, list[ReadFile]]:
+    def with_span(self, contents: Contents, read: Sequence[ReadFile]) -> tuple[Contents, list[ReadFile]]:
         """Read files of one month into a span; returns the new contents, and the files that cannot be read.
 
         A file that another stamp than it had is found for now is one of these.
@@ -176,7 +181,7 @@ class Builder:
             for number in (number for number, one in numbered.items() if not rows[one]):
                 start_ms = hour_of_file(numbered[number].path).start_ms
                 execute(connection, _EMPTY, {"number": number, "start_ms": start_ms})
-            same = {number: one for number, one in numbered.items() if _has_stamp(one, stamp_of)}
+            same = {number: one for number, one in numbered.items() if _has_stamp(one)}
             paths, stamps = [one.path for one in same.values()], [one.stamp for one in same.values()]
             execute(connection, _FILES, {"numbers": list(same), "paths": paths, "stamps": stamps})
             there = connection.execute("FROM files SELECT number").fetchall()
@@ -290,9 +295,9 @@ def _is_inserted(connection: duckdb.DuckDBPyConnection, read: Sequence[ReadFile]
     return True
 
 
-def _has_stamp(one: ReadFile, stamp_of: Callable[[Path], str]) -> bool:
+def _has_stamp(one: ReadFile) -> bool:
     try:
-        return stamp_of(one.place) == one.stamp
+        return stamp_of(one.place.stat()) == one.stamp
     except FileNotFoundError:
         return False
 

@@ -15,9 +15,9 @@ import contextlib
 import functools
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from waybill.transport.errors import reason_of
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..differing import Differing
     from ..names import Hour, RawName
     from ..query import Dimension, Listing, Query
-    from .spans import KnownFile
 
 _TRIES: Final = 3
 _LISTED_ONE_BY_ONE: Final = 50
@@ -119,7 +118,10 @@ class Keys(Access):
 
 
 def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listing | None:
-    """The files by the keys; None if the ledger does not go on from where the keys end."""
+    """The files of known hours that may hold part of an answer, and all files of the others.
+
+    None: the ledger does not go on from where the keys end.
+    """
     root, contents = opened.root, opened.contents
     unknown = {*unfiled, *raw_hours(root), *contents.waiting, *contents.unread, *contents.doubled}
     # `Unread.add_known` reports an unreadable report.
@@ -128,86 +130,29 @@ def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listin
     followed = follow_ledger(root, contents.position)
     if followed is None:
         return None
-    return list_known(opened, query, unknown | followed.hours, _Folders(root, query))
-
-
-def list_known(opened: OpenKeys, query: Query, unknown: set[Hour], whole: WholeHours) -> Listing:
-    """The files of known hours that may hold part of an answer, and all files of the others."""
+    unknown |= followed.hours
     hashes = wanted_hashes(query)
     if not hashes:
         # Those with a kind are looked for when an hour is asked for: sums may be all that a question needs.
         every = opened.by_hour
-        return _Files(opened, query, unknown, whole, lambda: opened.of_kind(query) or every)
+        return _Files(opened, query, unknown, lambda: opened.of_kind(query) or every)
     files, more = opened.look_up(query, hashes)
-    return _Files(opened, query, unknown | more, whole, lambda: files)
-
-
-class WholeHours(Protocol):
-    """The files themselves: all of the hours that the keys do not know, and those that they know."""
-
-    def raw(self, hour: Hour) -> dict[RawName, Path]:
-        """See `Listing`."""
-
-    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        """See `Listing`."""
-
-    def known(self, files: Iterable[KnownFile]) -> list[Path]:
-        """The paths of known files of an hour, which are about to be read."""
-
-    def differing(self) -> Sequence[Differing]:
-        """See `Listing`."""
-
-
-class _Folders:
-    """The files of the hours of a root."""
-
-    def __init__(self, root: Path, query: Query) -> None:
-        self._root = root
-        self._query = query
-        self._changed: set[Hour] = set()
-        self._asked: set[Hour] = set()
-
-    def raw(self, hour: Hour) -> dict[RawName, Path]:
-        return raw_files(self._root, hour)
-
-    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        self._asked.add(hour)
-        if len(self._asked) > _LISTED_ONE_BY_ONE:
-            return self._all.compacted(hour, raws)
-        return compacted_files(self._root, [hour], self._query.system_name)[hour]
-
-    def known(self, files: Iterable[KnownFile]) -> list[Path]:
-        paths = []
-        for one in files:
-            paths.append(path := self._root / one.path)
-            if not _is_same(path, one.stamp):
-                self._changed.add(one.hour)
-        return paths
-
-    def differing(self) -> Sequence[Differing]:
-        return compare_files(self._root, self._changed) if self._changed else ()
-
-    @functools.cached_property
-    def _all(self) -> HourFiles:
-        return HourFiles(self._root, self._query.system_name)
+    return _Files(opened, query, unknown | more, lambda: files)
 
 
 class _Files:
     """Of the known hours, some files, and of the others all: a `Listing`."""
 
     def __init__(
-        self,
-        opened: OpenKeys,
-        query: Query,
-        unknown: set[Hour],
-        whole: WholeHours,
-        find: Callable[[], FilesByHour],
+        self, opened: OpenKeys, query: Query, unknown: set[Hour], find: Callable[[], FilesByHour]
     ) -> None:
         self._opened = opened
+        self._root = opened.root
         self._query = query
         self._unknown = unknown
-        self._whole = whole
         self._find = find
+        self._changed: set[Hour] = set()
+        self._asked: set[Hour] = set()
 
     @functools.cached_property
     def hours(self) -> Sequence[Hour]:
@@ -218,27 +163,42 @@ class _Files:
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
         # Raw files that have come since have only records that were accepted after the question.
-        return self._whole.raw(hour) if hour in self._unknown else {}
+        return raw_files(self._root, hour) if hour in self._unknown else {}
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        if hour in self._unknown:
-            return self._whole.compacted(hour, raws)
-        known = self._known.of(hour)
-        return self._whole.known(one for one in known if self._opened.is_asked_for(one, self._query))
+        if hour not in self._unknown:
+            return self._of_known(hour)
+        self._asked.add(hour)
+        if len(self._asked) > _LISTED_ONE_BY_ONE:
+            return self._all.compacted(hour, raws)
+        return compacted_files(self._root, [hour], self._query.system_name)[hour]
 
     def differing(self) -> Sequence[Differing]:
-        return self._whole.differing()
+        return compare_files(self._root, self._changed) if self._changed else ()
 
     def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
         found = self._opened.count(query, by, self._unknown) if query.is_by_kind else None
         if found is None:
             return None, self
         sums, files = found
-        return sums, _Files(self._opened, self._query, self._unknown, self._whole, lambda: files)
+        return sums, _Files(self._opened, self._query, self._unknown, lambda: files)
+
+    def _of_known(self, hour: Hour) -> list[Path]:
+        paths = []
+        for one in self._known.of(hour):
+            if self._opened.is_asked_for(one, self._query):
+                paths.append(path := self._root / one.path)
+                if not _is_same(path, one.stamp):
+                    self._changed.add(hour)
+        return paths
 
     @functools.cached_property
     def _known(self) -> FilesByHour:
         return self._find()
+
+    @functools.cached_property
+    def _all(self) -> HourFiles:
+        return HourFiles(self._root, self._query.system_name)
 
 
 def _is_same(path: Path, stamp: str) -> bool:

@@ -132,7 +132,7 @@ class _Step(Builder):
         contents = msgspec.structs.replace(contents, spans=tuple(spans))
         same = {(file.path, file.stamp) for files in known.values() for file in files}
         read = [file for hour in there.values() for file in hour if (file.path, file.stamp) not in same]
-        contents, bad = self.with_span(contents, read, lambda path: stamp_of(path.stat()))
+        contents, bad = self.with_span(contents, read)
         # Questions read the bad ones themselves, and say what is wrong with them.
         unread = {hour for hour, files in there.items() if not set(bad).isdisjoint(files)}
         doubled = {hour for hour, files in there.items() if len({_system(one) for one in files}) < len(files)}

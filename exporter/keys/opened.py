@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,12 +99,6 @@ class OpenKeys:
             known.get((one.name, one.serial)) or OpenSpan(root, one) for one in contents.spans
         ]
         self.problem: str | None = None
-
-    def without(self, gone: frozenset[int]) -> Self:
-        """The same, where other files are gone."""
-        found = copy.copy(self)
-        found.gone = gone
-        return found
 
     @functools.cached_property
     def files(self) -> pa.Table:
