@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from waybill.exporter.directory import is_root
 from waybill.exporter.keys import PROJECTION as KEYS
 from waybill.exporter.names import ARCHIVE, LAYOUT
-from waybill.exporter.reading import os_user
 from waybill.facets.json_events import instant
 from waybill.lineage.index import INDEX
 from waybill.transport import Journal, NotFoundError, Settings, locks
@@ -97,16 +96,16 @@ def open_answers(
         check_home(settings, needed=False)
         destination = ExportedFiles(exported)
         published = Published(destination, destination.root)
-        answers = FileAnswers(destination.root, destination, published.open, os_user(), settings)
+        answers = FileAnswers(destination.root, destination, published.open, settings)
         yield answers, f"at {destination.name}", None
         return
     with _opened(settings) as (journal, agreed, is_of_home):
         if journal is None or not is_of_home:
             published = Published(FolderRelations(agreed.root), agreed.root)
-            files = FileAnswers(agreed.root, Keys(), published.open, os_user(), agreed)
+            files = FileAnswers(agreed.root, Keys(), published.open, agreed)
             yield files, f"below {agreed.root}", journal
         else:
-            home = HomeAnswers(journal, agreed, TailReader(journal), Keys(), os_user())
+            home = HomeAnswers(journal, agreed, TailReader(journal), Keys())
             yield home, f"in {journal.path} and below {agreed.root}", journal
 
 
@@ -122,7 +121,7 @@ def open_graph(settings: Settings) -> Iterator[tuple[GraphAnswers, Journal]]:
     with _opened(settings) as (journal, agreed, is_of_home):
         if journal is None or not is_of_home:
             raise NotFoundError(f"{agreed.root} has only records; ask the home that filed them")
-        yield GraphAnswers(journal, os_user()), journal
+        yield GraphAnswers(journal), journal
 
 
 @contextlib.contextmanager

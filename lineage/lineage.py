@@ -15,7 +15,6 @@ from waybill.exporter import Query
 from waybill.exporter.keys import Keys
 from waybill.exporter.object_stores import is_url
 from waybill.exporter.query import Dimension, InvalidQueryError, Stats, TailReader
-from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import from_table
 from waybill.transport import Journal, NotFoundError, Settings
@@ -87,7 +86,7 @@ class Lineage:
         self._open_answers = open_answers
 
     @classmethod
-    def open(cls, place: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
+    def open(cls, place: str | os.PathLike[str] | None = None) -> Lineage:
         """Open a home, a root that is no home, a destination of exports, or a collector.
 
         Over HTTP, each method also raises `CollectorReadError`, and a question about a set of dids is one of
@@ -100,7 +99,6 @@ class Lineage:
         Args:
             place: its path; the URL of a destination, ``s3://…``, ``gs://…``, ``az://…`` or ``file://…``; the
                 URL of a collector; None: the home of the settings, as the command `waybill` would take it.
-            asker: who asks, where a program asks for somebody else; a collector goes by the key.
 
         Raises:
             NotFoundError: there is no such folder, or the kind of URL is unknown.
@@ -118,15 +116,13 @@ class Lineage:
 
             exported = ExportedFiles(place)
             published = Published(exported, exported.root)
-            return cls(
-                lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published.open, asker))
-            )
+            return cls(lambda: contextlib.nullcontext(FileAnswers(exported.root, exported, published.open)))
         place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
         access = Keys()
         published = Published(FolderRelations(place), place)
-        return cls(functools.partial(open_answers, place, access, published, asker))
+        return cls(functools.partial(open_answers, place, access, published))
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first unless it says otherwise.
@@ -458,14 +454,14 @@ def find(place: str | os.PathLike[str] | None = None, query: Query | None = None
 
 
 @contextlib.contextmanager
-def open_answers(folder: Path, access: Access, published: Published, asker: Asker) -> Iterator[Answers]:
+def open_answers(folder: Path, access: Access, published: Published) -> Iterator[Answers]:
     """The answers of a home, or of a root that is no home, by what was published there.
 
     Raises:
         JournalError: the journal cannot be read.
     """
     if not Journal.exists(folder):
-        yield FileAnswers(folder, access, published.open, asker)
+        yield FileAnswers(folder, access, published.open)
         return
     with contextlib.closing(Journal(folder, to_read=True)) as journal:
-        yield HomeAnswers(journal, obey(journal), TailReader(journal), access, asker)
+        yield HomeAnswers(journal, obey(journal), TailReader(journal), access)

@@ -128,9 +128,7 @@ class HealthEndpoints:
         if receipt is None:
             raise malformed("receipt", f"is {given[:40]!r}; use NODE-NUMBER")
         try:
-            found = await asyncio.to_thread(
-                lambda: self._readings.begin(request.state.key).answers.locate(receipt)
-            )
+            found = await asyncio.to_thread(lambda: self._readings.begin().answers.locate(receipt))
         except RootError as error:
             raise wrong_root(error) from None
         if found is None:

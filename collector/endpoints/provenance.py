@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from starlette.responses import StreamingResponse
 
-from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.index import OpenFile, as_plain
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
@@ -193,7 +192,7 @@ class ProvenanceEndpoints:
         number = summary_number(request.path_params["number"])
         backend = read_params(request.url.query, Summary).backend
         ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
-        found = None if number is None else await ask(self._summary, backend, number, request.state.key)
+        found = None if number is None else await ask(self._summary, backend, number)
         if found is None:
             detail = "there is no such summary, or its files have left the journal and the archive"
             raise Problem(HTTPStatus.NOT_FOUND, f"{detail}; use the link as Marquez shows it")
@@ -209,10 +208,9 @@ class ProvenanceEndpoints:
         note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
         return StreamingResponse(_rest(note + first, lines, ask), headers=headers)
 
-    def _summary(self, backend: str, number: int, key: str) -> Summarized | None:
+    def _summary(self, backend: str, number: int) -> Summarized | None:
         from waybill.exporter.query import read_summarized
 
-        number = reading.allow(reading.Asker(reading.Door.HTTP, key), number)
         with problems_told():
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
@@ -269,7 +267,7 @@ class ProvenanceEndpoints:
         run = partial(asyncio.get_running_loop().run_in_executor, self._queries)
 
         def look_up() -> WebResponse:
-            read = self._readings.begin(request.state.key)
+            read = self._readings.begin()
             found = ask(read.answers)
             if not isinstance(found, msgspec.Struct) or _size_of(found) <= _ITEMS_AT_ONCE:
                 return json_response(found, headers=read.headers())
@@ -296,7 +294,7 @@ class ProvenanceEndpoints:
     ) -> WebResponse:
         from .query_params import next_page
 
-        read = self._readings.begin(request.state.key, is_partial=params.is_partial)
+        read = self._readings.begin(is_partial=params.is_partial)
         value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
         headers = read.headers()
         if cursor is not None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
-from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.index import KeptIndex
 from waybill.transport.budget import Budget, BudgetError
@@ -65,25 +64,22 @@ class Readings:
         self._opened: _Opened | None = None
         self._lock = threading.Lock()
 
-    def begin(self, key: str, *, is_partial: bool = False) -> Reading:
+    def begin(self, *, is_partial: bool = False) -> Reading:
         """The answers for one request.
 
-        Args:
-            key: the name of the API key that asks; empty without one.
-            is_partial: whether an answer that lacks records is enough; it comes with a warning then.
+        With `is_partial`, an answer that lacks records is enough; it comes with a warning then.
         """
         from waybill.lineage.answers import HomeAnswers
 
         _, tails, keys = self._open()
-        asker = reading.Asker(reading.Door.HTTP, key)
-        answers = HomeAnswers(self._journal, self._settings, tails, keys, asker, kept=self._kept)
+        answers = HomeAnswers(self._journal, self._settings, tails, keys, kept=self._kept)
         return Reading(answers, is_partial=is_partial)
 
     def of_graph(self) -> GraphAnswers:
         """The answers about the graph alone, for the collector itself; they load nothing that reads files."""
         from waybill.lineage.answers import GraphAnswers
 
-        return GraphAnswers(self._journal, reading.Asker(reading.Door.HTTP, ""), self._kept)
+        return GraphAnswers(self._journal, self._kept)
 
     def _open(self) -> _Opened:
         from waybill.exporter.keys import Keys

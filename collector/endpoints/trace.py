@@ -76,7 +76,7 @@ class TraceEndpoints:
         if not did or "\0" in did:
             raise malformed("did", "is empty or contains a NUL character; give the did of a file")
         params = trace_params_of(request.url.query, request.headers.get("accept", ""), MEDIA)
-        work = partial(self._trace, did, params, request.state.key)
+        work = partial(self._trace, did, params)
         with problems_told("repair them, or use partial=true to get the rest"):
             # Only finding a journey tells how large it is. So each is begun as a small one, and no small one
             # waits for a large one to end.
@@ -85,10 +85,10 @@ class TraceEndpoints:
             except _LargeError:
                 return await self._large.run(work, request)
 
-    def _trace(self, did: str, params: Trace, key: str, *, is_small: bool = False) -> WebResponse:
+    def _trace(self, did: str, params: Trace, *, is_small: bool = False) -> WebResponse:
         from waybill.exporter.query import EntriesGoneError
 
-        reading = self._readings.begin(key, is_partial=params.partial)
+        reading = self._readings.begin(is_partial=params.partial)
         bounds = _Bounds(is_small=is_small)
         try:
             journey = reading.answers.trace(

@@ -104,7 +104,7 @@ class Answering:
             return await answer_within(self._thread, work, request)
 
     def _work(self, view: View, form: str, request: Request, params: Any) -> Response:  # noqa: ANN401 - each view has its own
-        reading = self._readings.begin(request.state.key)
+        reading = self._readings.begin()
         try:
             shown = view.ask(reading.answers, params)
         except NotFoundError as error:

@@ -71,7 +71,6 @@ class LevelsOfHome:
 
     def ask(self, answers: HomeAnswers, params: Params) -> LevelsOverTime:
         """The levels of a tier as they were recorded last, and their history."""
-        answers.allow("slis")
         found = read_latest(self._journal) or self._measure(answers)
         wanted = {"", params.tier} if params.tier else {"", *TIERS}
         history: dict[str, list[float]] = {}

@@ -4,4 +4,4 @@ from .indexed import FileAnswers
 from .remote import CollectorClient
 
 Answers = FileAnswers | CollectorClient
-"""Answers questions about the files of one place, for one asker; for the methods see `Lineage`."""
+"""Answers questions about the files of one place; for the methods see `Lineage`."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from waybill.exporter import reading
 from waybill.transport.errors import NotFoundError
 
 from ..index import IndexReader
 
 if TYPE_CHECKING:
-    from waybill.exporter.reading import Asker
     from waybill.transport.journal import Journal
 
     from ..graph import Question
@@ -25,23 +23,20 @@ class GraphAnswers:
 
     Args:
         journal: its journal.
-        asker: who asks.
         kept: the index, where it stays open between questions; None: it is opened for each.
 
     Attributes:
         waiting: how many accepted entries the last answer lacks.
     """
 
-    def __init__(self, journal: Journal, asker: Asker, kept: KeptIndex | None = None) -> None:
+    def __init__(self, journal: Journal, kept: KeptIndex | None = None) -> None:
         self.notes: dict[str, None] = {}
         self.waiting = 0
         self._journal = journal
-        self._asker = asker
         self._kept = kept
 
     def answer(self, question: Question[_Answer]) -> _Answer:
         """Answer a question about the graph of datasets and jobs; see `Lineage`."""
-        question = reading.allow(self._asker, question)
         with self.open() as index:
             lacks, self.waiting = index.graph_lacks(), index.graph_waiting
             self.notes.update(dict.fromkeys(lacks))

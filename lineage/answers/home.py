@@ -10,7 +10,6 @@ from .indexed import FileAnswers
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Access, TailReader
-    from waybill.exporter.reading import Asker
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
@@ -28,7 +27,6 @@ class HomeAnswers(FileAnswers):
         settings: its agreed settings.
         tails: reads what its journal has accepted and its files do not have.
         access: finds and opens its files.
-        asker: who asks.
         kept: the index, where it stays open between questions; None: it is opened for each.
     """
 
@@ -38,14 +36,13 @@ class HomeAnswers(FileAnswers):
         settings: Settings,
         tails: TailReader,
         access: Access,
-        asker: Asker,
         *,
         kept: KeptIndex | None = None,
     ) -> None:
-        super().__init__(settings.root, access, self._open_own, asker, settings)
+        super().__init__(settings.root, access, self._open_own, settings)
         self._journal, self._rule = journal, settings.annotation_rule
         self._tails = tails
-        self._graph = GraphAnswers(journal, asker, kept)
+        self._graph = GraphAnswers(journal, kept)
         self._graph.notes = self.notes
 
     def answer(self, question: Question[_Answer]) -> _Answer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from waybill.exporter import IncompleteError, Query, reading
+from waybill.exporter import IncompleteError, Query
 from waybill.exporter.query import (
     NO_TAIL,
     STATS_BY,
@@ -40,7 +40,6 @@ from .opened import can_be_open, check_open, meets
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Access, Dimension, Kind, Stats
-    from waybill.exporter.reading import Asker
     from waybill.exporter.sources import Source
     from waybill.exporter.verification import Explanation
     from waybill.facets.merge_rule import RecordKey
@@ -68,7 +67,6 @@ class FileAnswers:
         root: the root.
         access: finds and opens its files.
         open_index: opens what is known of files beside their records, for one question.
-        asker: who asks.
         settings: those of the home, or the user's; None: those of the environment and of files.
 
     Attributes:
@@ -82,7 +80,6 @@ class FileAnswers:
         root: Path,
         access: Access,
         open_index: Callable[[], AbstractContextManager[IndexReader]],
-        asker: Asker,
         settings: Settings | None = None,
     ) -> None:
         self.notes: dict[str, None] = {}
@@ -91,16 +88,11 @@ class FileAnswers:
         self._root = root
         self._access = access
         self._open_index = open_index
-        self._asker = asker
         self._settings = settings or Settings.load({}, origin="Lineage")
         self._journal: Journal | None = None
         self._rule = _ANY
         self._index: IndexReader | None = None
         self._tail = NO_TAIL
-
-    def allow(self, what: object) -> None:
-        """Raise an error unless who asks may ask for something besides the questions below."""
-        reading.allow(self._asker, what)
 
     def tables(
         self,
@@ -113,7 +105,6 @@ class FileAnswers:
 
         With `summed_by`, sums of them as `waybill.exporter.query.summed` gives them.
         """
-        query = reading.allow(self._asker, query)
         self._check()
         with self._reading() as index:
             query = self._settled(query, index)
@@ -125,7 +116,6 @@ class FileAnswers:
 
     def settle(self, query: Query) -> Query:
         """The query with its names taken as they are meant, so that no later question has to settle them."""
-        query = reading.allow(self._asker, query)
         self._check()
         with self._reading() as index:
             return self._settled(query, index)
@@ -164,7 +154,7 @@ class FileAnswers:
         if query.missing_sink is not None:
             return len(self.unended)
         with self._reading() as index:
-            return len(self._open(self._settled(reading.allow(self._asker, query), index), index))
+            return len(self._open(self._settled(query, index), index))
 
     def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
         """The number of records that answer a query, of each kind; see `Lineage`."""
@@ -173,7 +163,6 @@ class FileAnswers:
     def open_files(self, query: Query) -> list[OpenFile]:
         """The files and runs that have begun and not ended and meet a query; see `Lineage`."""
         check_open(query)
-        query = reading.allow(self._asker, query)
         self._check()
         with self._reading() as index:
             query = self._settled(query, index)
@@ -188,7 +177,6 @@ class FileAnswers:
 
     def duplicates(self) -> list[list[FileContent]]:
         """The files of each content that several files have; see `Lineage`."""
-        reading.allow(self._asker, "duplicates")
         self._check()
         with self._reading() as index:
             found = find_duplicates(index, self._ask_beside)
@@ -215,7 +203,6 @@ class FileAnswers:
         """
         from ..tracing import trace, trace_as_of  # which loads what reads the archive
 
-        reading.allow(self._asker, Query(did=did))
         self._check()
 
         def ask(query: Query, columns: Sequence[str]) -> Iterator[Any]:
@@ -241,7 +228,7 @@ class FileAnswers:
         Raises:
             IncompleteError, TooManyError, BacklogError, RootError, JournalError, OSError: as `tables` does.
         """
-        query = reading.allow(self._asker, Query(parent_dids=frozenset(dids)))
+        query = Query(parent_dids=frozenset(dids))
         self._check()
         with self._reading() as index:
             found = {did: set(some) for did, some in index.children_of(dids).items()}
@@ -259,7 +246,6 @@ class FileAnswers:
         from waybill.exporter import Wanted, explain
         from waybill.exporter.rebuilding import rule_for
 
-        did = reading.allow(self._asker, did)
         wanted = Wanted(system_name=self._settings.system_name, rule=rule_for(self._settings, self._root))
         return explain(did, self._stored(), self._root, wanted)
 
@@ -267,7 +253,6 @@ class FileAnswers:
         """In which two runs differ; see `Lineage`."""
         from ..comparing import compare_runs
 
-        first, second = reading.allow(self._asker, (first, second))
         return compare_runs(first, second, self._stored())
 
     def _stored(self) -> list[Source]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from events import event
 
-from waybill.exporter import Query, reading
+from waybill.exporter import Query
 from waybill.exporter.keys import Keys
 from waybill.exporter.query import TailReader
 from waybill.lineage import Lineage
@@ -119,7 +119,7 @@ def test_while_it_is_open_it_is_listed_with_its_job_and_inputs(called: Run, told
 def test_a_model_is_told_the_job_and_a_program_gets_the_record(told: Path, settings: Settings) -> None:
     ask = {tool.name: tool.ask for tool in list_tools()}
     with contextlib.closing(Journal(told, to_read=True)) as journal:
-        answers = HomeAnswers(journal, settings, TailReader(journal), Keys(), reading.PYTHON)
+        answers = HomeAnswers(journal, settings, TailReader(journal), Keys())
         failed = msgspec.to_builtins(ask["find"](answers, {"final_state": ["ERROR"]}))
         journey = msgspec.to_builtins(ask["trace"](answers, {"did": FAILED}))
     assert [(one["job"], [*one["inputs"]]) for one in failed] == [(JOB, INPUTS)] * 2

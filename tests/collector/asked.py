@@ -18,7 +18,7 @@ class Patient:
         await asyncio.Event().wait()
 
 
-def request_for(path: str, query: str = "", key: str = "", **path_params: str) -> Request:
+def request_for(path: str, query: str = "", **path_params: str) -> Request:
     """A request without headers."""
     scope: Any = SimpleNamespace(headers={}, client="127.0.0.1:1", path=path)
     exchange: Any = Patient()
@@ -31,7 +31,6 @@ def request_for(path: str, query: str = "", key: str = "", **path_params: str) -
             "headers": [],
             "server": ("localhost", 80),
             "path_params": path_params,
-            "state": {"key": key},
             "waybill.request": http.Request(scope, exchange),
         }
     )

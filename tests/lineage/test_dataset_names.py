@@ -311,7 +311,7 @@ def test_a_column_has_one_name_in_capitals_and_small_letters_where_the_database_
     assert columns.names == ("id", "total")
     assert {edge.target.column for edge in columns.edges} == {"total"}
     with closing(Journal(settings.home)) as journal, closing(Readings(journal, obey(journal))) as readings:
-        answers = readings.begin("").answers
+        answers = readings.begin().answers
         assert answers.answer(OfDetails(f"{daily['name']}.TOTAL")).types == {"total": "int"}
 
 

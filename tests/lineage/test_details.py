@@ -55,7 +55,7 @@ def answers(home: Path) -> Iterator[HomeAnswers]:
     ]
     with closing(Journal(home)) as journal, closing(Readings(journal, obey(journal))) as readings:
         journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in reversed(told))
-        yield readings.begin("").answers
+        yield readings.begin().answers
 
 
 def changes_of(found: tuple[NodeChange, ...]) -> list[tuple[str, str, str | None, str | None]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from events import event
 
-from waybill.exporter.reading import PYTHON
 from waybill.lineage.answers import GraphAnswers
 from waybill.lineage.graph import OfDependencies
 from waybill.lineage.index import Index, IndexReader, KeptIndex
@@ -104,7 +103,7 @@ def test_a_name_that_nothing_has_does_not_make_the_next_question_begin_anew(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.tell("one", "START", 1, "a")
-    answers = GraphAnswers(site.journal, PYTHON, site.kept)
+    answers = GraphAnswers(site.journal, site.kept)
     read = read_of(site.journal, monkeypatch)
     for _ in range(3):
         with pytest.raises(NotFoundError, match=r"^no dataset, column or job has the name 'in/b'$"):

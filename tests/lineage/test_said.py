@@ -111,7 +111,7 @@ def test_an_input_that_a_text_does_not_name_stays_in_every_view_and_is_a_maybe(
     near = lineage.dependencies("shop.public.out")
     (job,) = [one.node for one in near.upstream.nodes]
     with closing(Journal(settings.home)) as journal, closing(Readings(journal, obey(journal))) as readings:
-        drawn = readings.begin("").answers.answer(OfAround(near, (f"{job.number:x}",)))
+        drawn = readings.begin().answers.answer(OfAround(near, (f"{job.number:x}",)))
     assert {short(shown(node)) for node in drawn.distances} >= {"orders", "rates"}
     assert {short(shown(node)) for node in drawn.doubtful} == {
         name for name, is_certain in found.items() if not is_certain

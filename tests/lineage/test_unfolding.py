@@ -45,7 +45,7 @@ def ran(job: str, reads: Iterable[str], writes: Iterable[str]) -> dict[str, Any]
 def answers_after(home: Path, entries: Iterable[tuple[Kind, bytes]]) -> Iterator[HomeAnswers]:
     with closing(Journal(home)) as journal, closing(Readings(journal, obey(journal))) as readings:
         journal.append_many((kind, body, "tests") for kind, body in entries)
-        yield readings.begin("").answers
+        yield readings.begin().answers
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from waybill.cli.app import app
 from waybill.exporter.keys import Keys
 from waybill.exporter.query import TailReader
-from waybill.exporter.reading import PYTHON
 from waybill.lineage.answers import HomeAnswers
 from waybill.lineage.levels import EVERY_MS, measure, read_plan
 from waybill.transport import Journal, Kind, Settings
@@ -50,7 +49,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
                 body = event(f"run-{job}", at=lately, job=f"etl/{job}", inputs=inputs, outputs=outputs)
                 journal.append(Kind.OPENLINEAGE, body, "")
             if at < len(TOLD) - 1:
-                answers = HomeAnswers(journal, settings, TailReader(journal), Keys(), PYTHON)
+                answers = HomeAnswers(journal, settings, TailReader(journal), Keys())
                 now_ms = began_ms + at * EVERY_MS
                 measure(answers, journal, read_plan(settings), history=journal, now_ms=now_ms)
     done = CliRunner().invoke(app, ["slis", "--record", "--home", str(home)])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from events import members
 
-from waybill.exporter import reading
 from waybill.exporter.keys import Keys
 from waybill.exporter.query import TailReader
 from waybill.lineage.answers import HomeAnswers
@@ -59,7 +58,7 @@ def measured(
     settings: Settings, *, record: bool = False, after_s: float = 0.0, served: Served | None = None
 ) -> Levels:
     with contextlib.closing(Journal(settings.home)) as journal:
-        answers = HomeAnswers(journal, settings, TailReader(journal), Keys(), reading.PYTHON)
+        answers = HomeAnswers(journal, settings, TailReader(journal), Keys())
         now_ms = int((time.time() + after_s) * 1_000)
         history = journal if record else None
         return measure(answers, journal, read_plan(settings), served=served, history=history, now_ms=now_ms)
