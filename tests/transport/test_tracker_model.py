@@ -39,6 +39,12 @@ FACET = jsonschema.Draft202012Validator(
     format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
 )
 NAMES = st.text(min_size=1, max_size=8)
+EVENT_TYPES = {
+    **dict.fromkeys(("COMPLETE", "FILTERED", "SPLIT"), "COMPLETE"),
+    "CANCELLED": "ABORT",
+    "ERROR": "FAIL",
+}
+"""What OpenLineage is told of an end."""
 STOPS = (ValueError("bad"), KeyboardInterrupt(), SystemExit(1))
 
 
@@ -261,11 +267,13 @@ class TrackedFiles(RuleBasedStateMachine):
         ]
         for body in bodies:
             admit_event(body)
-            run = json.loads(body)["run"]
-            FACET.validate(run["facets"]["waybill_deltaFile"])
+            event = json.loads(body)
+            run = event["run"]
+            FACET.validate(facet := run["facets"]["waybill_deltaFile"])
+            assert event["eventType"] == EVENT_TYPES.get(facet.get("finalState"), event["eventType"])
             upstream = run["facets"].get("jobDependencies", {}).get("upstream", ())
             assert tuple(one["run"]["runId"] for one in upstream) == self.joined.get(run["runId"], ())
-        events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
+        events = [one for one in map(decode_event, bodies) if isinstance(one, RunEvent)]
         found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         last_ms: dict[str, int] = {}
         for r in fold(events, system_name="not stamped"):
