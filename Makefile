@@ -19,7 +19,7 @@ PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
 # Tests are not packages, and each folder has its own `conftest`, so mypy checks each folder by itself.
 TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
-SHARED := docs:monitoring:tests/pages:tests/shared:tests/simulation:tests/collector:tests/collector/page:tests/exporter:tests/faults:tests/marquez:tests/spark:tests/spark/truth
+SHARED := docs:monitoring:tests/pages:tests/shared:tests/simulation:tests/collector:tests/collector/page:tests/exporter:tests/faults:tests/lineage:tests/marquez:tests/spark:tests/spark/truth
 
 # Other versions of typer word, wrap and escape their output differently, which changes the pages of commands
 # and mistakes.

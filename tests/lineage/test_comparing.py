@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
+from keeping import index, keep, keep_filed
 
 from waybill.lineage import Lineage
-from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+from waybill.transport import NotFoundError, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 FIRST, SECOND = (f"01a1fd6a-9e75-7d78-870f-00000000000{number}" for number in (1, 2))
-
-
-def keep(home: Path, told: Iterable[Mapping[str, object]]) -> Lineage:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
-    return Lineage.open(home)
 
 
 def ran(
@@ -65,10 +57,7 @@ def test_runs_differ_in_what_their_last_events_say(settings: Settings, filed: in
             outputs=["lake/out"],
         ),
     ]
-    keep(settings.home, told[:filed])
-    if filed:
-        assert flush(settings).problems == {}
-    lineage = keep(settings.home, told[filed:])
+    lineage = keep_filed(settings, told, filed)
     found = lineage.diff(FIRST, SECOND.replace("-", ""))
     assert (found.first, found.second) == (FIRST, SECOND)
     assert [(one.what, one.of, one.first, one.second) for one in found.differences] == [
@@ -83,7 +72,7 @@ def test_runs_differ_in_what_their_last_events_say(settings: Settings, filed: in
     ]
     assert lineage.diff(FIRST, FIRST).differences == ()
     if filed == 3:  # the root alone has the archive
-        assert flush(settings).problems == {}
+        index(settings)
         assert Lineage.open(settings.root).diff(FIRST, SECOND) == found
 
 

@@ -6,26 +6,24 @@ import json
 import random
 import sqlite3
 import time
-from collections import defaultdict
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
 from hypothesis import given, settings as hypothesis_settings, strategies as st
+from keeping import index, keep
 
 from waybill.lineage import Lineage
 from waybill.lineage.graph import shown
-from waybill.transport import Journal, Kind, NotFoundError, Settings, Tracker, flush
+from waybill.transport import NotFoundError, Settings, Tracker, flush
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from waybill.lineage.graph import Dependencies, Reach
-
-REAL = Path(__file__).parents[1] / "facets" / "expected"
 
 
 def run_event(
@@ -39,11 +37,6 @@ def run_event(
 ) -> bytes:
     at = f"2026-01-31T12:{minute:02}:00Z"
     return json.dumps(members(run, kind, at, job=job, inputs=reads, outputs=writes)).encode()
-
-
-def keep(home: Path, bodies: Iterable[bytes]) -> None:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
 
 
 def names(reach: Reach) -> list[tuple[int, str]]:
@@ -70,45 +63,6 @@ def test_two_jobs_one_after_the_other_are_a_chain(home: Path) -> None:
     lineage = Lineage.open(home)
     assert [one.distance for one in lineage.upstream("lake/report", 2)] == [1, 2]
     assert [shown(one.node) for one in lineage.downstream("lake/raw")] == ["etl/sum", "lake/report"]
-
-
-def test_a_circle_and_a_job_that_reads_what_it_writes_are_shown_once(home: Path) -> None:
-    keep(
-        home,
-        [
-            run_event("a", job="etl/there", reads=["lake/a"], writes=["lake/b"]),
-            run_event("b", job="etl/back", reads=["lake/b"], writes=["lake/a"]),
-            run_event("c", job="etl/self", reads=["lake/a"], writes=["lake/a"]),
-        ],
-    )
-    found = asked(home, "lake/a")
-    assert names(found.downstream) == [(1, "etl/self"), (1, "etl/there"), (2, "lake/b"), (3, "etl/back")]
-    assert names(found.upstream) == [(1, "etl/back"), (1, "etl/self"), (2, "lake/b"), (3, "etl/there")]
-    assert len(found.downstream.edges) == 6
-
-
-def test_a_dataset_with_several_names_is_one_node(home: Path) -> None:
-    other = {"namespace": "hive", "name": "lake/orders"}
-    path = {"namespace": "file", "name": "/lake/orders", "facets": {"symlinks": {"identifiers": [other]}}}
-    third = {
-        "namespace": "s3://lake",
-        "name": "zone/orders",
-        "facets": {"symlinks": {"identifiers": [other]}},
-    }
-    keep(
-        home,
-        [
-            run_event("a", job="etl/load", writes=[path]),
-            run_event("b", job="etl/sum", reads=[third], writes=["lake/report"]),
-            run_event("c", job="etl/show", reads=["hive/lake/orders"]),
-        ],
-    )
-    for name in ("hive/lake/orders", "file:/lake/orders", "s3://lake/zone/orders", "orders"):
-        found = asked(home, name)
-        assert names(found.upstream) == [(1, "etl/load")]
-        assert names(found.downstream) == [(1, "etl/show"), (1, "etl/sum"), (2, "lake/report")]
-    [_, (_, between), _] = names(asked(home, "lake/report").upstream)
-    assert between in {"s3://lake/zone/orders", "file:/lake/orders", "hive/lake/orders"}
 
 
 @pytest.mark.parametrize(
@@ -166,23 +120,10 @@ def test_a_name_that_nothing_or_several_have_is_an_error(home: Path) -> None:
 
 def test_files_alone_have_no_graph(settings: Settings) -> None:
     keep(settings.home, [run_event("a", writes=["lake/out"])])
-    assert flush(settings).problems == {}
+    index(settings)
     if settings.root != settings.home:
         with pytest.raises(NotFoundError, match="ask the home that filed them"):
             Lineage.open(settings.root).dependencies("lake/out")
-
-
-def test_a_real_spark_job_s_tables_are_drawn_as_its_code_says(home: Path) -> None:
-    """The job reads a CSV and a Parquet file, makes a table of each, and sums these up in a third one."""
-    keep(home, (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
-    datasets = [
-        one.node.name.rpartition("/")[2]
-        for one in asked(home, "customers").downstream.nodes
-        if one.node.kind == "dataset"
-    ]
-    assert datasets == ["agg", "ctas"]
-    (source,) = [one.node for one in asked(home, "customers").upstream.nodes if one.node.kind == "dataset"]
-    assert source.name.endswith("customers.parquet")
 
 
 def columns(*told: tuple[str, str, list[tuple[str, str, str]]]) -> list[bytes]:
@@ -242,100 +183,6 @@ def test_two_datasets_that_files_reach_by_one_sink_stay_two(settings: Settings) 
             1,
             f"{settings.system_name}/from-{name}",
         )
-
-
-def test_real_column_lineage_is_that_of_the_job(home: Path) -> None:
-    keep(home, (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
-    found = asked(home, "ctas.country", up=2)
-    told = [
-        (edge.source.name.rpartition("/")[2], edge.source.column, edge.kind) for edge in found.upstream.edges
-    ]
-    assert told == [
-        ("customers", "country", "derive"),
-        ("ctas", "", "influence"),
-        ("customers.parquet", "country", "derive"),
-        ("customers", "segment", "influence"),  # the job filters by it
-    ]
-
-
-class Said(NamedTuple):
-    """One event of a job: what it reads and writes, by number."""
-
-    job: int
-    reads: frozenset[int]
-    writes: frozenset[int]
-
-
-SAID = st.lists(
-    st.builds(
-        Said,
-        st.integers(0, 3),
-        st.frozensets(st.integers(0, 4), max_size=3),
-        st.frozensets(st.integers(0, 4), max_size=2),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-def model(said: Sequence[Said], start: str, *, down: bool) -> dict[str, int]:
-    """By name, how many edges away a node is: a breadth-first search, through jobs by what one run used."""
-    edges: defaultdict[str, set[str]] = defaultdict(set)
-    together: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    for job, reads, writes in said:
-        name = f"j/j{job}"
-        pairs = [(f"d/d{one}", name) for one in reads] + [(name, f"d/d{one}") for one in writes]
-        for source, target in pairs:
-            near, far = (source, target) if down else (target, source)
-            edges[near].add(far)
-        used = [(f"d/d{one}", f"d/d{other}") for one in reads for other in writes]
-        together[name].update(pair if down else pair[::-1] for pair in used)
-
-    def is_open(before: str, job: str, after: str) -> bool:
-        pairs = together[job]
-        is_known = before in {one for one, _ in pairs} and after in {one for _, one in pairs}
-        return not is_known or (before, after) in pairs
-
-    distances, places, seen = {start: 0}, [(start, "", 0)], {(start, "")}
-    for near, before, away in places:
-        for far in sorted(edges[near]):
-            if before and not is_open(before, near, far):
-                continue
-            distances.setdefault(far, away + 1)
-            place = (far, near if far.startswith("j") else "")
-            if place not in seen:
-                seen.add(place)
-                places.append((*place, away + 1))
-    return {name: away for name, away in distances.items() if away}
-
-
-@hypothesis_settings(max_examples=15)
-@given(SAID, st.integers(0, 6), st.randoms(use_true_random=False))
-def test_the_graph_is_the_model_s_in_any_order_and_wherever_its_events_are(
-    tmp_path_factory: pytest.TempPathFactory, said: list[Said], filed: int, chance: random.Random
-) -> None:
-    home = tmp_path_factory.mktemp("graph") / "home"
-    bodies = [
-        run_event(
-            f"r{at}",
-            job=f"j/j{one.job}",
-            reads=[f"d/d{number}" for number in one.reads],
-            writes=[f"d/d{number}" for number in one.writes],
-        )
-        for at, one in enumerate(said)
-    ] * 2
-    chance.shuffle(bodies)
-    settings = Settings.load(
-        {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
-    )
-    keep(home, bodies[:filed])
-    if filed:
-        assert flush(settings).problems == {}
-    keep(home, bodies[filed:])
-    for start in {f"j/j{one.job}" for one in said}:
-        found = asked(home, start)
-        for reach, down in ((found.upstream, False), (found.downstream, True)):
-            assert {name: away for away, name in names(reach)} == model(said, start, down=down)
 
 
 def dataset(name: str, **facets: object) -> dict[str, object]:
@@ -512,7 +359,7 @@ def test_in_any_order_and_repeated_events_give_the_same_rows(
         half = chance.randint(0, len(left))
         for some in (left[:half], left[half:]):
             keep(home, some)
-            assert flush(settings).problems == {}
+            index(settings)
         with closing(sqlite3.connect(home / "index.db")) as database:
             rows.append([database.execute(statement).fetchall() for statement in ALL_ROWS])
     assert rows[0] == rows[1]
@@ -535,7 +382,7 @@ def test_what_analyzers_find_is_in_the_graph_and_a_surer_word_counts(settings: S
         ).encode()
 
     keep(settings.home, [event("a", "sum", 1)])
-    assert flush(settings).problems == {}
+    index(settings)
     found = asked(settings.home, "lake.report.total")
     assert [(shown(edge.source), edge.kind) for edge in found.upstream.edges][:1] == [
         ("lake/lake.orders.amount", "derive")
@@ -552,9 +399,9 @@ def test_what_analyzers_find_is_in_the_graph_and_a_surer_word_counts(settings: S
     for _ in range(2):  # as the tail, and in the index
         found = asked(settings.home, "lake.report.total")
         assert [shown(edge.source) for edge in found.upstream.edges] == ["lake/exact.x"]
-        assert flush(settings).problems == {}
+        index(settings)
     keep(settings.home, [event("c", "sum again", 2)])
-    assert flush(settings).problems == {}
+    index(settings)
     sources = {shown(edge.source) for edge in asked(settings.home, "lake.report.total", up=1).upstream.edges}
     assert sources == {"lake/exact.x", "lake/lake.orders.amount", "lake/lake.report"}
 
@@ -613,7 +460,7 @@ def test_the_graph_in_sql_has_each_type_of_node_and_edge(settings: Settings) -> 
     written = dataset("out", **facets, **derived, tags={"tags": [{"key": "tier", "value": "1"}]})
     path = {"namespace": "s3://lake", "name": "raw/dt=2026-01-31"}
     keep(settings.home, [run_event("r", reads=[path], writes=[written])])
-    assert flush(settings).problems == {}
+    index(settings)
     with closing(sqlite3.connect(settings.home / "index.db")) as database:
         kinds = dict(database.execute("SELECT kind, count(*) FROM graph_node GROUP BY kind"))
         edges = dict(database.execute("SELECT kind, count(*) FROM graph_edge GROUP BY kind"))
@@ -649,18 +496,3 @@ def test_what_the_runs_of_a_job_read_and_wrote_goes_by_run(home: Path) -> None:
     assert names(asked(home, "lake/c").upstream)[2:] == [(3, job), (4, "lake/y"), (4, "lake/z")]
     assert names(asked(home, "lake/x").downstream) == [(1, job), (2, "lake/a")]
     assert names(asked(home, job).upstream) == [(1, "lake/x"), (1, "lake/y"), (1, "lake/z")]
-
-
-def test_what_runs_of_a_job_share_is_both_and_what_no_run_has_with_an_input_is_of_any(home: Path) -> None:
-    keep(
-        home,
-        [
-            run_event("1", reads=["lake/x", "lake/shared"], writes=["lake/a"]),
-            run_event("2", reads=["lake/y", "lake/shared"], writes=["lake/b"]),
-            run_event("3", reads=["lake/alone"]),
-        ],
-    )
-    upstream = names(asked(home, "lake/a").upstream)
-    assert sorted(upstream) == [(1, "etl/daily"), (2, "lake/alone"), (2, "lake/shared"), (2, "lake/x")]
-    downstream = names(asked(home, "lake/shared").downstream)
-    assert sorted(downstream) == [(1, "etl/daily"), (2, "lake/a"), (2, "lake/b")]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
 from hypothesis import given, settings as hypothesis_settings, strategies as st
+from keeping import keep
 
 from waybill.lineage import Lineage, MissingPackageError
 from waybill.lineage.drawing import openlineage_of
 from waybill.lineage.graph import Edge, EdgeKind, Graph, shown
-from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,14 +43,8 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-def keep(home: Path, bodies: Iterable[bytes]) -> Path:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
-    return home
-
-
-def graph_of(home: Path, name: str, depth: int | None) -> Graph:
-    return Graph.of(Lineage.open(home).dependencies(name, up=depth, down=depth, columns=True))
+def graph_of(lineage: Lineage, name: str, depth: int | None) -> Graph:
+    return Graph.of(lineage.dependencies(name, up=depth, down=depth, columns=True))
 
 
 def told(graph: Graph) -> tuple[Any, ...]:
@@ -72,7 +64,7 @@ IMPLIED = {EdgeKind.INFLUENCE: ("INDIRECT",)}
 """By the kind of an edge, the transformation that is meant where none is told."""
 
 
-def again(home: Path, graph: Graph) -> Path:
+def again(home: Path, graph: Graph) -> Lineage:
     return keep(home, (line.encode() for line in openlineage_of(graph, TIME)))
 
 
@@ -85,22 +77,21 @@ def test_the_events_of_an_answer_give_the_same_answer(
     data: st.DataObject,
 ) -> None:
     folder = tmp_path_factory.mktemp("events")
-    bodies = (json.dumps(members("r", "COMPLETE", TIME, **one)).encode() for one in events)
-    home = keep(folder / "home", bodies)
+    lineage = keep(folder / "home", (members("r", "COMPLETE", TIME, **one) for one in events))
     outputs = [one for event in events for one in event["outputs"]]
     names = {f"lake/{one['name']}" for one in outputs}
     for one in outputs:
         fields = one.get("facets", {}).get("columnLineage", {}).get("fields", {})
         names |= {f"lake/{one['name']}.{name}" for name, field in fields.items() if field["inputFields"]}
     name = data.draw(st.sampled_from(sorted(names)))
-    graph = graph_of(home, name, depth)
+    graph = graph_of(lineage, name, depth)
     assert told(graph_of(again(folder / "again", graph), name, depth)) == told(graph)
 
 
 @pytest.mark.parametrize("name", ["agg", "wh/lake.db/ctas", "ctas.country", "customers.parquet"])
 def test_what_real_spark_jobs_did_comes_back(tmp_path: Path, name: str) -> None:
-    home = keep(tmp_path / "home", (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
-    graph = graph_of(home, name, None)
+    lineage = keep(tmp_path / "home", (REAL / "4.3.0-tables.jsonl").read_bytes().splitlines())
+    graph = graph_of(lineage, name, None)
     assert len(graph.edges) > 1
     assert told(graph_of(again(tmp_path / "again", graph), name, None)) == told(graph)
 
@@ -119,7 +110,7 @@ def test_the_whole_graph_has_each_dataset_and_job_once(home: Path) -> None:
         members("b", "COMPLETE", TIME, job="etl/b", inputs=["hive/out", "lake/self"], outputs=["lake/self"]),
         alone,
     ]
-    lineage = Lineage.open(keep(home, (json.dumps(one).encode() for one in told)))
+    lineage = keep(home, told)
     network = lineage.graph()
     out = next(shown(node) for node in network if node.name == "out")
     assert sorted(map(shown, network)) == sorted(
@@ -138,7 +129,7 @@ def test_the_whole_graph_has_each_dataset_and_job_once(home: Path) -> None:
 
 def test_python_has_an_answer_as_a_graph_of_networkx(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [members("a", "COMPLETE", TIME, job="etl/a", inputs=["lake/in"], outputs=["lake/out"])]
-    lineage = Lineage.open(keep(home, (json.dumps(one).encode() for one in chain)))
+    lineage = keep(home, chain)
     network = lineage.graph("lake/out")
     assert [(shown(of), kind, shown(to)) for of, to, kind in network.edges(keys=True)] == [
         ("etl/a", "write", "lake/out"),

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
 from hypothesis import given, settings as hypothesis_settings, strategies as st
+from keeping import index, keep, keep_filed, settings_in
 
-from waybill.lineage import Lineage
 from waybill.lineage.graph import shown
 from waybill.lineage.graph.listing import normalized
-from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from waybill.lineage import ListedDataset
+    from waybill.transport import Settings
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -39,12 +37,6 @@ def ran(
     at = (NOON + timedelta(hours=hour)).isoformat()
     named = {"namespace": namespace, "name": name, "facets": of_job}
     return members(f"{job} at {hour}", at=at, job=named, facets=facets or {}, **others)
-
-
-def keep(home: Path, told: Iterable[Mapping[str, object]]) -> Lineage:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
-    return Lineage.open(home)
 
 
 def ms(hour: int) -> int:
@@ -85,10 +77,7 @@ def test_what_nobody_uses_is_an_orphan_and_what_nobody_reads_unread(settings: Se
         ran("etl/mail", 1, outputs=[dropped("temp")]),
         only_named("beside"),
     ]
-    keep(settings.home, told[:filed])
-    if filed:
-        assert flush(settings).problems == {}
-    lineage = keep(settings.home, told[filed:])
+    lineage = keep_filed(settings, told, filed)
     assert names(lineage.unused_datasets()) == ["lake/alone"]
     assert names(lineage.unused_datasets(written=True)) == ["lake/log"]
 
@@ -103,7 +92,7 @@ def test_what_no_job_wrote_for_long_is_stale_to_the_hour(settings: Settings) -> 
         ran("etl/b", 5, inputs=["lake/b"]),
     ]
     keep(settings.home, told[:2])
-    assert flush(settings).problems == {}
+    index(settings)
     lineage = keep(settings.home, told[2:])
     assert [(shown(one.node), one.written_ms) for one in lineage.stale_datasets(ms(3))] == [
         ("lake/b", ms(0)),
@@ -133,7 +122,7 @@ def test_two_jobs_that_write_one_dataset_come_with_their_hours(settings: Setting
     )  # an orchestrator that repeats what its task says
     told.append(ran("etl/a", 1, outputs=[{"namespace": "lake", "name": "out", "facets": {"symlinks": link}}]))
     keep(settings.home, told[:3])
-    assert flush(settings).problems == {}
+    index(settings)
     [found] = keep(settings.home, told[3:]).duplicate_producers()
     assert found.why == "output"
     assert found.dataset is not None
@@ -183,10 +172,7 @@ USES = st.lists(st.tuples(KINDS, st.integers(0, 3), st.integers(0, 4), st.intege
 def test_lists_are_the_model_s_wherever_the_events_are(
     tmp_path_factory: pytest.TempPathFactory, uses: list[tuple[str, int, int, int]], filed: int, before: int
 ) -> None:
-    home = tmp_path_factory.mktemp("listing") / "home"
-    settings = Settings.load(
-        {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
-    )
+    settings = settings_in(tmp_path_factory.mktemp("listing"))
     told = [only_named(f"d{number}") for number in range(5)] + [
         ran(
             f"etl/j{job}",
@@ -196,10 +182,7 @@ def test_lists_are_the_model_s_wherever_the_events_are(
         )
         for kind, job, of, hour in ((kind, job, f"lake/d{one}", hour) for kind, job, one, hour in uses)
     ]
-    keep(home, told[:filed])
-    if filed:
-        assert flush(settings).problems == {}
-    lineage = keep(home, told[filed:])
+    lineage = keep_filed(settings, told, filed)
     read, written = ({dataset for kind, _, dataset, _ in uses if kind == one} for one in ("read", "write"))
     last = {of: max(hour for kind, _, one, hour in uses if (kind, one) == ("write", of)) for of in written}
     writers = {of: {job for kind, job, one, _ in uses if (kind, one) == ("write", of)} for of in written}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
-
-from waybill.lineage import Lineage
-from waybill.transport import Journal, Kind, Settings, flush
+from keeping import keep_filed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from waybill.transport import Settings
+
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FILED = [0, 2, 99]
@@ -40,19 +36,6 @@ def with_columns(name: str, owner: str = "", **columns: str) -> dict[str, Any]:
     return {"namespace": "lake", "name": name, "facets": facets}
 
 
-def keep(home: Path, told: Iterable[Mapping[str, object]]) -> Lineage:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
-    return Lineage.open(home)
-
-
-def kept(settings: Settings, told: list[dict[str, Any]], filed: int) -> Lineage:
-    keep(settings.home, told[:filed])
-    if filed:
-        assert flush(settings).problems == {}
-    return keep(settings.home, told[filed:])
-
-
 @pytest.mark.parametrize("filed", FILED)
 def test_the_newest_runs_come_first_with_the_datasets_of_their_jobs(settings: Settings, filed: int) -> None:
     told = [
@@ -61,7 +44,7 @@ def test_the_newest_runs_come_first_with_the_datasets_of_their_jobs(settings: Se
         ran("sum", 3, "FAIL", run="s", outputs=["lake/report"]),
         ran("mail", 2, "START", run="m", inputs=["lake/report"]),
     ]
-    lineage = kept(settings, told, filed)
+    lineage = keep_filed(settings, told, filed)
     found = lineage.recent_runs()
     assert [(one.job.name, one.run.state) for one in found] == [
         ("sum", "ERROR"),
@@ -84,7 +67,7 @@ def test_a_change_of_columns_is_told_with_those_whom_it_concerns(settings: Setti
         ran("load", 2, outputs=[with_columns("other", a="int")]),
         ran("sum", 3, inputs=["lake/raw"], outputs=[with_columns("report", owner="ada", s="int")]),
     ]
-    lineage = kept(settings, told, filed)
+    lineage = keep_filed(settings, told, filed)
     (change,) = lineage.schema_changes()
     assert (change.dataset.name, change.changed_ms) == ("raw", ms(1))
     assert (change.added, change.removed, change.retyped) == (("d",), ("c",), ("b",))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from events import members
 from hypothesis import given, settings as hypothesis_settings, strategies as st
+from keeping import index, keep, settings_in
 
 from waybill.exporter.query import InvalidQueryError
-from waybill.lineage import Lineage
 from waybill.lineage.graph import shown
-from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
+
+    from waybill.lineage import Lineage
+    from waybill.transport import Settings
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -31,12 +31,6 @@ def ran(minute: int, dataset: dict[str, Any] | str, job: dict[str, Any] | str = 
 
 def lake(name: str, **facets: object) -> dict[str, Any]:
     return {"namespace": "s3://lake", "name": name, "facets": facets}
-
-
-def keep(home: Path, bodies: Iterable[bytes]) -> Lineage:
-    with closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
-    return Lineage.open(home)
 
 
 def found(lineage: Lineage, text: str) -> list[str]:
@@ -64,7 +58,7 @@ def test_each_word_is_the_beginning_of_one(settings: Settings, *, is_filed: bool
     job = {"namespace": "etl", "name": "daily_load", "facets": {"documentation": {"description": "By night"}}}
     lineage = keep(settings.home, [ran(0, ORDERS, job)])
     if is_filed:
-        assert flush(settings).problems == {}
+        index(settings)
     orders = "s3://lake/daily/Orders-2026"
     for text in (
         *(
@@ -113,7 +107,7 @@ def test_what_was_told_last_is_found_and_what_was_before_is_not(settings: Settin
         last = owner if owner != "eve" else "ada"
         for _ in ("in memory", "in the index"):
             assert [one for one in ("ada", "bob", "eve") if found(lineage, one)] == [last]
-            assert flush(settings).problems == {}
+            index(settings)
     keep(settings.home, [owned(4, "bob")])
     assert (found(lineage, "ada"), found(lineage, "bob")) == ([], ["s3://lake/orders"])
 
@@ -143,7 +137,7 @@ def test_hostile_facets_are_no_harm(settings: Settings) -> None:
     ]
     lineage = keep(settings.home, [*deep, *bodies])
     assert found(lineage, "lake b") == ["s3://lake/b"]
-    assert flush(settings).problems == {}
+    index(settings)
     assert found(lineage, "lake b") == ["s3://lake/b"]
     with pytest.raises(InvalidQueryError, match="more than 1,000 characters"):
         lineage.search("a" * 1_001)
@@ -166,10 +160,8 @@ def test_found_is_what_the_model_finds(
     first: int,
     second: int,
 ) -> None:
-    home = tmp_path_factory.mktemp("searching") / "home"
-    settings = Settings.load(
-        {"home": home, "system_name": "tests", "runner": "none"}, env={}, cwd=home.parent
-    )
+    settings = settings_in(tmp_path_factory.mktemp("searching"))
+    home = settings.home
     bodies, current = [], {}
     for at, (dataset, minute, word, kind) in enumerate(told):
         facet = {
@@ -183,7 +175,7 @@ def test_found_is_what_the_model_finds(
     for part in (bodies[:first], bodies[first : first + second]):
         keep(home, part)
         if part:
-            assert flush(settings).problems == {}
+            index(settings)
     lineage = keep(home, bodies[first + second :])
     texts = {dataset: [f"s3 lake d{dataset}"] for dataset, *_ in told}
     for (dataset, _), word in latest.items():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contract_server import ContractServer
+from delivering import Worker, event as event_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 from manual_clock import ManualClock
 
@@ -20,13 +21,9 @@ from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
-    from conftest import Worker
-    from contract_server import ContractServer
+    from delivering import Site
 
     from waybill.transport.config import Detail
-
-EventOf = Callable[..., bytes]
-Keep = Callable[..., int]
 
 STATES = {"COMPLETE": "COMPLETE", "ERROR": "FAIL", "CANCELLED": "ABORT", "FILTERED": "COMPLETE"}
 
@@ -37,27 +34,22 @@ def clock(journal: Journal) -> ManualClock:
     return journal.clock
 
 
-@pytest.fixture
-def file_of(event_of: EventOf) -> EventOf:
-    """Makes the event of a file: its end in a state, or its START where that is None."""
-
-    def file_of(
-        did: str, state: str | None = "COMPLETE", source: str = "orders", sink: str = "lake", size: int = 0
-    ) -> bytes:
-        facet: dict[str, Any] = {"did": did, "dataSource": source, "systemName": "east"}
-        if state is not None:
-            facet |= {"finalState": state, "dataSink": sink, "completed": "2026-01-01T00:00:01Z"}
-        outputs = [{"namespace": "east", "name": sink, "outputFacets": {"outputStatistics": {"size": size}}}]
-        return event_of(
-            did,
-            eventType="START" if state is None else STATES[state],
-            run={"runId": did, "facets": {DELTA_FILE_FACET: facet}},
-            job={"namespace": "east", "name": source},
-            inputs=[{"namespace": "east", "name": source}],
-            outputs=outputs if state else [],
-        )
-
-    return file_of
+def file_of(
+    did: str, state: str | None = "COMPLETE", source: str = "orders", sink: str = "lake", size: int = 0
+) -> bytes:
+    """The event of a file: its end in a state, or its START where that is None."""
+    facet: dict[str, Any] = {"did": did, "dataSource": source, "systemName": "east"}
+    if state is not None:
+        facet |= {"finalState": state, "dataSink": sink, "completed": "2026-01-01T00:00:01Z"}
+    outputs = [{"namespace": "east", "name": sink, "outputFacets": {"outputStatistics": {"size": size}}}]
+    return event_of(
+        did,
+        eventType="START" if state is None else STATES[state],
+        run={"runId": did, "facets": {DELTA_FILE_FACET: facet}},
+        job={"namespace": "east", "name": source},
+        inputs=[{"namespace": "east", "name": source}],
+        outputs=outputs if state else [],
+    )
 
 
 def keep_all(journal: Journal, bodies: list[bytes]) -> None:
@@ -83,16 +75,14 @@ def others_of(marquez: ContractServer) -> list[dict[str, Any]]:
     return [event for event in run_events_of(marquez) if SUMMARY_FACET not in event["run"]["facets"]]
 
 
-def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
+def test_a_summary_counts_states_and_bytes_and_points_to_the_records(site: Site) -> None:
     for number, state in enumerate(["COMPLETE", "COMPLETE", "ERROR", "FILTERED", "CANCELLED"]):
-        keep_all(journal, [file_of(f"f{number}", None), file_of(f"f{number}", state, size=10)])
-        clock.move(1)
-    journal.mark(b"flush")
-    worker = new_worker(journal, marquez.url, detail="summary")
+        keep_all(site.journal, [file_of(f"f{number}", None), file_of(f"f{number}", state, size=10)])
+        site.clock.move(1)
+    site.journal.mark(b"flush")
+    worker = site.worker(detail="summary")
     worker.run()
-    start, event = marquez.stored
+    start, event = site.marquez.stored
     facet = event["run"]["facets"][SUMMARY_FACET]
     assert facet["byFinalState"] == {"CANCELLED": 1, "COMPLETE": 2, "ERROR": 1, "FILTERED": 1}
     assert (facet["records"], facet["events"], facet["bytes"], facet["dataSinks"]) == (5, 10, 50, ["lake"])
@@ -103,256 +93,212 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
     assert event["job"] == {"namespace": "east", "name": "orders"}
     assert event["inputs"] == [{"namespace": "east", "name": "orders"}]
     assert event["outputs"] == [{"namespace": "east", "name": "lake"}]
-    assert marquez.runs[event["run"]["runId"]] == "FAILED"
-    assert counters_of(journal) == Counters(delivered=1, coalesced=10, summaries=1)
-    assert journal.cursor("marquez") == journal.last_seq()
+    assert site.marquez.runs[event["run"]["runId"]] == "FAILED"
+    assert counters_of(site.journal) == Counters(delivered=1, coalesced=10, summaries=1)
+    assert site.journal.cursor("marquez") == site.journal.last_seq()
 
 
-def test_flows_and_minutes_have_summaries_of_their_own(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    worker = new_worker(journal, marquez.url, detail="summary")
+def test_flows_and_minutes_have_summaries_of_their_own(site: Site) -> None:
+    worker = site.worker(detail="summary")
     for minute in range(3):
-        keep_all(journal, [file_of(f"{minute}-{n}", source=f"source-{n % 2}") for n in range(20)])
+        keep_all(site.journal, [file_of(f"{minute}-{n}", source=f"source-{n % 2}") for n in range(20)])
         worker.delivery.step()
-        clock.move(61)
+        site.clock.move(61)
     worker.run()
-    assert [(facet["dataSource"], facet["records"]) for facet in summaries_of(marquez)] == [
+    assert [(facet["dataSource"], facet["records"]) for facet in summaries_of(site.marquez)] == [
         ("source-0", 10),
         ("source-1", 10),
     ] * 3
     assert worker.delivery.pending() == 0
 
 
-def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    keep_all(journal, [file_of("f")])
-    worker = new_worker(journal, marquez.url, detail="summary")
+def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(site: Site) -> None:
+    keep_all(site.journal, [file_of("f")])
+    worker = site.worker(detail="summary")
     for _ in range(20):
         step = worker.delivery.step()
         if (step.retry_s or 0) > 1:
             break
-        journal.sync()
-    assert (step.applied, step.problem, marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
+        site.journal.sync()
+    assert (step.applied, step.problem, site.marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
     assert step.retry_s == pytest.approx(60, abs=1)
-    clock.move(step.retry_s or 0)
+    site.clock.move(step.retry_s or 0)
     worker.run()
-    assert len(summaries_of(marquez)) == 1
+    assert len(summaries_of(site.marquez)) == 1
 
 
-def test_what_is_not_of_a_file_is_sent_whatever_the_detail(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, file_of: EventOf
-) -> None:
+def test_what_is_not_of_a_file_is_sent_whatever_the_detail(site: Site) -> None:
     for number in range(10):
-        keep("run", number)
-        keep_all(journal, [file_of(f"f{number}")])
-    journal.mark(b"flush")
-    new_worker(journal, marquez.url, detail="summary").run()
-    assert [event["number"] for event in others_of(marquez)] == list(range(10))
-    assert [facet["records"] for facet in summaries_of(marquez)] == [10]
+        site.keep("run", number)
+        keep_all(site.journal, [file_of(f"f{number}")])
+    site.journal.mark(b"flush")
+    site.worker(detail="summary").run()
+    assert [event["number"] for event in others_of(site.marquez)] == list(range(10))
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [10]
 
 
-def test_while_the_backend_keeps_up_every_file_has_its_run(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
-) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 300)])
-    worker = new_worker(journal, marquez.url, detail="auto")
-    worker.run(until=lambda: len(marquez.stored) == 20)
-    assert summaries_of(marquez) == []
+def test_while_the_backend_keeps_up_every_file_has_its_run(site: Site) -> None:
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 300)])
+    worker = site.worker(detail="auto")
+    worker.run(until=lambda: len(site.marquez.stored) == 20)
+    assert summaries_of(site.marquez) == []
 
 
-def test_a_small_backlog_is_sent_in_full_however_old(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(30)])
-    clock.move(86_400)
-    new_worker(journal, marquez.url, detail="auto").run()
-    assert len(others_of(marquez)) == 30
+def test_a_small_backlog_is_sent_in_full_however_old(site: Site) -> None:
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(30)])
+    site.clock.move(86_400)
+    site.worker(detail="auto").run()
+    assert len(others_of(site.marquez)) == 30
 
 
 @pytest.mark.parametrize(
     ("waiting", "backlog", "summaries"), [(30, 0, 1), (30, 29, 1), (30, 30, 0), (1, 0, 1)]
 )
 def test_how_large_a_backlog_has_to_be_is_a_setting(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    file_of: EventOf,
-    clock: ManualClock,
-    waiting: int,
-    backlog: int,
-    summaries: int,
+    site: Site, waiting: int, backlog: int, summaries: int
 ) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(waiting)])
-    clock.move(61)
-    new_worker(journal, marquez.url, detail="auto", backlog=backlog).run()
-    assert len(summaries_of(marquez)) == summaries
-    assert len(others_of(marquez)) == (0 if summaries else waiting)
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(waiting)])
+    site.clock.move(61)
+    site.worker(detail="auto", backlog=backlog).run()
+    assert len(summaries_of(site.marquez)) == summaries
+    assert len(others_of(site.marquez)) == (0 if summaries else waiting)
 
 
 def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file_is_sent_again(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    keep: Keep,
-    file_of: EventOf,
-    clock: ManualClock,
+    site: Site,
 ) -> None:
-    keep("run", 0)
-    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 10)])
-    keep("run", 1)
-    clock.move(61)
-    worker = new_worker(journal, marquez.url, detail="auto")
+    site.keep("run", 0)
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 10)])
+    site.keep("run", 1)
+    site.clock.move(61)
+    worker = site.worker(detail="auto")
     worker.run()
-    keep_all(journal, [file_of("later")])
+    keep_all(site.journal, [file_of("later")])
     worker.run()
-    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG + 10]
-    assert [event["number"] for event in others_of(marquez)] == [0, 1, 0]
-    assert marquez.stored[-1]["run"]["runId"] == "later"
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [DETAIL_BACKLOG + 10]
+    assert [event["number"] for event in others_of(site.marquez)] == [0, 1, 0]
+    assert site.marquez.stored[-1]["run"]["runId"] == "later"
     assert worker.delivery.pending() == 0
 
 
-def test_a_file_whose_start_the_backend_has_ends_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    keep_all(journal, [file_of("begun", None)])
-    worker = new_worker(journal, marquez.url, detail="auto")
+def test_a_file_whose_start_the_backend_has_ends_there_too(site: Site) -> None:
+    keep_all(site.journal, [file_of("begun", None)])
+    worker = site.worker(detail="auto")
     worker.run()
-    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
-    keep_all(journal, [file_of("begun")])
-    clock.move(100)
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
+    keep_all(site.journal, [file_of("begun")])
+    site.clock.move(100)
     worker.run()
-    assert marquez.runs["begun"] == "COMPLETED"
-    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
+    assert site.marquez.runs["begun"] == "COMPLETED"
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [DETAIL_BACKLOG]
 
 
-def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    marquez.fault_of = lambda _: "503-stored"
-    keep_all(journal, [file_of("begun", None)])
-    new_worker(journal, marquez.url, detail="auto").delivery.step()
-    assert marquez.runs == {"begun": "RUNNING"}
-    marquez.fault_of = None
-    keep_all(journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(DETAIL_BACKLOG))])
-    clock.move(100)
-    new_worker(journal, marquez.url, detail="auto").run()
-    assert marquez.runs["begun"] == "COMPLETED"
+def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_there_too(site: Site) -> None:
+    site.marquez.fault_of = lambda _: "503-stored"
+    keep_all(site.journal, [file_of("begun", None)])
+    site.worker(detail="auto").delivery.step()
+    assert site.marquez.runs == {"begun": "RUNNING"}
+    site.marquez.fault_of = None
+    keep_all(site.journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(DETAIL_BACKLOG))])
+    site.clock.move(100)
+    site.worker(detail="auto").run()
+    assert site.marquez.runs["begun"] == "COMPLETED"
 
 
-def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
+def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(site: Site) -> None:
     end = json.loads(file_of("begun", "CANCELLED"))
     end["run"]["facets"]["waybill_inferred"] = {"reason": "the program that ran it is gone"}
-    keep_all(journal, [file_of("begun", None), json.dumps(end).encode()])
-    worker = new_worker(journal, marquez.url, detail="auto")
+    keep_all(site.journal, [file_of("begun", None), json.dumps(end).encode()])
+    worker = site.worker(detail="auto")
     worker.run()
-    assert marquez.runs["begun"] == "ABORTED"
-    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
-    keep_all(journal, [file_of("begun")])
-    clock.move(100)
+    assert site.marquez.runs["begun"] == "ABORTED"
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
+    keep_all(site.journal, [file_of("begun")])
+    site.clock.move(100)
     worker.run()
-    assert marquez.runs["begun"] == "COMPLETED"
-    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
+    assert site.marquez.runs["begun"] == "COMPLETED"
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [DETAIL_BACKLOG]
 
 
-def test_a_summary_counts_no_end_that_was_only_inferred(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
+def test_a_summary_counts_no_end_that_was_only_inferred(site: Site) -> None:
     end = json.loads(file_of("gone", "CANCELLED"))
     end["run"]["facets"]["waybill_inferred"] = {"reason": "stale"}
-    keep_all(journal, [file_of("gone", None), json.dumps(end).encode(), file_of("gone")])
-    clock.move(100)
-    new_worker(journal, marquez.url, detail="summary").run()
-    assert [facet["byFinalState"] for facet in summaries_of(marquez)] == [{"COMPLETE": 1}]
+    keep_all(site.journal, [file_of("gone", None), json.dumps(end).encode(), file_of("gone")])
+    site.clock.move(100)
+    site.worker(detail="summary").run()
+    assert [facet["byFinalState"] for facet in summaries_of(site.marquez)] == [{"COMPLETE": 1}]
 
 
-def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: ManualClock
-) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(30)])
-    clock.move(61)
-    new_worker(journal, marquez.url, detail="auto", backlog=0).run()
-    assert [facet["records"] for facet in summaries_of(marquez)] == [30]
-    now = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC).isoformat().encode()
-    keep_all(journal, [file_of("f7", None), file_of("new", None).replace(b"2026-01-01T00:00:00+00:00", now)])
-    worker = new_worker(journal, marquez.url, detail="auto", backlog=0)
+def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open(site: Site) -> None:
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(30)])
+    site.clock.move(61)
+    site.worker(detail="auto", backlog=0).run()
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [30]
+    now = datetime.fromtimestamp(site.clock.now_ms() / 1_000, UTC).isoformat().encode()
+    keep_all(
+        site.journal, [file_of("f7", None), file_of("new", None).replace(b"2026-01-01T00:00:00+00:00", now)]
+    )
+    worker = site.worker(detail="auto", backlog=0)
     worker.run(at_most_s=1)
-    assert [event["run"]["runId"] for event in others_of(marquez)] == ["new"]
-    clock.move(61)
+    assert [event["run"]["runId"] for event in others_of(site.marquez)] == ["new"]
+    site.clock.move(61)
     worker.run()
-    assert [(facet["events"], facet["records"]) for facet in summaries_of(marquez)] == [(30, 30), (1, 0)]
-    assert "f7" not in marquez.runs
-    keep_all(journal, [file_of("f7", sink="report"), file_of("new")])
+    assert [(facet["events"], facet["records"]) for facet in summaries_of(site.marquez)] == [(30, 30), (1, 0)]
+    assert "f7" not in site.marquez.runs
+    keep_all(site.journal, [file_of("f7", sink="report"), file_of("new")])
     worker.run()
-    assert marquez.runs["f7"] == marquez.runs["new"] == "COMPLETED"
+    assert site.marquez.runs["f7"] == site.marquez.runs["new"] == "COMPLETED"
     assert worker.delivery.pending() == 0
 
 
 def test_names_that_differ_for_each_file_hold_no_more_summaries_than_the_bound(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    file_of: EventOf,
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coalescing, "OPEN_MAX", bound := 100)
-    keep_all(journal, [file_of(f"f{number}", source=f"source-{number}") for number in range(bound + 50)])
-    worker = new_worker(journal, marquez.url, detail="summary")
-    worker.run(until=lambda: len(marquez.stored) == 3)
+    keep_all(site.journal, [file_of(f"f{number}", source=f"source-{number}") for number in range(bound + 50)])
+    worker = site.worker(detail="summary")
+    worker.run(until=lambda: len(site.marquez.stored) == 3)
     assert worker.delivery.held <= bound
-    assert len(journal.state("marquez", "summary:")) <= bound + 50
+    assert len(site.journal.state("marquez", "summary:")) <= bound + 50
 
 
-def test_what_is_known_of_coalesced_events_goes_with_the_journal(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
-) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(PAGE_ENTRIES + 10)])
-    journal.mark(b"flush")
-    keep_all(journal, [file_of("later")])
-    journal.mark(b"flush")
-    new_worker(journal, marquez.url, detail="summary").run()
-    known = {*journal.state("marquez", "coalesced:"), *journal.state("marquez", "summed:")}
+def test_what_is_known_of_coalesced_events_goes_with_the_journal(site: Site) -> None:
+    keep_all(site.journal, [file_of(f"f{number}") for number in range(PAGE_ENTRIES + 10)])
+    site.journal.mark(b"flush")
+    keep_all(site.journal, [file_of("later")])
+    site.journal.mark(b"flush")
+    site.worker(detail="summary").run()
+    known = {*site.journal.state("marquez", "coalesced:"), *site.journal.state("marquez", "summed:")}
     assert known == {"coalesced:0:0", "coalesced:1:1", "summed:1:1", "summed:12:4108"}
-    journal.prune(PAGE_ENTRIES - 1, 2**62)
-    known = {*journal.state("marquez", "coalesced:"), *journal.state("marquez", "summed:")}
+    site.journal.prune(PAGE_ENTRIES - 1, 2**62)
+    known = {*site.journal.state("marquez", "coalesced:"), *site.journal.state("marquez", "summed:")}
     assert known == {"coalesced:1:1", "summed:12:4108"}
 
 
-def test_a_refused_summary_is_a_dead_letter_that_can_be_retried(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
-) -> None:
+def test_a_refused_summary_is_a_dead_letter_that_can_be_retried(site: Site) -> None:
     from waybill.marquez import dead_letters, retry_dead_letters
 
-    marquez.fault_of = lambda body: "422" if b"waybill_summary" in body else None
-    keep_all(journal, [file_of("f"), file_of("g")])
-    journal.mark(b"flush")
-    worker = new_worker(journal, marquez.url, detail="summary")
+    site.marquez.fault_of = lambda body: "422" if b"waybill_summary" in body else None
+    keep_all(site.journal, [file_of("f"), file_of("g")])
+    site.journal.mark(b"flush")
+    worker = site.worker(detail="summary")
     worker.run()
-    (letter,) = dead_letters(journal)
-    marquez.fault_of = None
-    retry_dead_letters(journal, [letter.seq])
-    new_worker(journal, marquez.url, detail="summary").run()
-    assert [facet["records"] for facet in summaries_of(marquez)] == [2]
-    assert dead_letters(journal) == []
+    (letter,) = dead_letters(site.journal)
+    site.marquez.fault_of = None
+    retry_dead_letters(site.journal, [letter.seq])
+    site.worker(detail="summary").run()
+    assert [facet["records"] for facet in summaries_of(site.marquez)] == [2]
+    assert dead_letters(site.journal) == []
 
 
 @pytest.mark.parametrize("detail", ["summary", "auto"])
 @given(data=st.data())
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
-    tmp_path_factory: pytest.TempPathFactory,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    event_of: EventOf,
-    file_of: EventOf,
-    detail: Detail,
-    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory, detail: Detail, data: st.DataObject
 ) -> None:
     clock = ManualClock()
-    marquez = type(marquez)().start()
+    marquez = ContractServer().start()
     journal = Journal(tmp_path_factory.mktemp("home"), clock=clock)
     expected: Counter[str] = Counter()
     last: dict[str, int] = {}
@@ -377,13 +323,13 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
             bodies.append(file_of(did, state))
         keep_all(journal, bodies)
         clock.move(data.draw(st.sampled_from([0, 30, 61]), label="pause"))
-        worker = new_worker(journal, marquez.url, detail=detail, backlog=5)
+        worker = Worker(journal, marquez.url, detail=detail, backlog=5)
         for _ in range(data.draw(st.integers(0, 8), label="steps")):
             worker.delivery.step()  # then it is gone without a word, as a killed one
         worker.delivery.close()
     marquez.fault_of = None
     journal.mark(b"flush")
-    worker = new_worker(journal, marquez.url, detail=detail, backlog=5)
+    worker = Worker(journal, marquez.url, detail=detail, backlog=5)
     worker.run()
     latest = {event["run"]["runId"]: event for event in marquez.stored}
     counted: Counter[str] = Counter()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 import requests
+from delivering import event as event_of
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
 
-EventOf = Callable[..., bytes]
 FACET = {"_producer": "https://example.com", "_schemaURL": "https://example.com/schema"}
 
 
@@ -54,7 +53,7 @@ def around(moment: str) -> dict[str, str]:
         {"anything": [1, {"else": None}]},
     ],
 )
-def test_it_takes_nearly_anything_well_formed(url: str, event_of: EventOf, members: dict[str, Any]) -> None:
+def test_it_takes_nearly_anything_well_formed(url: str, members: dict[str, Any]) -> None:
     answer = post(url, event_of("run", **members))
     assert (answer.status_code, answer.content) == (201, b"")
 
@@ -73,9 +72,7 @@ def test_it_takes_nearly_anything_well_formed(url: str, event_of: EventOf, membe
         {"job": {"namespace": "n", "name": "j", "facets": {"sql": {}}}},
     ],
 )
-def test_it_answers_422_to_what_its_validation_misses(
-    url: str, event_of: EventOf, members: dict[str, Any]
-) -> None:
+def test_it_answers_422_to_what_its_validation_misses(url: str, members: dict[str, Any]) -> None:
     answer = post(url, event_of("run", **members))
     assert answer.status_code == 422
     assert answer.json()["errors"]
@@ -96,7 +93,7 @@ def test_it_answers_422_to_what_its_validation_misses(
     ],
 )
 def test_it_answers_500_to_events_that_are_bad_for_good(
-    url: str, event_of: EventOf, members: dict[str, Any], words: str
+    url: str, members: dict[str, Any], words: str
 ) -> None:
     answer = post(url, event_of("run", **members))
     assert answer.status_code == 500
@@ -108,11 +105,11 @@ def test_it_answers_500_to_what_is_no_event(url: str, body: bytes) -> None:
     assert post(url, body).status_code == 500
 
 
-def test_it_answers_415_to_other_content_types(url: str, event_of: EventOf) -> None:
+def test_it_answers_415_to_other_content_types(url: str) -> None:
     assert post(url, event_of("run"), "text/plain").status_code == 415
 
 
-def test_it_keeps_repeats_and_lets_the_last_event_decide_the_state(url: str, event_of: EventOf) -> None:
+def test_it_keeps_repeats_and_lets_the_last_event_decide_the_state(url: str) -> None:
     run, moment = str(uuid.uuid4()), instant()
     for kind in ("START", "COMPLETE", "COMPLETE", "START"):
         assert post(url, event_of(run, eventType=kind, eventTime=moment)).status_code == 201
@@ -122,7 +119,7 @@ def test_it_keeps_repeats_and_lets_the_last_event_decide_the_state(url: str, eve
     assert answer.json()["state"] == "RUNNING"
 
 
-def test_it_gives_run_events_back_in_its_own_writing(url: str, event_of: EventOf) -> None:
+def test_it_gives_run_events_back_in_its_own_writing(url: str) -> None:
     custom, moment = {"waybill_deltaFile": FACET}, instant()
     run = {"runId": str(uuid.uuid4()), "facets": custom}
     post(url, event_of("", 7, run=run, eventTime=moment))
@@ -135,9 +132,7 @@ def test_it_gives_run_events_back_in_its_own_writing(url: str, event_of: EventOf
     assert event["run"]["facets"] == {"nominalTime": None, "parent": None, **custom}
 
 
-def test_it_takes_after_as_inclusive_and_before_as_exclusive(
-    marquez: ContractServer, event_of: EventOf
-) -> None:
+def test_it_takes_after_as_inclusive_and_before_as_exclusive(marquez: ContractServer) -> None:
     for number in range(5):
         post(marquez.url, event_of("run", number, eventTime=f"2026-01-01T00:00:0{number}+00:00"))
     post(marquez.url, event_of("run", 9, eventTime="2031-01-01T00:00:00+00:00"))
@@ -149,7 +144,7 @@ def test_it_takes_after_as_inclusive_and_before_as_exclusive(
     assert len(read(marquez.url)["events"]) == 5
 
 
-def test_it_shows_of_a_run_the_last_facet_of_each_name(url: str, event_of: EventOf) -> None:
+def test_it_shows_of_a_run_the_last_facet_of_each_name(url: str) -> None:
     run = str(uuid.uuid4())
     for second, facets in enumerate(
         ({"one": FACET | {"says": 1}}, {"two": FACET}, {"one": FACET | {"says": 2}})
@@ -162,7 +157,7 @@ def test_it_shows_of_a_run_the_last_facet_of_each_name(url: str, event_of: Event
 
 
 @pytest.mark.parametrize("kind", ["JobEvent", "RunEvent"])
-def test_it_names_the_datasets_of_a_job_s_last_version(url: str, event_of: EventOf, kind: str) -> None:
+def test_it_names_the_datasets_of_a_job_s_last_version(url: str, kind: str) -> None:
     job = {"namespace": f"tests-{uuid.uuid4()}", "name": "a/b c.d"}
     members: dict[str, Any] = (
         {"run": ..., "eventType": ...} if kind == "JobEvent" else {"eventType": "COMPLETE"}
@@ -183,12 +178,11 @@ def test_it_names_the_datasets_of_a_job_s_last_version(url: str, event_of: Event
 class Sender:
     """Sends run events in a namespace of its own, and reads what is known of its jobs."""
 
-    def __init__(self, url: str, event_of: EventOf) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self.namespace = f"tests-{uuid.uuid4()}"
-        self._event_of = event_of
 
-    def send(self, kind: str, second: int, run: str, name: str = "job", /, **members: Any) -> None:  # noqa: ANN401 - JSON
+    def send(self, kind: str, second: int, run: str, name: str = "job", /, **members: Any) -> None:  # noqa: ANN401 - any JSON
         """Send an event; `job` and `run` are the facets of these."""
         content: dict[str, Any] = {
             "eventType": kind,
@@ -196,13 +190,13 @@ class Sender:
             "job": {"namespace": self.namespace, "name": name, "facets": members.pop("job", {})},
             "run": {"runId": run, "facets": members.pop("run", {})},
         }
-        assert post(self.url, self._event_of("", **content | members)).status_code == 201
+        assert post(self.url, event_of("", **content | members)).status_code == 201
 
     def parent(self, run: str, name: str) -> dict[str, Any]:
         """The facet that names a parent."""
         return {"parent": FACET | {"run": {"runId": run}, "job": {"namespace": self.namespace, "name": name}}}
 
-    def ask(self, path: str, method: str = "GET", **members: Any) -> requests.Response:  # noqa: ANN401 - JSON
+    def ask(self, path: str, method: str = "GET", **members: Any) -> requests.Response:  # noqa: ANN401 - as requests takes
         """The response to a request for a job, or for what is under it."""
         where = f"{self.url}/api/v1/namespaces/{self.namespace}/jobs/{path}"
         return requests.request(method, where, timeout=60, **members)
@@ -215,8 +209,8 @@ class Sender:
 
 
 @pytest.fixture
-def sender(url: str, event_of: EventOf) -> Sender:
-    return Sender(url, event_of)
+def sender(url: str) -> Sender:
+    return Sender(url)
 
 
 def test_it_takes_tags_by_requests_and_not_from_the_facet(sender: Sender) -> None:
@@ -323,7 +317,7 @@ Told = list[tuple[str, list[str] | None]]
 """The type of each event of a run, and the columns of what it writes; None: it has no schema."""
 
 
-def tell(url: str, event_of: EventOf, dataset: tuple[str, str], told: Told, *also: tuple[str, str]) -> None:
+def tell(url: str, dataset: tuple[str, str], told: Told, *also: tuple[str, str]) -> None:
     """Send the events of a run that writes a dataset, which has other names as well."""
     run, job = str(uuid.uuid4()), {"namespace": dataset[0], "name": "writer"}
     identifiers = [{"namespace": where, "name": name, "type": "DATA_SINK"} for where, name in also]
@@ -343,28 +337,26 @@ def columns_of(url: str, dataset: tuple[str, str]) -> list[str]:
     return sorted(field["name"] for field in found["fields"])
 
 
-def test_a_dataset_loses_its_columns_when_a_run_without_a_schema_is_complete(
-    url: str, event_of: EventOf
-) -> None:
+def test_a_dataset_loses_its_columns_when_a_run_without_a_schema_is_complete(url: str) -> None:
     lake = (f"tests-{uuid.uuid4()}", "lake")
-    tell(url, event_of, lake, [("START", ["a", "b"])])
+    tell(url, lake, [("START", ["a", "b"])])
     assert columns_of(url, lake) == []
-    tell(url, event_of, lake, [("START", ["a", "b"]), ("COMPLETE", ["a", "b"])])
+    tell(url, lake, [("START", ["a", "b"]), ("COMPLETE", ["a", "b"])])
     for last in ("RUNNING", "FAIL", "ABORT"):
-        tell(url, event_of, lake, [("START", None), (last, None)])
+        tell(url, lake, [("START", None), (last, None)])
         assert columns_of(url, lake) == ["a", "b"]
-    tell(url, event_of, lake, [("START", None), ("COMPLETE", None)])
+    tell(url, lake, [("START", None), ("COMPLETE", None)])
     assert columns_of(url, lake) == []
 
 
-def test_the_first_name_of_a_dataset_stays_and_no_two_become_one(url: str, event_of: EventOf) -> None:
+def test_the_first_name_of_a_dataset_stays_and_no_two_become_one(url: str) -> None:
     where = f"tests-{uuid.uuid4()}"
     lake, sink, late = (where, "/lake"), (where, "sink"), (where, "late")
-    tell(url, event_of, lake, [("COMPLETE", ["a"])], sink)
-    tell(url, event_of, sink, [("COMPLETE", ["a", "b"])])
+    tell(url, lake, [("COMPLETE", ["a"])], sink)
+    tell(url, sink, [("COMPLETE", ["a", "b"])])
     assert (columns_of(url, lake), columns_of(url, sink)) == (["a", "b"], ["a", "b"])
-    tell(url, event_of, late, [("COMPLETE", ["c"])])
-    tell(url, event_of, lake, [("COMPLETE", ["d"])], late)
+    tell(url, late, [("COMPLETE", ["c"])])
+    tell(url, lake, [("COMPLETE", ["d"])], late)
     assert (columns_of(url, lake), columns_of(url, late)) == (["d"], ["c"])
     query = {"nodeId": f"dataset:{where}:sink", "depth": "1"}
     graph = requests.get(f"{url}/api/v1/lineage", params=query, timeout=60).json()["graph"]

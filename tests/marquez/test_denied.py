@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from manual_clock import ManualClock
@@ -14,52 +13,45 @@ from waybill.marquez.backend import Verdict
 from waybill.marquez.delivery.circuit import DENIED_IN_A_ROW, DENIED_RETRY_S
 from waybill.marquez.delivery.schedule import KEY_EVERY_S
 from waybill.marquez.targets import open_deliveries
-from waybill.transport import Journal, Settings
+from waybill.transport import Settings
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
-    from conftest import Worker
     from contract_server import ContractServer
-
-Keep = Callable[..., int]
-Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+    from delivering import Site, Worker
 
 
 @pytest.mark.parametrize("fault", ["401", "403"])
-def test_a_key_that_is_refused_is_said_and_stops_the_delivery(
-    marquez: ContractServer, worker: Worker, keep: Keep, fault: str
-) -> None:
+def test_a_key_that_is_refused_is_said_and_stops_the_delivery(site: Site, worker: Worker, fault: str) -> None:
     for number in range(20):
-        keep(f"run-{number % 4}", number)
-    marquez.fault = fault
+        site.keep(f"run-{number % 4}", number)
+    site.marquez.fault = fault
     step = worker.delivery.step()
     assert step.problem is not None
-    assert step.problem.startswith(f"{marquez.url} wants a key and none is given, it answers {fault} (")
+    assert step.problem.startswith(f"{site.marquez.url} wants a key and none is given, it answers {fault} (")
     assert ("; set marquez_api_key: " in step.problem, step.to_correct) == (True, "marquez_api_key")
     worker.run(at_most_s=60)
-    heard = len(marquez.received)
+    heard = len(site.marquez.received)
     assert heard <= DENIED_IN_A_ROW + 2, "those that were on their way, and two to be sure"
     assert worker.problem is not None
     assert "}), so nothing is sent any more; set marquez_api_key: " in worker.problem
     worker.run(at_most_s=DENIED_RETRY_S / 2 - 120)
-    assert len(marquez.received) == heard
+    assert len(site.marquez.received) == heard
     worker.run(at_most_s=DENIED_RETRY_S)
-    assert heard < len(marquez.received) <= heard + 3, "perhaps it was wrong over there"
-    marquez.fault = None
+    assert heard < len(site.marquez.received) <= heard + 3, "perhaps it was wrong over there"
+    site.marquez.fault = None
     worker.run()
-    assert len(marquez.stored) == 20
+    assert len(site.marquez.stored) == 20
     assert [worker.problem, worker.delivery.pending()] == [None, 0]
 
 
-def test_one_namespace_that_is_closed_to_us_stops_nothing(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
+def test_one_namespace_that_is_closed_to_us_stops_nothing(site: Site, worker: Worker) -> None:
     for number in range(20):
-        keep("open", number)
-        keep(f"closed-{number % 2}", number)
-    marquez.fault_of = lambda body: "403" if b"closed-" in body else None
+        site.keep("open", number)
+        site.keep(f"closed-{number % 2}", number)
+    site.marquez.fault_of = lambda body: "403" if b"closed-" in body else None
     worker.run(at_most_s=60)
-    assert numbers_of(marquez.stored, "open") == list(range(20))
+    assert site.numbers("open") == list(range(20))
 
 
 @pytest.fixture
@@ -72,17 +64,22 @@ def settings_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_rotated_key_is_taken_from_the_settings_file_without_a_restart(
-    journal: Journal, marquez: ContractServer, keep: Keep, settings_file: Path
+    site: Site, settings_file: Path
 ) -> None:
-    given = {"home": journal.home, "marquez_url": marquez.url, "marquez_api_key": "old", "runner": "none"}
-    (delivery,) = open_deliveries(journal, agree(journal, Settings.load(given, env={})))
+    given = {
+        "home": site.journal.home,
+        "marquez_url": site.marquez.url,
+        "marquez_api_key": "old",
+        "runner": "none",
+    }
+    (delivery,) = open_deliveries(site.journal, agree(site.journal, Settings.load(given, env={})))
     settings_file.write_text("marquez_api_key: old\n", encoding="utf-8")
-    marquez.api_key = "old"
-    keep("run", 0)
+    site.marquez.api_key = "old"
+    site.keep("run", 0)
     while delivery.pending():
         delivery.step()
-    marquez.api_key = "new"
-    keep("run", 1)
+    site.marquez.api_key = "new"
+    site.keep("run", 1)
     while (step := delivery.step()).problem is None or step.applied:
         assert delivery.pending() == 1
     assert step.to_correct == "marquez_api_key"
@@ -90,13 +87,13 @@ def test_a_rotated_key_is_taken_from_the_settings_file_without_a_restart(
     settings_file.write_text("marquez_api_key: [\n", encoding="utf-8")
     delivery.step()
     settings_file.write_text("marquez_api_key: new\n", encoding="utf-8")
-    assert isinstance(journal.clock, ManualClock)
-    deadline_s = journal.clock.monotonic_s() + 3 * KEY_EVERY_S
+    assert isinstance(site.journal.clock, ManualClock)
+    deadline_s = site.journal.clock.monotonic_s() + 3 * KEY_EVERY_S
     while delivery.pending():
-        assert journal.clock.monotonic_s() < deadline_s
-        journal.clock.move(min(delivery.step().retry_s or 0.0, 0.2))
-    assert [event["number"] for event in marquez.stored] == [0, 1]
-    assert {r.headers["authorization"] for r in marquez.received} == {"Bearer old", "Bearer new"}
+        assert site.journal.clock.monotonic_s() < deadline_s
+        site.journal.clock.move(min(delivery.step().retry_s or 0.0, 0.2))
+    assert [event["number"] for event in site.marquez.stored] == [0, 1]
+    assert {r.headers["authorization"] for r in site.marquez.received} == {"Bearer old", "Bearer new"}
     delivery.close()
 
 

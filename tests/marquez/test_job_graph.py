@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import requests
+from delivering import Worker, event as event_of
 from manual_clock import ManualClock
 
 from waybill.facets import FinalState
@@ -28,8 +29,8 @@ from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.journal import BegunTransforms, Entry
 
 if TYPE_CHECKING:
-    from conftest import Worker
     from contract_server import ContractServer
+    from delivering import Site
 
 Draw = Callable[..., "Worker"]
 
@@ -48,12 +49,12 @@ def tracker(home: Path, system: str) -> Iterator[Tracker]:
 
 
 @pytest.fixture
-def draw(journal: Journal, new_worker: type[Worker]) -> Iterator[Draw]:
+def draw(journal: Journal) -> Iterator[Draw]:
     """Deliver all that was tracked."""
     workers, tracked = [], journal
 
     def draw(url: str, at_most_s: float = 3600.0, journal: Journal = tracked) -> Worker:
-        worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        worker = Worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
         workers.append(worker)
         worker.run(at_most_s=at_most_s)
         return worker
@@ -134,16 +135,16 @@ def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_o
 
 
 def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_again(
-    url: str, system: str, tracker: Tracker, draw: Draw, journal: Journal
+    site: Site, system: str, tracker: Tracker, draw: Draw
 ) -> None:
     pass_a_year(tracker)
-    draw(url)
-    first = drawn(url, system, "dataset:years")
-    assert drawn(url, system, "dataset:report") == first
-    assert drawn(url, system, "job:enrich · months") == first
-    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
-    draw(url)
-    assert drawn(url, system, "dataset:years") == first
+    draw(site.url)
+    first = drawn(site.url, system, "dataset:years")
+    assert drawn(site.url, system, "dataset:report") == first
+    assert drawn(site.url, system, "job:enrich · months") == first
+    site.journal.commit("marquez", cursor=0, delete=site.journal.state("marquez"))
+    draw(site.url)
+    assert drawn(site.url, system, "dataset:years") == first
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["as they were", "the other way round"])
@@ -184,31 +185,29 @@ def test_the_graph_is_the_same_whatever_run_came_last(
     )
 
 
-def test_summaries_leave_the_graph_as_every_file_draws_it(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], system: str, tracker: Tracker
-) -> None:
+def test_summaries_leave_the_graph_as_every_file_draws_it(site: Site, system: str, tracker: Tracker) -> None:
     pass_a_year(tracker)
-    journal.mark(b"flush")
-    new_worker(journal, marquez.url, draws=True).run()
-    first = drawn(marquez.url, system, "dataset:years")
-    other = type(marquez)().start()
-    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
-    new_worker(journal, other.url, draws=True, detail="summary").run()
+    site.journal.mark(b"flush")
+    site.worker(draws=True).run()
+    first = drawn(site.marquez.url, system, "dataset:years")
+    other = type(site.marquez)().start()
+    site.journal.commit("marquez", cursor=0, delete=site.journal.state("marquez"))
+    Worker(site.journal, other.url, draws=True, detail="summary").run()
     assert all("waybill_summary" in event["run"]["facets"] for event in other.events)
     assert drawn(other.url, system, "dataset:years") == first
     other.refuse()
 
 
 def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after_a_repair(
-    url: str, marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker, draw: Draw
 ) -> None:
     """What it was before stands for what it lost."""
     pass_a_year(tracker)
-    before = type(marquez)().start()
+    before = type(site.marquez)().start()
     draw(before.url)
     graph = drawn(before.url, system, "dataset:years")
-    reader = EventReader(url)
-    found = reconcile(journal, reader)
+    reader = EventReader(site.url)
+    found = reconcile(site.journal, reader)
     of_files = [event for event in before.events if "waybill_summary" not in event["run"]["facets"]]
     assert len(found.missing) == found.compared == len(of_files)
     assert [one.name for one in found.missing_jobs] == sorted(
@@ -221,36 +220,38 @@ def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after
             "unpack · years",
         ]
     )
-    repair(journal, [*found.missing, *found.missing_jobs])
-    draw(url)
-    assert drawn(url, system, "dataset:years") == graph
-    states = {run: requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json() for run in before.runs}
+    repair(site.journal, [*found.missing, *found.missing_jobs])
+    draw(site.url)
+    assert drawn(site.url, system, "dataset:years") == graph
+    states = {
+        run: requests.get(f"{site.url}/api/v1/jobs/runs/{run}", timeout=60).json() for run in before.runs
+    }
     assert {run: said["state"] for run, said in states.items()} == before.runs
-    again = reconcile(journal, reader)
+    again = reconcile(site.journal, reader)
     assert (again.missing, again.missing_jobs) == ((), ())
     before.refuse()
 
 
 def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compares(
-    marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker, draw: Draw
 ) -> None:
     for sink in ("out", "archive"):
         with tracker.file("file", data_source="in") as file, file.transform("clean"):
             file.egress(sink)
-    worker = draw(marquez.url)
-    graph = drawn(marquez.url, system, "job:clean · in")
-    reader = EventReader(marquez.url)
-    assert [one.missing_jobs for one in reconcile_new(journal, reader)] == [()]
+    worker = draw(site.marquez.url)
+    graph = drawn(site.marquez.url, system, "job:clean · in")
+    reader = EventReader(site.marquez.url)
+    assert [one.missing_jobs for one in reconcile_new(site.journal, reader)] == [()]
     for forgotten in ("job", "edge"):
         if forgotten == "job":
-            del marquez.graph.jobs[system, "clean · in"]
+            del site.marquez.graph.jobs[system, "clean · in"]
         else:
-            marquez.graph.jobs[system, "clean · in"].edges.popitem()
-        (found,) = reconcile_new(journal, reader)
+            site.marquez.graph.jobs[system, "clean · in"].edges.popitem()
+        (found,) = reconcile_new(site.journal, reader)
         assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "clean · in")]
         worker.run()
-        assert drawn(marquez.url, system, "job:clean · in") == graph
-        assert list(reconcile_new(journal, reader)) == []
+        assert drawn(site.marquez.url, system, "job:clean · in") == graph
+        assert list(reconcile_new(site.journal, reader)) == []
     assert worker.delivery.pending() == 0
 
 
@@ -265,7 +266,7 @@ def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
     assert nodes == ["[a]", "[clean · a]", "a", "x"]
 
 
-def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journal, draw: Draw) -> None:
+def test_records_of_deltafi_are_drawn_too(site: Site, system: str, draw: Draw) -> None:
     record = {
         "did": str(uuid.uuid4()),
         "systemName": system,
@@ -277,9 +278,9 @@ def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journa
         "created": 1,
         "completed": 2,
     }
-    journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
-    draw(url)
-    _, edges = drawn(url, system, "dataset:sftp")
+    site.journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
+    draw(site.url)
+    _, edges = drawn(site.url, system, "dataset:sftp")
     assert edges == [
         "[decompress · sftp] > decompress · sftp",
         "[load · sftp] > db",
@@ -295,7 +296,7 @@ def of_transforms(marquez: ContractServer) -> list[dict[str, Any]]:
 
 
 def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_twice(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
+    site: Site, tracker: Tracker, draw: Draw
 ) -> None:
     for number in range(5):
         with tracker.file("file", data_source="in") as file, file.transform("clean"), file.transform("load"):
@@ -303,11 +304,11 @@ def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_tw
                 file.error("torn")
             else:
                 file.egress("out")
-        draw(marquez.url)
-    journal.mark(b"flush")
-    draw(marquez.url)
-    found = of_transforms(marquez)
-    assert not any(event["schemaURL"].endswith("/JobEvent") for event in marquez.stored)
+        draw(site.marquez.url)
+    site.journal.mark(b"flush")
+    draw(site.marquez.url)
+    found = of_transforms(site.marquez)
+    assert not any(event["schemaURL"].endswith("/JobEvent") for event in site.marquez.stored)
     by_job: dict[str, Counter[str]] = {}
     for event in found:
         facet = event["run"]["facets"]["waybill_summary"]
@@ -325,7 +326,7 @@ def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_tw
         event["run"]["facets"]["errorMessage"]["message"] for event in found if event["eventType"] == "FAIL"
     ]
     assert errors == ["torn"]
-    assert set(marquez.runs.values()) == {"COMPLETED", "FAILED"}, "none is left running"
+    assert set(site.marquez.runs.values()) == {"COMPLETED", "FAILED"}, "none is left running"
 
 
 def spans_of(marquez: ContractServer) -> dict[str, tuple[datetime, datetime]]:
@@ -423,15 +424,15 @@ def test_names_of_transforms_are_taken_for_nothing_else(
 
 
 def test_a_run_of_a_transform_that_is_refused_is_no_dead_letter_and_holds_up_nothing(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
+    site: Site, tracker: Tracker, draw: Draw
 ) -> None:
     with tracker.file("file", data_source="in") as file, file.transform("clean"):
         file.egress("out")
-    marquez.fault_of = lambda body: "422" if b"TRANSFORM" in body else None
-    worker = draw(marquez.url)
+    site.marquez.fault_of = lambda body: "422" if b"TRANSFORM" in body else None
+    worker = draw(site.marquez.url)
     assert worker.delivery.pending() == 0
-    assert list(marquez.runs.values()) == ["COMPLETED"]
-    assert dead_letters(journal) == []
+    assert list(site.marquez.runs.values()) == ["COMPLETED"]
+    assert dead_letters(site.journal) == []
 
 
 def test_the_events_of_a_transform_are_what_the_specification_says(
@@ -466,7 +467,7 @@ def known(url: str, system: str, kind: str, name: str) -> dict[str, Any]:
 
 
 def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow_s_jobs(
-    url: str, system: str, home: Path, draw: Draw, journal: Journal
+    site: Site, system: str, home: Path, draw: Draw
 ) -> None:
     """Tags as any OpenLineage client adds them; owners and documentation as an emitter of its own does."""
     given = {"home": home, "system_name": system, "runner": "none"}
@@ -475,17 +476,17 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
             (month,) = year.split(["1.csv"], data_source="months")
         with month.transform("validate"), month.transform("load"):
             month.egress("lake")
-    of_month = [entry.body for entry in journal.read(0) if b'"lake"' in entry.body]
+    of_month = [entry.body for entry in site.journal.read(0) if b'"lake"' in entry.body]
     noted = json.loads(of_month[-1])
     noted["job"]["facets"] = {
         "documentation": facet("DocumentationJobFacet", description="Ask Ann."),
         "ownership": facet("OwnershipJobFacet", owners=[{"name": "team:flights", "type": "MAINTAINER"}]),
         "tags": facet("TagsJobFacet", tags=[{"key": "tier", "value": "gold", "source": "USER"}]),
     }
-    journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
-    draw(url)
+    site.journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
+    draw(site.url)
     for name in ("validate · months", "load · months"):
-        job = known(url, system, "jobs", name)
+        job = known(site.url, system, "jobs", name)
         assert job["description"].endswith(
             "of files of the data source months. Ask Ann. Owners: team:flights."
         )
@@ -493,8 +494,8 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
         (tag,) = job["facets"]["tags"]["tags"]
         assert (tag["key"], tag["value"]) == ("tier", "gold")
     for name in ("unpack · years", "(split) · years"):
-        assert "ownership" not in known(url, system, "jobs", name)["facets"], "another data source's own"
-    between = known(url, system, "datasets", "validate · months")
+        assert "ownership" not in known(site.url, system, "jobs", name)["facets"], "another data source's own"
+    between = known(site.url, system, "datasets", "validate · months")
     assert between["description"] == "Files of the data source months that have passed validate."
 
 
@@ -564,17 +565,15 @@ def test_names_that_differ_for_each_file_fill_no_memory() -> None:
     assert len(journey.untold()) <= EDGES_MAX
 
 
-def test_whatever_stands_in_the_journal_is_no_trouble(
-    journal: Journal, marquez: ContractServer, draw: Draw, event_of: Callable[..., bytes]
-) -> None:
+def test_whatever_stands_in_the_journal_is_no_trouble(site: Site, draw: Draw) -> None:
     facet = {"waybill_deltaFile": {"did": "", "transforms": 5}}
     bodies = [b"waybill_deltaFile", b'"waybill_deltaFile":', b"[" * 100_000 + b"waybill_deltaFile"]
     bodies.append(event_of("run", run={"runId": "run", "facets": facet}))
     for body in bodies:
-        journal.append(Kind.OPENLINEAGE, body)
-    journal.append(Kind.PROVENANCE, b"[{}]")
-    draw(marquez.url, at_most_s=5.0)
-    assert of_transforms(marquez) == []
+        site.journal.append(Kind.OPENLINEAGE, body)
+    site.journal.append(Kind.PROVENANCE, b"[{}]")
+    draw(site.marquez.url, at_most_s=5.0)
+    assert of_transforms(site.marquez) == []
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from waybill.marquez import dead_letters
 from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
-    from conftest import Worker
     from contract_server import ContractServer
+    from delivering import Worker
 
 EventOf = Callable[..., bytes]
 Kill = Callable[[Path, int], bool]

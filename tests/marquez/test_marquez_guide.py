@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,29 +14,21 @@ from waybill.marquez.backend import answers, client
 from waybill.marquez.delivery import circuit, dead_letter_box, pending, schedule
 
 if TYPE_CHECKING:
-    from conftest import Worker
-    from contract_server import ContractServer
+    from delivering import Site, Worker
 
-    from waybill.transport import Journal
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "marquez.md").read_text(encoding="utf-8")
 PROSE = " ".join(GUIDE.split())
 
 
 def test_the_examples_run(
-    journal: Journal,
-    home: Path,
-    marquez: ContractServer,
-    worker: Worker,
-    keep: Callable[..., int],
-    refused_members: dict[str, object],
-    tmp_path: Path,
+    site: Site, home: Path, worker: Worker, refused_members: dict[str, object], tmp_path: Path
 ) -> None:
-    bad = keep("run", **refused_members)
+    bad = site.keep("run", **refused_members)
     worker.run()
     owning, reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     run(owning, home, tmp_path)
-    jobs = [entry.run_event.job for entry in journal.read(0) if entry.run_event is not None]
+    jobs = [entry.run_event.job for entry in site.journal.read(0) if entry.run_event is not None]
     owned = [job_notes_of(job).owners for job in jobs if job.name == "orders"]
     assert owned == [(Owner("team:flights", "MAINTAINER"),)] * 2
     worker.run()
@@ -45,9 +36,9 @@ def test_the_examples_run(
     words = '{"errors":["job.facets.documentation._schemaURL must not be null"]}'
     assert out == f"{bad} run run 422 {words}\n"
     assert b'"runId": "run"' in (tmp_path / f"{bad}.json").read_bytes()
-    out = run(probing.replace("http://localhost:5000", marquez.url), home, tmp_path)
+    out = run(probing.replace("http://localhost:5000", site.marquez.url), home, tmp_path)
     assert re.fullmatch(r"\d+\.\d+ None\n", out)
-    assert journal.cursor("marquez") == journal.last_seq()
+    assert site.journal.cursor("marquez") == site.journal.last_seq()
 
 
 def run(code: str, home: Path, folder: Path) -> str:

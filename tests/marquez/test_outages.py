@@ -25,8 +25,8 @@ from waybill.transport import Journal, Kind, Settings, Tracker
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Worker
     from contract_server import ContractServer
+    from delivering import Worker
 
 Keep = Callable[..., int]
 Numbers = Callable[[list[dict[str, Any]], str], list[int]]

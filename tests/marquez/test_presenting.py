@@ -12,6 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 import requests
+from delivering import Worker
 from hypothesis import example, given, strategies as st
 
 from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
@@ -20,11 +21,11 @@ from waybill.facets.flows import FlowNode, FlowPath
 from waybill.facets.schema_files import read_facet_schemas
 from waybill.facets.standard import JobNotes, Owner
 from waybill.marquez.graph import JobGraph, file_event_of, full_name, present
-from waybill.transport import Journal, Kind, Settings, Tracker
+from waybill.transport import Kind, Settings, Tracker
 from waybill.transport.journal import event_in
 
 if TYPE_CHECKING:
-    from conftest import Worker
+    from delivering import Site
 
     from waybill.transport.config import Detail
 
@@ -201,23 +202,21 @@ def test_the_original_parent_is_kept_whole() -> None:
         (".x", ".x", ".x"),
     ],
 )
-def test_the_full_name_is_marquez_s(
-    name: str, parent: str, full: str, url: str, journal: Journal, new_worker: type[Worker]
-) -> None:
+def test_the_full_name_is_marquez_s(site: Site, name: str, parent: str, full: str) -> None:
     assert full_name(name, parent) == full
     system, run = f"named-{uuid.uuid4()}", str(uuid.uuid4())
     event = an_end(job={"namespace": system, "name": name}, producer="https://example.com/tests")
     facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
     parents = {"run": {"runId": str(uuid.uuid4())}, "job": {"namespace": system, "name": parent}} | facet
     event["run"] = {"runId": run, "facets": {"parent": parents}}
-    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
-    job = f"{url}/api/v1/namespaces/{system}/jobs/{quote(full, safe='')}"
+    worker = Worker(site.journal, site.url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    job = f"{site.url}/api/v1/namespaces/{system}/jobs/{quote(full, safe='')}"
     assert requests.get(job, timeout=60).status_code == 404
     for kind, state in (("START", "RUNNING"), ("FAIL", "FAILED")):
-        journal.append(Kind.OPENLINEAGE, json.dumps({**event, "eventType": kind}).encode())
+        site.journal.append(Kind.OPENLINEAGE, json.dumps({**event, "eventType": kind}).encode())
         worker.run(at_most_s=3600.0)
         assert requests.get(job, timeout=60).status_code == 200
-        assert requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json()["state"] == state
+        assert requests.get(f"{site.url}/api/v1/jobs/runs/{run}", timeout=60).json()["state"] == state
     worker.delivery.close()
 
 
@@ -283,37 +282,37 @@ def flow(home: Path) -> str:
     return system
 
 
-def test_a_node_is_drawn_in_the_state_of_its_own_run_not_of_its_parent_s(
-    url: str, flow: str, journal: Journal, new_worker: type[Worker]
-) -> None:
-    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+def test_a_node_is_drawn_in_the_state_of_its_own_run_not_of_its_parent_s(site: Site, flow: str) -> None:
+    worker = Worker(site.journal, site.url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
     worker.run(at_most_s=3600.0)
     worker.delivery.close()
-    bodies = [json.loads(entry.body) for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE]
+    bodies = [json.loads(entry.body) for entry in site.journal.read(0) if entry.kind is Kind.OPENLINEAGE]
     runs = {body["job"]["name"]: body["run"]["runId"] for body in bodies}
-    jobs = drawn(url, flow, "years")
+    jobs = drawn(site.url, flow, "years")
     for job, name in (("years.months", "months"), ("months.days", "days")):
         assert jobs[job]["latestRun"] == runs[name]
     for name, says in (("years", "years"), ("months", "months")):
-        known = requests.get(f"{url}/api/v1/namespaces/{flow}/datasets/{name}", timeout=60).json()
+        known = requests.get(f"{site.url}/api/v1/namespaces/{flow}/datasets/{name}", timeout=60).json()
         assert known["description"] == f"Files of the data source {says}."
-    known = requests.get(f"{url}/api/v1/namespaces/{flow}/jobs/months.days", timeout=60).json()
+    known = requests.get(f"{site.url}/api/v1/namespaces/{flow}/jobs/months.days", timeout=60).json()
     assert known["description"] == "Files of the data source days."
 
 
 @pytest.mark.parametrize("detail", ["every", "summary"])
 def test_the_button_of_each_job_leads_to_the_records_of_its_flow(
-    url: str, flow: str, journal: Journal, new_worker: type[Worker], detail: Detail
+    site: Site, flow: str, detail: Detail
 ) -> None:
-    journal.mark(b"flush")
-    worker = new_worker(
-        journal, url, draws=True, detail=detail, connect_timeout_s=10.0, answer_timeout_s=60.0
+    site.journal.mark(b"flush")
+    worker = Worker(
+        site.journal, site.url, draws=True, detail=detail, connect_timeout_s=10.0, answer_timeout_s=60.0
     )
     worker.run(at_most_s=3600.0)
     worker.delivery.close()
     located = {}
     for job in ("years", "years.months", "months.days", "unpack · years", "load · days", "(split) · years"):
-        known = requests.get(f"{url}/api/v1/namespaces/{flow}/jobs/{quote(job, safe='')}", timeout=60).json()
+        known = requests.get(
+            f"{site.url}/api/v1/namespaces/{flow}/jobs/{quote(job, safe='')}", timeout=60
+        ).json()
         located[job] = known["location"]
     records = f"http://collector:8090/api/v1/records?system_name={flow}&data_source="
     assert located == {

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from delivering import Worker, event as event_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 from manual_clock import ManualClock
 
@@ -15,9 +16,6 @@ from waybill.marquez import dead_letters
 from waybill.transport import Journal, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Worker
     from contract_server import ContractServer
 
 STATUSES = ["401", "404", "408", "429:3", "500", "502", "503:7", "504", "507"]
@@ -37,8 +35,6 @@ REPEATS = {"500-stored", "close-stored"}
 )
 def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
     marquez: ContractServer,
-    new_worker: type[Worker],
-    event_of: Callable[..., bytes],
     refused_members: dict[str, object],
     runs: list[str],
     refused: set[int],
@@ -54,12 +50,12 @@ def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
             members = refused_members if number in refused else {}
             journal.append(Kind.OPENLINEAGE, event_of(run, number, **members))
         for count in steps:
-            worker = new_worker(journal, marquez.url)
+            worker = Worker(journal, marquez.url)
             for _ in range(count):
                 worker.clock.move(worker.delivery.step().retry_s or 0.0)
             worker.delivery.finish()
             worker.delivery.close()
-        worker = new_worker(journal, marquez.url)
+        worker = Worker(journal, marquez.url)
         worker.run()
         worker.delivery.close()
         parked = {letter.seq - 1 for letter in dead_letters(journal)}

@@ -11,8 +11,8 @@ from waybill.marquez import dead_letters
 from waybill.transport import Journal, JournalError, Kind
 
 if TYPE_CHECKING:
-    from conftest import Worker
     from contract_server import ContractServer
+    from delivering import Worker
 
 Keep = Callable[..., int]
 Numbers = Callable[[list[dict[str, Any]], str], list[int]]

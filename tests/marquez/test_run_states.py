@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import requests
@@ -14,71 +13,56 @@ from waybill.marquez import EventReader, dead_letters, reconcile, retry_dead_let
 from waybill.marquez.run_states import run_states
 
 if TYPE_CHECKING:
-    from conftest import Worker
-    from contract_server import ContractServer
-
-    from waybill.transport import Journal
-
-Keep = Callable[..., int]
-Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+    from delivering import Site, Worker
 
 
 @pytest.mark.parametrize("late", ["START", "RUNNING", "OTHER", "start"])
 @pytest.mark.parametrize("end", ["COMPLETE", "FAIL", "ABORT", "complete"])
 def test_a_late_event_is_followed_by_the_terminal_one(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, late: str, end: str
+    site: Site, worker: Worker, late: str, end: str
 ) -> None:
-    keep("run", 0, eventType=end)
+    site.keep("run", 0, eventType=end)
     worker.run()
-    state = marquez.runs["run"]
-    keep("run", 1, eventType=late)
+    state = site.marquez.runs["run"]
+    site.keep("run", 1, eventType=late)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
-    assert marquez.runs == {"run": state}
+    assert site.numbers("run") == [0, 1, 0]
+    assert site.marquez.runs == {"run": state}
     assert worker.delivery.pending() == 0
 
 
-def test_many_late_events_in_view_are_followed_by_it_once(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
+def test_many_late_events_in_view_are_followed_by_it_once(site: Site, worker: Worker) -> None:
+    site.keep("run", 0, eventType="COMPLETE")
     for number in range(1, 6):
-        keep("run", number)
+        site.keep("run", number)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4, 5, 0]
+    assert site.numbers("run") == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_a_later_terminal_event_takes_the_place_of_an_earlier_one(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
-    keep("run", 1, eventType="FAIL")
+def test_a_later_terminal_event_takes_the_place_of_an_earlier_one(site: Site, worker: Worker) -> None:
+    site.keep("run", 0, eventType="COMPLETE")
+    site.keep("run", 1, eventType="FAIL")
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1]
-    keep("run", 2)
+    assert site.numbers("run") == [0, 1]
+    site.keep("run", 2)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1]
-    assert marquez.runs == {"run": "FAILED"}
+    assert site.numbers("run") == [0, 1, 2, 1]
+    assert site.marquez.runs == {"run": "FAILED"}
 
 
 @pytest.mark.parametrize("lesser", ["COMPLETE", "ABORT", "complete"])
 def test_a_failure_is_sent_again_after_a_lesser_end_as_spark_s_listener_sends_it(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-    lesser: str,
+    site: Site, lesser: str
 ) -> None:
-    keep("run", 0, eventType="START")
-    keep("run", 1, eventType="FAIL")
-    keep("run", 2, eventType=lesser)
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1]
-    keep("run", 3, eventType="COMPLETE")
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1, 3, 1]
-    assert marquez.runs == {"run": "FAILED"}
+    site.keep("run", 0, eventType="START")
+    site.keep("run", 1, eventType="FAIL")
+    site.keep("run", 2, eventType=lesser)
+    site.worker().run()
+    assert site.numbers("run") == [0, 1, 2, 1]
+    site.keep("run", 3, eventType="COMPLETE")
+    site.worker().run()
+    assert site.numbers("run") == [0, 1, 2, 1, 3, 1]
+    assert site.marquez.runs == {"run": "FAILED"}
 
 
 @pytest.mark.parametrize(
@@ -91,167 +75,136 @@ def test_a_failure_is_sent_again_after_a_lesser_end_as_spark_s_listener_sends_it
     ],
 )
 def test_an_end_is_not_sent_again_if_a_later_event_in_view_makes_that_needless(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-    kinds: list[str],
-    sent: list[int],
-    state: str,
+    site: Site, kinds: list[str], sent: list[int], state: str
 ) -> None:
     run = str(uuid.uuid4())
     for number, kind in enumerate(kinds):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
-    worker = new_worker(journal, marquez.url)
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+    worker = site.worker()
     worker.run()
-    assert (numbers_of(marquez.stored, run), marquez.runs) == (sent, {run: state})
+    assert (site.numbers(run), site.marquez.runs) == (sent, {run: state})
     assert worker.delivery.pending() == 0
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, run) == sent
+    site.worker().run()
+    assert site.numbers(run) == sent
 
 
-def test_a_run_that_is_begun_again_is_in_the_state_of_its_last_attempt(
-    journal: Journal,
-    marquez: ContractServer,
-    url: str,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-) -> None:
+def test_a_run_that_is_begun_again_is_in_the_state_of_its_last_attempt(site: Site) -> None:
     run = str(uuid.uuid4())
     states = []
     for number, kind in enumerate(("START", "FAIL", "START", "COMPLETE", "COMPLETE")):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
-        new_worker(journal, marquez.url, draws=True).run()
-        states.append(marquez.runs[run])
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+        site.worker(draws=True).run()
+        states.append(site.marquez.runs[run])
     assert states == ["RUNNING", "FAILED", "RUNNING", "COMPLETED", "COMPLETED"]
-    assert numbers_of(marquez.stored, run) == [0, 1, 2, 0, 3, 4]
-    assert list(reconcile(journal, EventReader(url)).missing) == []
+    assert site.numbers(run) == [0, 1, 2, 0, 3, 4]
+    assert list(reconcile(site.journal, EventReader(site.url)).missing) == []
 
 
 @pytest.mark.parametrize("steps", [*itertools.permutations((("START", 2), ("COMPLETE", 1)))])
 def test_one_start_and_one_end_are_a_finished_run_whatever_their_clocks_say(
-    journal: Journal,
-    marquez: ContractServer,
-    url: str,
-    new_worker: type[Worker],
-    keep: Keep,
-    steps: list[tuple[str, int]],
+    site: Site, steps: list[tuple[str, int]]
 ) -> None:
     run = str(uuid.uuid4())
     for number, (kind, moment) in enumerate(steps):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
-        new_worker(journal, marquez.url, draws=True).run()
-    assert marquez.runs[run] == "COMPLETED"
-    keep(run, 2, eventType="RUNNING", eventTime=MOMENTS[3])
-    new_worker(journal, marquez.url, draws=True).run()
-    assert marquez.runs[run] == "COMPLETED"
-    assert list(reconcile(journal, EventReader(url)).missing) == []
-    marquez.runs[run] = "RUNNING"
-    assert list(reconcile(journal, EventReader(url)).missing) != []
-    keep(run, 3, eventType="START", eventTime=MOMENTS[4])
-    new_worker(journal, marquez.url, draws=True).run()
-    assert marquez.runs[run] == "RUNNING"
-    assert list(reconcile(journal, EventReader(url)).missing) == []
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
+        site.worker(draws=True).run()
+    assert site.marquez.runs[run] == "COMPLETED"
+    site.keep(run, 2, eventType="RUNNING", eventTime=MOMENTS[3])
+    site.worker(draws=True).run()
+    assert site.marquez.runs[run] == "COMPLETED"
+    assert list(reconcile(site.journal, EventReader(site.url)).missing) == []
+    site.marquez.runs[run] = "RUNNING"
+    assert list(reconcile(site.journal, EventReader(site.url)).missing) != []
+    site.keep(run, 3, eventType="START", eventTime=MOMENTS[4])
+    site.worker(draws=True).run()
+    assert site.marquez.runs[run] == "RUNNING"
+    assert list(reconcile(site.journal, EventReader(site.url)).missing) == []
 
 
-def test_the_end_of_a_run_is_known_after_a_restart(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
-    keep("other", 0, eventType="COMPLETE")
-    new_worker(journal, marquez.url).run()
-    keep("run", 1)
-    new_worker(journal, marquez.url).run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
-    assert numbers_of(marquez.stored, "other") == [0]
+def test_the_end_of_a_run_is_known_after_a_restart(site: Site) -> None:
+    site.keep("run", 0, eventType="COMPLETE")
+    site.keep("other", 0, eventType="COMPLETE")
+    site.worker().run()
+    site.keep("run", 1)
+    site.worker().run()
+    assert site.numbers("run") == [0, 1, 0]
+    assert site.numbers("other") == [0]
 
 
-def test_a_restart_between_a_late_event_and_the_terminal_one_forgets_nothing(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
-    keep("run", 1)
-    first = new_worker(journal, marquez.url)
-    first.run(until=lambda: len(marquez.stored) == 2)
+def test_a_restart_between_a_late_event_and_the_terminal_one_forgets_nothing(site: Site) -> None:
+    site.keep("run", 0, eventType="COMPLETE")
+    site.keep("run", 1)
+    first = site.worker()
+    first.run(until=lambda: len(site.marquez.stored) == 2)
     assert first.delivery.pending() == 1
-    second = new_worker(journal, marquez.url)
+    second = site.worker()
     second.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
+    assert site.numbers("run") == [0, 1, 0]
     assert second.delivery.pending() == 0
 
 
-def test_a_terminal_event_that_was_refused_is_not_sent_for_a_late_one(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE", producer=...)
-    keep("run", 1)
+def test_a_terminal_event_that_was_refused_is_not_sent_for_a_late_one(site: Site, worker: Worker) -> None:
+    site.keep("run", 0, eventType="COMPLETE", producer=...)
+    site.keep("run", 1)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [1]
-    assert len(dead_letters(journal)) == 1
+    assert site.numbers("run") == [1]
+    assert len(dead_letters(site.journal)) == 1
 
 
 def test_the_terminal_event_of_a_run_that_the_journal_let_go_of_is_missed_by_nobody(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+    site: Site, worker: Worker
 ) -> None:
-    keep("run", 0, eventType="COMPLETE")
+    site.keep("run", 0, eventType="COMPLETE")
     worker.run()
-    last = keep("run", 1)
-    journal.prune(last - 1, 2**62)
+    last = site.keep("run", 1)
+    site.journal.prune(last - 1, 2**62)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1]
+    assert site.numbers("run") == [0, 1]
     assert worker.delivery.pending() == 0
 
 
-def test_what_is_known_of_runs_goes_with_the_journal(journal: Journal, worker: Worker, keep: Keep) -> None:
-    keep("ended", 0, eventType="COMPLETE")
-    keep("open", 0, eventType="START")
-    last = keep("later", 0, eventType="COMPLETE")
+def test_what_is_known_of_runs_goes_with_the_journal(site: Site, worker: Worker) -> None:
+    site.keep("ended", 0, eventType="COMPLETE")
+    site.keep("open", 0, eventType="START")
+    last = site.keep("later", 0, eventType="COMPLETE")
     worker.run()
-    rows = journal.state("marquez", "end:")
+    rows = site.journal.state("marquez", "end:")
     assert len(rows) == 3
-    journal.prune(last - 1, 2**62)
-    (known,) = run_states(journal, "marquez").all().values()
+    site.journal.prune(last - 1, 2**62)
+    (known,) = run_states(site.journal, "marquez").all().values()
     assert known.end is not None
     assert known.end.seq == last
-    keep("ended", 1)
+    site.keep("ended", 1)
     worker.run()
-    assert len(journal.state("marquez", "end:")) == 2, "what is delivered from now on is known"
+    assert len(site.journal.state("marquez", "end:")) == 2, "what is delivered from now on is known"
 
 
 INFERRED = {"runId": "run", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}}
 
 
 @pytest.mark.parametrize("own", ["COMPLETE", "FAIL", "ABORT"])
-def test_the_runs_own_end_goes_out_after_an_inferred_one(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, own: str
-) -> None:
-    keep("run", 0, eventType="START")
-    keep("run", 1, eventType="ABORT", run=INFERRED)
+def test_the_runs_own_end_goes_out_after_an_inferred_one(site: Site, worker: Worker, own: str) -> None:
+    site.keep("run", 0, eventType="START")
+    site.keep("run", 1, eventType="ABORT", run=INFERRED)
     worker.run()
-    keep("run", 2, eventType=own)
+    site.keep("run", 2, eventType=own)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2]
-    keep("run", 3)
+    assert site.numbers("run") == [0, 1, 2]
+    site.keep("run", 3)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 2]
+    assert site.numbers("run") == [0, 1, 2, 3, 2]
 
 
-def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
+def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(site: Site, worker: Worker) -> None:
+    site.keep("run", 0, eventType="COMPLETE")
     worker.run()
-    keep("run", 1, eventType="ABORT", run=INFERRED)
+    site.keep("run", 1, eventType="ABORT", run=INFERRED)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
-    assert marquez.runs == {"run": "COMPLETED"}
+    assert site.numbers("run") == [0, 1, 0]
+    assert site.marquez.runs == {"run": "COMPLETED"}
 
 
-def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_own(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
-) -> None:
+def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_own(site: Site) -> None:
     states = []
     steps = [
         ("START", "run"),
@@ -265,30 +218,30 @@ def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_o
     ]
     for number, (kind, run) in enumerate(steps):
         said = {} if run == "run" else {"run": run}
-        keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
-        worker = new_worker(journal, marquez.url)
+        site.keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
+        worker = site.worker()
         worker.run()
         assert worker.delivery.pending() == 0
-        states.append(marquez.runs["run"])
+        states.append(site.marquez.runs["run"])
     assert states[2:] == ["COMPLETED", "RUNNING", "RUNNING", "COMPLETED", "RUNNING", "FAILED"]
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4, 5, 2, 6, 7]
+    assert site.numbers("run") == [0, 1, 2, 3, 4, 5, 2, 6, 7]
 
 
 def test_a_runs_own_end_that_is_retried_beats_an_inferred_one_of_a_higher_number(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+    site: Site, worker: Worker
 ) -> None:
-    marquez.fault_of = lambda body: "400" if b'"FAIL"' in body else None
-    own = keep("run", 0, eventType="FAIL")
-    keep("run", 1, eventType="ABORT", run=INFERRED)
+    site.marquez.fault_of = lambda body: "400" if b'"FAIL"' in body else None
+    own = site.keep("run", 0, eventType="FAIL")
+    site.keep("run", 1, eventType="ABORT", run=INFERRED)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [1]
-    marquez.fault_of = None
-    retry_dead_letters(journal, [own])
+    assert site.numbers("run") == [1]
+    site.marquez.fault_of = None
+    retry_dead_letters(site.journal, [own])
     worker.run()
-    keep("run", 2)
+    site.keep("run", 2)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [1, 0, 2, 0]
-    assert marquez.runs == {"run": "FAILED"}
+    assert site.numbers("run") == [1, 0, 2, 0]
+    assert site.marquez.runs == {"run": "FAILED"}
 
 
 MOMENTS = [f"2026-01-01T00:00:{second:02}Z" for second in range(10)]
@@ -303,108 +256,77 @@ def shown_times(url: str, run: str) -> list[str | int]:
 @pytest.mark.parametrize("between", [["RUNNING"] * 6, ["OTHER"], ["START", "RUNNING"], []], ids=len)
 @pytest.mark.parametrize("end", ["COMPLETE", "FAIL"])
 def test_a_run_began_at_its_first_event_whatever_came_between(
-    journal: Journal,
-    marquez: ContractServer,
-    url: str,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-    between: list[str],
-    end: str,
+    site: Site, between: list[str], end: str
 ) -> None:
     run = str(uuid.uuid4())
     kinds = ["START", *between, end]
     for number, kind in enumerate(kinds):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
-    new_worker(journal, marquez.url, draws=True).run()
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+    site.worker(draws=True).run()
     last = len(kinds) - 1
     again = [0] if between else []
-    assert numbers_of(marquez.stored, run) == [*range(last), *again, last]
-    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[last], last * 1000]
+    assert site.numbers(run) == [*range(last), *again, last]
+    assert shown_times(site.url, run) == [MOMENTS[0], MOMENTS[last], last * 1000]
 
 
-def test_a_late_event_after_the_end_moves_neither_start_nor_end(
-    journal: Journal,
-    marquez: ContractServer,
-    url: str,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-) -> None:
+def test_a_late_event_after_the_end_moves_neither_start_nor_end(site: Site) -> None:
     run = str(uuid.uuid4())
     for number, kind in enumerate(("START", "COMPLETE", "RUNNING")):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
-        new_worker(journal, marquez.url, draws=True).run()  # a runner of its own for each event
-    assert numbers_of(marquez.stored, run) == [0, 1, 2, 0, 1]
-    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[1], 1000]
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+        site.worker(draws=True).run()  # a runner of its own for each event
+    assert site.numbers(run) == [0, 1, 2, 0, 1]
+    assert shown_times(site.url, run) == [MOMENTS[0], MOMENTS[1], 1000]
 
 
-def test_of_events_that_come_in_any_order_the_earliest_is_the_start(
-    journal: Journal,
-    marquez: ContractServer,
-    url: str,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-) -> None:
+def test_of_events_that_come_in_any_order_the_earliest_is_the_start(site: Site) -> None:
     run = str(uuid.uuid4())
     for number, (kind, at) in enumerate((("RUNNING", 2), ("COMPLETE", 4), ("START", 1), ("RUNNING", 3))):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[at])
-    new_worker(journal, marquez.url, draws=True).run()
-    assert numbers_of(marquez.stored, run) == [0, 1, 2, 3, 2, 1]
-    assert shown_times(url, run) == [MOMENTS[1], MOMENTS[4], 3000]
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[at])
+    site.worker(draws=True).run()
+    assert site.numbers(run) == [0, 1, 2, 3, 2, 1]
+    assert shown_times(site.url, run) == [MOMENTS[1], MOMENTS[4], 3000]
 
 
-def test_a_start_that_the_journal_let_go_of_is_told_from_the_end(
-    journal: Journal, marquez: ContractServer, url: str, new_worker: type[Worker], keep: Keep
-) -> None:
+def test_a_start_that_the_journal_let_go_of_is_told_from_the_end(site: Site) -> None:
     run = str(uuid.uuid4())
     last = [
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number])
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number])
         for number, kind in enumerate(("START", "RUNNING"))
     ][-1]
-    worker = new_worker(journal, marquez.url, draws=True)
+    worker = site.worker(draws=True)
     worker.run()
-    journal.prune(last - 1, 2**62)
+    site.journal.prune(last - 1, 2**62)
     error = {"_producer": "tests", "_schemaURL": "tests", "message": "torn"}
-    keep(
+    site.keep(
         run, 2, eventType="FAIL", eventTime=MOMENTS[5], run={"runId": run, "facets": {"errorMessage": error}}
     )
     worker.run()
-    assert shown_times(url, run) == [MOMENTS[0], MOMENTS[5], 5000]
-    start, end = marquez.stored[-2:]
+    assert shown_times(site.url, run) == [MOMENTS[0], MOMENTS[5], 5000]
+    start, end = site.marquez.stored[-2:]
     assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
     assert start["run"] == {"runId": run, "facets": {}}, "a start has no error"
 
 
-def test_a_late_end_of_an_earlier_attempt_does_not_change_how_the_last_one_ended(
-    journal: Journal,
-    marquez: ContractServer,
-    new_worker: type[Worker],
-    keep: Keep,
-    numbers_of: Numbers,
-) -> None:
+def test_a_late_end_of_an_earlier_attempt_does_not_change_how_the_last_one_ended(site: Site) -> None:
     run = str(uuid.uuid4())
     steps = [("START", 0), ("START", 2), ("COMPLETE", 3), ("FAIL", 1), ("RUNNING", 4)]
     for number, (kind, moment) in enumerate(steps):
-        keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
-        new_worker(journal, marquez.url).run()
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
+        site.worker().run()
         if number >= 2:
-            assert marquez.runs[run] == "COMPLETED"
-    assert numbers_of(marquez.stored, run) == [0, 1, 2, 3, 2, 4, 2]
+            assert site.marquez.runs[run] == "COMPLETED"
+    assert site.numbers(run) == [0, 1, 2, 3, 2, 4, 2]
 
 
-def test_the_end_that_a_run_stated_counts_after_it_was_begun_again_and_given_up(
-    journal: Journal, marquez: ContractServer, url: str, new_worker: type[Worker], keep: Keep
-) -> None:
+def test_the_end_that_a_run_stated_counts_after_it_was_begun_again_and_given_up(site: Site) -> None:
     run = str(uuid.uuid4())
     inferred = {**INFERRED, "runId": run}
     steps = [("START", run), ("FAIL", run), ("START", run), ("ABORT", inferred)]
     for number, (kind, of) in enumerate(steps):
         said = {} if of == run else {"run": of}
-        keep(run, number, eventType=kind, eventTime=MOMENTS[number], **said)
-        new_worker(journal, marquez.url, draws=True).run()
-    assert marquez.runs[run] == "FAILED"
-    marquez.runs[run] = "RUNNING"
-    assert [one.seq for one in reconcile(journal, EventReader(url)).missing] == [2]
-    assert [one.event_type for one in reconcile(journal, EventReader(url)).missing] == ["FAIL"]
+        site.keep(run, number, eventType=kind, eventTime=MOMENTS[number], **said)
+        site.worker(draws=True).run()
+    assert site.marquez.runs[run] == "FAILED"
+    site.marquez.runs[run] = "RUNNING"
+    assert [one.seq for one in reconcile(site.journal, EventReader(site.url)).missing] == [2]
+    assert [one.event_type for one in reconcile(site.journal, EventReader(site.url)).missing] == ["FAIL"]

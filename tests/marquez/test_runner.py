@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delivering import event
 
-from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport import Kind, Settings, flush
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
-
-EventOf = Callable[..., bytes]
+    from delivering import Site
 
 
 @pytest.fixture
@@ -30,48 +30,46 @@ def settings_for(home: Path) -> Callable[[ContractServer], Settings]:
 
 
 def test_a_flush_says_that_marquez_is_down_and_a_later_one_delivers(
-    journal: Journal, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+    site: Site, settings_for: Callable[..., Settings]
 ) -> None:
-    journal.append_many((Kind.OPENLINEAGE, event_of("run", n), "") for n in range(10))
-    marquez.refuse()
-    settings = settings_for(marquez)
+    site.journal.append_many((Kind.OPENLINEAGE, event("run", n), "") for n in range(10))
+    site.marquez.refuse()
+    settings = settings_for(site.marquez)
     started_s = time.monotonic()
     report = flush(settings, timeout_s=60)
     assert time.monotonic() - started_s < 30
     assert report.left["marquez"] == 10
     assert "does not answer: Connection refused" in report.problems["marquez"]
-    marquez.start()
+    site.marquez.start()
     assert flush(settings, timeout_s=60).problems == {}
-    assert [event["number"] for event in marquez.stored] == list(range(10))
+    assert [event["number"] for event in site.marquez.stored] == list(range(10))
 
 
 def test_a_flush_does_not_wait_for_an_event_that_marquez_cannot_digest(
-    journal: Journal, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+    site: Site, settings_for: Callable[..., Settings]
 ) -> None:
-    journal.append_many((Kind.OPENLINEAGE, event_of(run, n), "") for run in ("ill", "well") for n in range(5))
-    marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
-    report = flush(settings_for(marquez), timeout_s=60)
-    assert [event["run"]["runId"] for event in marquez.stored] == ["well"] * 5
+    site.journal.append_many(
+        (Kind.OPENLINEAGE, event(run, n), "") for run in ("ill", "well") for n in range(5)
+    )
+    site.marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
+    report = flush(settings_for(site.marquez), timeout_s=60)
+    assert [event["run"]["runId"] for event in site.marquez.stored] == ["well"] * 5
     assert "answers 500 (" in report.problems["marquez"]
 
 
 def test_of_two_processes_with_one_home_one_delivers_and_nothing_is_repeated(
-    home: Path,
-    journal: Journal,
-    marquez: ContractServer,
-    settings_for: Callable[..., Settings],
-    event_of: EventOf,
+    site: Site, home: Path, settings_for: Callable[..., Settings]
 ) -> None:
-    agree(journal, settings_for(marquez))
-    journal.append_many((Kind.OPENLINEAGE, event_of(f"run-{n % 5}", n), "") for n in range(60))
+    agree(site.journal, settings_for(site.marquez))
+    site.journal.append_many((Kind.OPENLINEAGE, event(f"run-{n % 5}", n), "") for n in range(60))
     command = [sys.executable, "-m", "waybill.transport", str(home)]
     runners = [subprocess.Popen(command) for _ in range(2)]
     try:
         deadline_s = time.monotonic() + 60
-        while journal.cursor("marquez") < 60 and time.monotonic() < deadline_s:
+        while site.journal.cursor("marquez") < 60 and time.monotonic() < deadline_s:
             time.sleep(0.05)
     finally:
         for runner in runners:
             runner.terminate()
             assert runner.wait(30) == 0
-    assert sorted(event["number"] for event in marquez.stored) == list(range(60))
+    assert sorted(event["number"] for event in site.marquez.stored) == list(range(60))

@@ -17,10 +17,8 @@ from waybill.marquez.delivery.tagging import AGAIN_AFTER_S, Tagging
 from waybill.transport import Kind
 
 if TYPE_CHECKING:
-    from conftest import Worker
-    from contract_server import ContractServer
+    from delivering import Site, Worker
 
-    from waybill.transport import Journal
 
 Deliver = Callable[..., "Worker"]
 
@@ -32,12 +30,12 @@ def system() -> str:
 
 
 @pytest.fixture
-def deliver(journal: Journal, new_worker: type[Worker], marquez: ContractServer) -> Iterator[Deliver]:
+def deliver(site: Site) -> Iterator[Deliver]:
     """Deliver all that is in the journal."""
     workers = []
 
     def deliver(at_most_s: float = 3_600.0) -> Worker:
-        worker = new_worker(journal, marquez.url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        worker = site.worker(draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
         workers.append(worker)
         worker.run(at_most_s=at_most_s)
         return worker
@@ -89,92 +87,84 @@ def tags(url: str, system: str, job: str) -> list[str]:
     return sorted(answer.json()["tags"])
 
 
-def test_the_jobs_of_a_flow_have_the_tags_of_its_events(
-    url: str, system: str, journal: Journal, deliver: Deliver
-) -> None:
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii", "who:Ann & Bob/ü"))
+def test_the_jobs_of_a_flow_have_the_tags_of_its_events(site: Site, system: str, deliver: Deliver) -> None:
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii", "who:Ann & Bob/ü"))
     deliver()
     for job in ("orders", "load · orders"):
-        assert tags(url, system, job) == ["pii", "tier:gold", "who:Ann & Bob/ü"]
+        assert tags(site.url, system, job) == ["pii", "tier:gold", "who:Ann & Bob/ü"]
 
 
-def test_a_value_that_is_no_text_is_taken_as_it_is_written(
-    url: str, system: str, journal: Journal, deliver: Deliver
-) -> None:
+def test_a_value_that_is_no_text_is_taken_as_it_is_written(site: Site, system: str, deliver: Deliver) -> None:
     """A client sends what its YAML says: `pii: true`."""
     event = json.loads(file(system, "pii", "level", "done"))
     for tag, value in zip(event["job"]["facets"]["tags"]["tags"], (True, 2, False), strict=True):
         tag["value"] = value
-    journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    site.journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
     deliver()
     for job in ("orders", "load · orders"):
-        assert tags(url, system, job) == ["done:false", "level:2", "pii"]
+        assert tags(site.url, system, job) == ["done:false", "level:2", "pii"]
 
 
-def test_tags_of_others_stay_and_only_its_own_are_removed(
-    url: str, system: str, journal: Journal, deliver: Deliver
-) -> None:
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii"))
+def test_tags_of_others_stay_and_only_its_own_are_removed(site: Site, system: str, deliver: Deliver) -> None:
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", "pii"))
     worker = deliver()
-    others = f"{url}/api/v1/namespaces/{system}/jobs/orders/tags/by-hand"
+    others = f"{site.url}/api/v1/namespaces/{system}/jobs/orders/tags/by-hand"
     assert requests.post(others, timeout=60).status_code == 200
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:silver", "pii"))
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:silver", "pii"))
     worker.run()
-    assert tags(url, system, "orders") == ["by-hand", "pii", "tier:silver"]
-    journal.append(Kind.OPENLINEAGE, file(system))
+    assert tags(site.url, system, "orders") == ["by-hand", "pii", "tier:silver"]
+    site.journal.append(Kind.OPENLINEAGE, file(system))
     worker.run()
-    assert tags(url, system, "orders") == ["by-hand", "pii", "tier:silver"], "it said nothing about the job"
+    assert tags(site.url, system, "orders") == ["by-hand", "pii", "tier:silver"], (
+        "it said nothing about the job"
+    )
 
 
-def test_what_was_set_is_not_set_again_after_a_restart(
-    marquez: ContractServer, system: str, journal: Journal, deliver: Deliver
-) -> None:
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+def test_what_was_set_is_not_set_again_after_a_restart(site: Site, system: str, deliver: Deliver) -> None:
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
     deliver()
-    assert len(marquez.changes) == 2
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    assert len(site.marquez.changes) == 2
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
     deliver()
-    assert len(marquez.changes) == 2
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:silver"))
+    assert len(site.marquez.changes) == 2
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:silver"))
     deliver()
-    (removed,) = [one for one in marquez.changes if one.startswith("DELETE")]
+    (removed,) = [one for one in site.marquez.changes if one.startswith("DELETE")]
     assert removed.endswith("/jobs/orders/tags/tier%3Agold"), "the next runner knows of it"
 
 
 def test_the_job_of_files_with_a_parent_is_tagged_from_its_first_start_on(
-    url: str, system: str, journal: Journal, deliver: Deliver
+    site: Site, system: str, deliver: Deliver
 ) -> None:
     run = str(uuid.uuid4())
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", run=run, parent="years"))
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", run=run, parent="years"))
     worker = deliver()
-    assert tags(url, system, "years.orders") == ["tier:gold"]
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", run=run, parent="years"))
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", parent="years"))
+    assert tags(site.url, system, "years.orders") == ["tier:gold"]
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", run=run, parent="years"))
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold", kind="START", parent="years"))
     worker.run()
-    assert tags(url, system, "years.orders") == ["tier:gold"]
+    assert tags(site.url, system, "years.orders") == ["tier:gold"]
 
 
 @pytest.mark.parametrize("fault", ["500", "404", "401", "close"])
 def test_a_tag_that_is_not_taken_holds_up_no_event_and_is_set_later(
-    marquez: ContractServer, url: str, system: str, journal: Journal, deliver: Deliver, fault: str
+    site: Site, system: str, deliver: Deliver, fault: str
 ) -> None:
-    marquez.fault_of = lambda body: None if body else fault
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    site.marquez.fault_of = lambda body: None if body else fault
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
     worker = deliver(at_most_s=AGAIN_AFTER_S / 2)
     assert (worker.delivery.pending(), worker.problem) == (0, None)
-    marquez.fault_of = None
-    assert tags(url, system, "orders") == []
+    site.marquez.fault_of = None
+    assert tags(site.url, system, "orders") == []
     worker.run()
-    assert tags(url, system, "orders") == ["tier:gold"]
+    assert tags(site.url, system, "orders") == ["tier:gold"]
 
 
-def test_a_marquez_that_is_down_is_asked_for_no_tags(
-    marquez: ContractServer, system: str, journal: Journal, deliver: Deliver
-) -> None:
-    journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
-    marquez.fault = "503"
+def test_a_marquez_that_is_down_is_asked_for_no_tags(site: Site, system: str, deliver: Deliver) -> None:
+    site.journal.append(Kind.OPENLINEAGE, file(system, "tier:gold"))
+    site.marquez.fault = "503"
     deliver(at_most_s=600.0)
-    assert marquez.changes == []
+    assert site.marquez.changes == []
 
 
 class Asked(Backend):

@@ -16,9 +16,8 @@ from waybill.marquez.links import note_collector
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
-    from contract_server import ContractServer
+    from delivering import Site
 
-Keep = Callable[..., int]
 Open = Callable[..., list[Delivery]]
 
 
@@ -70,45 +69,43 @@ def catch_up(delivery: Delivery, journal: Journal) -> None:
     ],
 )
 def test_each_backend_gets_its_events_where_it_wants_them(
-    marquez: ContractServer, open_all: Open, journal: Journal, keep: Keep, backend: str, given: str, path: str
+    site: Site, open_all: Open, backend: str, given: str, path: str
 ) -> None:
-    keep("run")
-    one = {"backend": backend, "endpoint": marquez.url + given, "api_key": "key"}
+    site.keep("run")
+    one = {"backend": backend, "endpoint": site.marquez.url + given, "api_key": "key"}
     (delivery,) = open_all(backends=[one])
-    work(delivery, journal)
-    (received,) = marquez.received
+    work(delivery, site.journal)
+    (received,) = site.marquez.received
     assert (received.path, received.headers["authorization"]) == (path, "Bearer key")
 
 
 def test_a_backend_that_is_down_holds_up_no_other_and_catches_up_later(
-    journal: Journal, marquez: ContractServer, open_all: Open, keep: Keep, tmp_path: Path
+    site: Site, open_all: Open, tmp_path: Path
 ) -> None:
     lines = tmp_path / "events.jsonl"
     for number in range(5):
-        keep("run", number)
-    marquez.refuse()
+        site.keep("run", number)
+    site.marquez.refuse()
     to_marquez, to_file = open_all(
-        marquez_url=marquez.url, backends=[{"backend": "file", "endpoint": str(lines)}]
+        marquez_url=site.marquez.url, backends=[{"backend": "file", "endpoint": str(lines)}]
     )
     assert (to_marquez.name, to_file.name) == ("marquez", "file")
-    work(to_marquez, journal)
-    work(to_file, journal)
-    assert (journal.cursor("marquez"), journal.cursor("file")) == (0, 5)
+    work(to_marquez, site.journal)
+    work(to_file, site.journal)
+    assert (site.journal.cursor("marquez"), site.journal.cursor("file")) == (0, 5)
     assert [json.loads(line)["number"] for line in lines.read_bytes().splitlines()] == [0, 1, 2, 3, 4]
-    marquez.start()
-    catch_up(to_marquez, journal)
-    assert len(marquez.stored) == 5
+    site.marquez.start()
+    catch_up(to_marquez, site.journal)
+    assert len(site.marquez.stored) == 5
 
 
-def test_what_one_backend_refuses_is_its_own_dead_letter(
-    journal: Journal, marquez: ContractServer, open_all: Open, keep: Keep
-) -> None:
-    keep("run", producer=...)
-    second = {"backend": "custom", "name": "second", "endpoint": f"{marquez.url}/api/v1/lineage"}
+def test_what_one_backend_refuses_is_its_own_dead_letter(site: Site, open_all: Open) -> None:
+    site.keep("run", producer=...)
+    second = {"backend": "custom", "name": "second", "endpoint": f"{site.marquez.url}/api/v1/lineage"}
     for delivery in open_all(backends=[second]):
-        work(delivery, journal)
-    assert len(dead_letters(journal, "second")) == 1
-    assert dead_letters(journal) == []
+        work(delivery, site.journal)
+    assert len(dead_letters(site.journal, "second")) == 1
+    assert dead_letters(site.journal) == []
 
 
 def test_an_event_with_line_ends_is_one_line_of_the_file(
@@ -124,41 +121,41 @@ def test_an_event_with_line_ends_is_one_line_of_the_file(
 
 
 def test_a_file_that_cannot_be_written_is_an_outage_that_ends(
-    journal: Journal, open_all: Open, keep: Keep, tmp_path: Path
+    site: Site, open_all: Open, tmp_path: Path
 ) -> None:
     lines = tmp_path / "missing" / "events.jsonl"
-    keep("run")
+    site.keep("run")
     (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
-    problem = work(delivery, journal)
+    problem = work(delivery, site.journal)
     assert problem is not None
     assert problem.startswith(f"{lines} does not answer: No such file or directory")
     lines.parent.mkdir()
-    catch_up(delivery, journal)
+    catch_up(delivery, site.journal)
     assert len(lines.read_bytes().splitlines()) == 1
 
 
 def test_the_console_gets_each_event_as_a_line(
-    open_all: Open, journal: Journal, keep: Keep, capfdbinary: pytest.CaptureFixture[bytes]
+    site: Site, open_all: Open, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for number in range(3):
-        keep("run", number)
+        site.keep("run", number)
     (delivery,) = open_all(backends=[{"backend": "console"}])
-    work(delivery, journal)
+    work(delivery, site.journal)
     assert [json.loads(line)["number"] for line in capfdbinary.readouterr().out.splitlines()] == [0, 1, 2]
 
 
-def test_the_runner_works_them_all(home: Path, marquez: ContractServer, keep: Keep, tmp_path: Path) -> None:
-    keep("run")
+def test_the_runner_works_them_all(site: Site, home: Path, tmp_path: Path) -> None:
+    site.keep("run")
     lines = tmp_path / "events.jsonl"
     given = {
         "home": home,
-        "marquez_url": marquez.url,
+        "marquez_url": site.marquez.url,
         "backends": [{"backend": "file", "endpoint": str(lines)}],
         "runner": "none",
     }
     report = flush(Settings.load(given, env={}, cwd=tmp_path), timeout_s=60)
     assert (report.problems, "marquez" in report.left, "file" in report.left) == ({}, False, False)
-    assert len(marquez.stored) == len(lines.read_bytes().splitlines()) == 1
+    assert len(site.marquez.stored) == len(lines.read_bytes().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,28 +168,23 @@ def test_the_runner_works_them_all(home: Path, marquez: ContractServer, keep: Ke
     ],
 )
 def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_that_were_told(
-    home: Path,
-    journal: Journal,
-    marquez: ContractServer,
-    open_all: Open,
-    given: dict[str, str],
-    noted: str | None,
-    link: str | None,
+    site: Site, home: Path, open_all: Open, given: dict[str, str], noted: str | None, link: str | None
 ) -> None:
     if noted is not None:
-        note_collector(journal, noted)
+        note_collector(site.journal, noted)
     with Tracker(settings=Settings.load({"home": home, "runner": "none"}, env={})) as tracker:
         for size_bytes in (1_000, None, 24):
             tracker.file("a.csv", data_source="in").egress("lake", size_bytes=size_bytes)
-    journal.mark(b"flush")
-    (delivery,) = open_all(marquez_url=marquez.url, marquez_detail="summary", **given)
-    work(delivery, journal)
-    facets = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored]
+    site.journal.mark(b"flush")
+    (delivery,) = open_all(marquez_url=site.marquez.url, marquez_detail="summary", **given)
+    work(delivery, site.journal)
+    facets = [e["run"]["facets"]["waybill_summary"] for e in site.marquez.stored]
     (facet,) = {json.dumps(one): one for one in facets if "transform" not in one}.values()
     base = "https://lineage.example.com/waybill" if link is None else link
     assert facet.get("provenanceQuery") == (f"{base}/s/1" if base else None)
     locations = {
-        event["job"].get("facets", {}).get("sourceCodeLocation", {}).get("url") for event in marquez.stored
+        event["job"].get("facets", {}).get("sourceCodeLocation", {}).get("url")
+        for event in site.marquez.stored
     }
     query = urlencode({"system_name": facet["systemName"], "data_source": "in"})
     assert locations == {f"{base}/api/v1/records?{query}" if base else None}

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 import requests
+from delivering import Worker
 
 from waybill.facets import RunEvent, decode_event, fold
 from waybill.facets.event import OutputDataset
@@ -23,8 +24,7 @@ from waybill.marquez.graph.datasets import DATASETS_MAX, FACET_MAX_BYTES, Datase
 from waybill.transport import Journal, Kind as EntryKind, Settings, Tracker
 
 if TYPE_CHECKING:
-    from conftest import Worker
-    from contract_server import ContractServer
+    from delivering import Site
 
 EventOf = Callable[..., bytes]
 FACET = {"_producer": "https://example.com", "_schemaURL": "https://example.com/schema"}
@@ -50,12 +50,12 @@ def new_tracker(home: Path, system: str) -> Callable[[], Tracker]:
 
 
 @pytest.fixture
-def deliver(journal: Journal, url: str, new_worker: type[Worker]) -> Callable[[], None]:
+def deliver(site: Site) -> Callable[[], None]:
     """Deliver all that is in the journal, with a runner that starts and ends."""
 
     def deliver() -> None:
-        worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
-        journal.mark(b"flush")
+        worker = Worker(site.journal, site.url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        site.journal.mark(b"flush")
         worker.run(at_most_s=3600.0)
         worker.delivery.close()
 
@@ -155,27 +155,23 @@ def test_a_sink_that_marquez_knows_by_its_name_is_drawn_as_the_dataset_from_then
 
 
 def test_summaries_name_the_dataset_and_nothing_of_the_graph_counts_as_lost(
-    url: str,
-    journal: Journal,
-    system: str,
-    new_tracker: Callable[[], Tracker],
-    new_worker: type[Worker],
-    spark: Callable[..., None],
-    tmp_path: Path,
+    site: Site, system: str, new_tracker: Callable[[], Tracker], spark: Callable[..., None], tmp_path: Path
 ) -> None:
     spark(tmp_path, "a", "b")
     with new_tracker() as tracker:
         pass_files(tracker)
         pass_files(tracker, dataset=tmp_path)
-    worker = new_worker(journal, url, draws=True, detail="summary", connect_timeout_s=9, answer_timeout_s=60)
-    journal.mark(b"flush")
+    worker = Worker(
+        site.journal, site.url, draws=True, detail="summary", connect_timeout_s=9, answer_timeout_s=60
+    )
+    site.journal.mark(b"flush")
     worker.run(at_most_s=3600.0)
     worker.delivery.close()
     node = FlowNode("file", str(tmp_path))
-    assert (system, "orders") in drawn(url, node)
-    assert (system, "lake") not in drawn(url, node)
-    assert columns_of(url, node) == ["a", "b"]
-    found = reconcile(journal, EventReader(url))
+    assert (system, "orders") in drawn(site.url, node)
+    assert (system, "lake") not in drawn(site.url, node)
+    assert columns_of(site.url, node) == ["a", "b"]
+    found = reconcile(site.journal, EventReader(site.url))
     assert (found.missing, found.missing_jobs, found.compared_jobs) == ((), (), 1)
 
 
@@ -191,23 +187,18 @@ def test_columns_that_the_tracker_gives_stay_with_files_that_do_not_get_there(
 
 
 def test_the_records_are_the_same_from_the_journal_and_from_what_marquez_is_sent(
-    marquez: ContractServer,
-    journal: Journal,
-    system: str,
-    new_tracker: Callable[[], Tracker],
-    new_worker: type[Worker],
-    tmp_path: Path,
+    site: Site, system: str, new_tracker: Callable[[], Tracker], tmp_path: Path
 ) -> None:
     with new_tracker() as tracker:
         pass_files(tracker)
         pass_files(tracker, dataset=tmp_path / "lake", schema={"a": "INT"})
-    worker = new_worker(journal, marquez.url, draws=True)  # which also notes what a real one is sent
+    worker = site.worker(draws=True)  # which also notes what a real one is sent
     worker.run(at_most_s=3600.0)
     worker.delivery.close()
     runs: dict[str, tuple[list[RunEvent], list[RunEvent]]] = {}
     sides = (
-        [entry.body for entry in journal.read(0) if entry.kind is EntryKind.OPENLINEAGE],
-        [one.body for one in marquez.received if b"waybill_deltaFile" in one.body],
+        [entry.body for entry in site.journal.read(0) if entry.kind is EntryKind.OPENLINEAGE],
+        [one.body for one in site.marquez.received if b"waybill_deltaFile" in one.body],
     )
     for side, bodies in enumerate(sides):
         for event in map(decode_event, bodies):
@@ -253,20 +244,15 @@ def test_other_names_of_a_dataset_stay_and_other_runs_name_the_dataset_of_a_sink
 
 @pytest.mark.parametrize("draws", [True, False])
 def test_no_backend_gets_the_note_of_a_transform(
-    marquez: ContractServer,
-    journal: Journal,
-    new_tracker: Callable[[], Tracker],
-    new_worker: type[Worker],
-    *,
-    draws: bool,
+    site: Site, new_tracker: Callable[[], Tracker], *, draws: bool
 ) -> None:
-    worker = new_worker(journal, marquez.url, draws=draws)
+    worker = site.worker(draws=draws)
     with new_tracker() as tracker, tracker.file("a.csv", data_source="in") as file, file.transform("unpack"):
-        assert journal.read(0)[-1].begun_transforms is not None
+        assert site.journal.read(0)[-1].begun_transforms is not None
         worker.run(at_most_s=3600.0)
         assert worker.delivery.pending() == 0
-        assert any(b"a.csv" in one.body for one in marquez.received)
-        assert all(b"unpack" not in one.body for one in marquez.received)
+        assert any(b"a.csv" in one.body for one in site.marquez.received)
+        assert all(b"unpack" not in one.body for one in site.marquez.received)
         file.egress("lake")
     worker.delivery.close()
 
