@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import subprocess
 import time
 from datetime import datetime, timedelta
@@ -31,57 +29,6 @@ def found(called: Run, kept: Kept, *arguments: str) -> list[dict[str, Any]]:
     done = called("find", "--home", kept.home, "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_every_record_is_a_line_of_json_newest_first(called: Run, kept: Kept) -> None:
-    records = found(called, kept)
-    assert [record["completed"] for record in records] == sorted(
-        (record["completed"] for record in records), reverse=True
-    )
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", records[0]["completed"])
-    assert sorted(record["final_state"] for record in records) == ["COMPLETE", "COMPLETE", "ERROR", "SPLIT"]
-    (failed,) = [record for record in records if record["final_state"] == "ERROR"]
-    assert failed == {
-        "did": kept.second,
-        "parent_did": kept.year,
-        "system_name": "tests",
-        "data_source": "halves",
-        "filename": "second.csv",
-        "transforms": [],
-        "data_sink": None,
-        "final_state": "ERROR",
-        "created": failed["created"],
-        "completed": failed["completed"],
-        "annotations": {"customer": "acme=1", "errorCause": "no header"},
-        "settled": True,
-    }
-
-
-def test_without_a_terminal_a_row_is_a_line_with_tabs(called: Run, kept: Kept) -> None:
-    done = called("find", "--home", kept.home, "--data-sink", "lake")
-    heading, row = (line.split("\t") for line in done.stdout.splitlines())
-    cells = dict(zip(heading, row, strict=True))
-    assert cells["passage"] == "halves > enrich > lake"
-    assert (cells["state"], cells["did"]) == ("COMPLETE", kept.first)
-
-
-@pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
-def test_what_a_tracker_told_is_found_at_once_whether_provenance_is_on_or_off(
-    called: Run, settings: Settings, *, is_on: bool
-) -> None:
-    told = msgspec.structs.replace(settings, provenance_enabled=is_on)
-    with Tracker(settings=told) as tracker, tracker.file("new.csv", data_source="in") as file:
-        file.egress("lake")
-    journal = Journal(settings.home)
-    agree(journal, told)
-    journal.close()
-    done = called("find", "--home", settings.home, "--filename", "new*", "--json")
-    assert [json.loads(line)["filename"] for line in done.stdout.splitlines()] == ["new.csv"], done.stderr
-    assert done.stderr == ""
-    other = settings.home.parent / "other"
-    (other / "provenance" / "raw").mkdir(parents=True)
-    elsewhere = called("find", "--home", settings.home, "--root", other)
-    assert (elsewhere.stdout, elsewhere.stderr.strip()) == ("", f"nothing found below {other}")
 
 
 def test_what_the_journal_let_go_of_is_found_in_the_archive(called: Run, settings: Settings) -> None:
@@ -136,77 +83,6 @@ def test_a_run_that_has_not_settled_is_shown_as_such(
         assert look() == [("r", "COMPLETE", True)], "it is in a file"
     journal.append_many([told("r", "FAIL", "2026-01-01T00:00:01Z")])
     assert ("r", "ERROR", False) in look()
-
-
-def test_where_not_all_are_shown_it_gives_the_cursor_of_the_next_page(called: Run, kept: Kept) -> None:
-    every = found(called, kept)
-    for order, which in ((["--oldest"], "oldest"), ([], "newest")):
-        done = called("find", "--home", kept.home, "--limit", "3", "--json", *order)
-        first = [json.loads(line) for line in done.stdout.splitlines()]
-        cursor = first[-1].pop("next")
-        assert f"showing the {which} 3; --all shows all, --after {cursor} the next" in done.stderr
-        (last,) = found(called, kept, "--limit", "1", "--after", cursor, *order)
-        assert [*first, last] == (every[::-1] if order else every)
-        assert called("find", "--home", kept.home, "--after", cursor, "--count", *order).stdout == "1\n"
-    for arguments in (["--limit", "4"], ["--limit", "1", "--all"]):
-        done = called("find", "--home", kept.home, *arguments, "--json")
-        assert (len(done.stdout.splitlines()), done.stderr) == (4, "")
-
-
-def test_records_are_counted_by_what_they_have(called: Run, kept: Kept) -> None:
-    def lines(*arguments: str) -> list[str]:
-        done = called("find", "--home", kept.home, *arguments)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
-
-    assert lines("--count") == ["4"]
-    assert lines("--count", "--state", "error", "--json") == ['{"count":1}']
-    assert lines("--by", "sink,state") == [
-        "sink\tstate\tcount",
-        "\tERROR\t1",
-        "\tSPLIT\t1",
-        "lake\tCOMPLETE\t1",
-        "report\tCOMPLETE\t1",
-    ]
-    assert lines("--by", "source", "--csv") == ["source,count", "halves,3", "sftp-in,1"]
-    counted = [json.loads(line) for line in lines("--by", "hour,sink", "--system", "tests", "--json")]
-    assert sum(one["count"] for one in counted) == 4
-    assert {one["data_sink"] for one in counted} == {None, "lake", "report"}
-    assert {one["hour"] for one in counted} == {
-        f"{one['completed'][:13]}:00:00.000Z" for one in found(called, kept)
-    }
-    none = called("find", "--home", kept.home, "--by", "state", "--data-sink", "nowhere")
-    assert (none.returncode, none.stdout) == (0, "state\tcount\n")
-    assert "no record has the sink 'nowhere'; there are lake, report" in none.stderr
-
-
-def test_open_files_are_found_by_what_they_began_with(called: Run, settings: Settings) -> None:
-    with Tracker(settings=settings.with_values({"provenance_annotations_allowed": "k"}, "test")) as tracker:
-        notes = {"k": "v", "secret": "x"}
-        with tracker.file("whole", data_source="in", annotations=notes) as file:
-            (part,) = file.split(["part"], data_source="parts")
-
-        def names(*arguments: str) -> list[str]:
-            done = called("find", "--open", "--home", settings.home, "--json", *arguments)
-            assert done.returncode == 0, done.stderr
-            return [json.loads(line)["filename"] for line in done.stdout.splitlines()]
-
-        for arguments in (
-            ["--parent", file.did.upper()],
-            ["--annotation", "k=v"],
-            ["--created-since", "1 hour ago", "--data-source", "parts"],
-            ["--created-until", "now", "--did", part.did],
-        ):
-            assert names(*arguments) == ["part"], arguments
-        for arguments in (
-            ["--parent", part.did],
-            ["--annotation", "k=w"],
-            ["--annotation", "secret=x"],
-            ["--created-until", "1h"],
-        ):
-            assert names(*arguments) == [], arguments
-        counted = called("find", "--open", "--count", "--home", settings.home).stdout
-        assert counted == "1\n"
 
 
 def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
@@ -273,14 +149,6 @@ def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
     time.tzset()
 
 
-def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home: Path) -> None:
-    Journal(home).close()
-    done = called("find", "--home", home)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert str(home) in done.stderr
-    assert not (home / "provenance").exists()
-
-
 def test_a_line_tells_of_poison_whose_records_are_in_no_answer(
     called: Run, settings: Settings, journal: Journal
 ) -> None:
@@ -296,24 +164,6 @@ def test_a_line_tells_of_poison_whose_records_are_in_no_answer(
         assert (done.returncode, note in done.stderr) == (0, True), done.stderr
     assert called("poison", "drop", "1", "--yes", "--home", settings.home).returncode == 0
     assert note not in called("find", "--home", settings.home).stderr
-
-
-def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
-    called: Run, kept: Kept, tmp_path: Path
-) -> None:
-    # The keys know nothing of a file that was put there by hand.
-    without_keys = shutil.ignore_patterns("keys")
-    shutil.copytree(kept.home / "provenance", tmp_path / "root/provenance", ignore=without_keys)
-    good = next((tmp_path / "root/provenance/compacted").rglob("*.parquet"))
-    bad = good.with_name("00.parquet" if good.name != "00.parquet" else "01.parquet")
-    bad.write_bytes(good.read_bytes()[:-9])
-    home = ("--root", tmp_path / "root")
-    for command in (["find"], ["find", "--json"], ["explain", kept.first]):
-        done = called(*command, *home)
-        assert done.returncode == 1
-        assert "first.csv" in done.stdout
-        assert str(bad) in done.stderr
-        assert "records may be missing" in done.stderr
 
 
 def test_with_few_descriptors_all_is_found_or_it_is_an_error(
@@ -333,21 +183,6 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
         found[limit] = (done.returncode, len(done.stdout.splitlines()))
     assert (found[7], found[16]) == ((1, 0), (0, files))
     assert set(found.values()) == {(1, 0), (0, files)}
-
-
-def test_on_what_a_record_rests_is_told_apart_from_its_annotations(
-    called: Run, home: Path, journal: Journal
-) -> None:
-    facets = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
-    journal.append(Kind.OPENLINEAGE, event("r", "ABORT", "2026-01-01T00:00:00Z", facets=facets))
-    journal.close()
-    assert called("flush", "--home", home, "--provenance-enabled").returncode == 0
-    evidence = "inferred: the program that ran it is gone"
-    (line,) = called("find", "--home", home, "--json").stdout.splitlines()
-    assert json.loads(line)["annotations"] == {"waybill.evidence": evidence}
-    assert f"evidence: {evidence}" in called("find", "--home", home).stdout
-    explained = called("explain", "r", "--home", home).stdout
-    assert f"ABORT at 2026-01-01T00:00:00Z, {evidence}" in explained
 
 
 def test_a_file_is_linked_to_its_job_on_marquez_s_page(called: Run, home: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from waybill.transport import FlushReport, Journal, Kind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Kept, Run
+    from conftest import Run
 
 
 @pytest.fixture
@@ -42,21 +41,6 @@ def split(name: str) -> dict[str, str]:
     """A dataset: the namespace ends with the first slash after the host, if there is one."""
     at = name.index("/", name.index("//") + 2 if "//" in name else 0)
     return {"namespace": name[:at], "name": name[at + 1 :]}
-
-
-def test_pictures_are_printed_or_written(called: Run, told: Path, tmp_path: Path) -> None:
-    words = ("lineage", "user-metrics", "--home", told, "--up", "all", "--down", "all")
-    drawn = called(*words, "--mermaid").stdout
-    assert drawn.startswith("flowchart LR\n")
-    assert '(["<div>analytics/my-package<br>last run: COMPLETE</div>"])' in drawn
-    assert drawn.count("-->") == 5
-    assert called(*words, "--dot").stdout.startswith("digraph lineage {\n")
-    for option, counts in (("--graphml", {"<node": 6, "<edge": 5}), ("--svg", {"<g>": 6, 'fill="none"': 5})):
-        printed = called(*words, option, "-").stdout
-        done = called(*words, option, tmp_path / "graph")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert (tmp_path / "graph").read_text(encoding="utf-8") == printed
-        assert {mark: printed.count(mark) for mark in counts} == counts
 
 
 def test_openlineage_events_tell_the_same(called: Run, told: Path, tmp_path: Path) -> None:
@@ -93,13 +77,6 @@ def test_what_waits_for_the_analyzers_is_read_before_an_answer_that_is_to_be_fre
     assert fresh.returncode == 0, fresh.stderr
     assert "Upstream:\n  └─ lake/orders.key\n" in fresh.stdout
     assert called(*words, "--refresh").stdout == called(*words).stdout == fresh.stdout
-
-
-def test_what_cannot_be_flushed_cannot_be_refreshed(called: Run, kept: Kept, tmp_path: Path) -> None:
-    shutil.copytree(kept.home / "provenance", tmp_path / "files" / "provenance")
-    refused = called("lineage", "lake", "--root", tmp_path / "files", "--refresh")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "no journal, so nothing can be refreshed" in refused.stderr
 
 
 def test_an_index_that_is_held_up_is_no_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -87,3 +88,9 @@ def test_letters_that_the_output_lacks_are_escapes(
         assert json.loads(text)["filename"] == f"7-{NAME}"
     failed = subprocess.run([*RUN, "find", "--home", "/ü/nowhere"], capture_output=True, check=False)
     assert (failed.returncode, b"Traceback" in failed.stderr) == (2, False)
+
+
+def test_stdin_is_read_to_its_end() -> None:
+    packed = gzip.compress(b"orders")
+    done = subprocess.run([*RUN, "fingerprint", "-"], input=packed, capture_output=True, check=True)
+    assert done.stdout == b"xxh3-128:b47e5f278b024151d3047ab9cc789b9d  -\n"

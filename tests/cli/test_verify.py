@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 from layouts import START_MS
 from stores import new_bucket, s3_server
 
@@ -31,27 +30,6 @@ def copied(kept: Kept, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_a_flushed_home_is_right_and_equals_its_copy(called: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = copied(kept, tmp_path)
-    done = called("verify", kept.home, copy, "--json")
-    assert done.returncode == 0, done.stderr
-    (summary,) = lines(done.stdout)
-    head = summary.pop("head")
-    assert summary == {
-        "kind": "summary",
-        "files": 4,
-        "rows": 8,
-        "findings": 0,
-        "accepted": 0,
-        "differences": 0,
-        "collisions": 0,
-        "not_compared": [],
-    }
-    assert called("verify", "--home", kept.home, "--seen", head).returncode == 0
-    unseen = called("verify", copy, "--seen", "0" * 64)
-    assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
-
-
 def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, settings: Settings) -> None:
     said = {"did": "d", "systemName": "edge", "transforms": [], "finalState": "COMPLETE", "created": 1}
     journal = Journal(settings.home)
@@ -68,62 +46,6 @@ def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, set
     shown = called("verify", "--home", settings.home)
     assert (shown.returncode, "two stories of d" in shown.stdout) == (0, True)
     assert "1 collision" in shown.stderr
-
-
-def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(called: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
-    pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
-    done = called("verify", kept.home, copy, "--json")
-    assert done.returncode == 1
-    difference = next(line for line in lines(done.stdout) if line["kind"] == "difference")
-    assert difference["theirs"] is None
-    assert difference["ours"]["did"] in {kept.year, kept.first, kept.second}
-    shown = called("verify", kept.home, copy)
-    assert shown.returncode == 1
-    assert any(
-        line.startswith("- ") and difference["ours"]["did"] in line for line in shown.stdout.splitlines()
-    )
-    assert "1 record differs" in shown.stderr
-
-
-def test_a_key_that_is_allowed_later_makes_no_record_differ(called: Run, kept: Kept) -> None:
-    allowed = ["--provenance-annotations-allowed", "customer,later", "--no-provenance-reasons"]
-    done = called("verify", "--from", "journal", "--home", kept.home, *allowed, "--json")
-    assert done.returncode == 0, done.stdout
-    assert lines(done.stdout)[-1]["differences"] == 0
-    assert lines(done.stdout)[-1]["not_compared"] == ["errorCause"]
-    assert "different annotation rules: errorCause is not compared there" in " ".join(done.stderr.split())
-
-
-def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
-    called: Run, kept: Kept, tmp_path: Path
-) -> None:
-    done = called("verify", "--from", "journal", "--home", kept.home, "--json")
-    assert done.returncode == 0, done.stdout
-    assert lines(done.stdout)[-1]["differences"] == 0
-    assert lines(done.stdout)[-1]["rows"] == 4
-    copy = copied(kept, tmp_path)
-    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
-    content = path.read_bytes()
-    pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
-    command = ("verify", copy, kept.home, "--from", "events", "--home", kept.home, "--json")
-    (found,) = [line for line in lines(called(*command).stdout) if line["kind"] == "difference"]
-    assert found["ours"] is None
-    assert found["theirs"]["did"] in {kept.year, kept.first, kept.second}
-    path.write_bytes(content)
-    export = ("export", tmp_path / "there", "--create", "--root", copy, "--delete-after")
-    assert called(*export).returncode == 0
-    done = called(*command)
-    assert (done.returncode, lines(done.stdout)[-1]["rows"]) == (0, 0), done.stdout
-
-
-def test_what_cannot_be_read_of_a_source_is_a_finding(called: Run, kept: Kept, tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_text("nonsense\n")
-    done = called("verify", kept.home, tmp_path / "events.jsonl", "--from", "jsonl", "--limit", "0")
-    assert done.returncode == 1
-    assert done.stdout.startswith("source ")
-    assert "4 records differ" in done.stderr
 
 
 def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
