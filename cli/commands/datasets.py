@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waybill.transport import Settings
+from waybill.transport.counting import duration_text
 
 from ..arguments import Csv, JsonObject, moment
 from ..graph import ask_graph, show_answer
@@ -47,9 +48,11 @@ def datasets(
     """List datasets that nobody uses, or nobody writes any more, or jobs that do the same.
 
     Give one of --orphan, --unread, --stale and --duplicate-producers. A dataset that was dropped last is in
-    no list. --stale is exact to the hour. Jobs do the same if they have the same inputs and, but for
-    literals, comments and white space, the same SQL; a job that starts another one of them is left out. Their
-    hours are those of the runs that have ended; of a job whose runs are files, of the last one only.
+    no list. --stale is exact to the hour. "clock ahead" says by how much a sender's clock was ahead in the
+    last run that wrote the dataset: its events count as of their receipt. Jobs do the same if they have the
+    same inputs and, but for literals, comments and white space, the same SQL; a job that starts another one
+    of them is left out. Their hours are those of the runs that have ended; of a job whose runs are files, of
+    the last one only.
 
     Examples:
 
@@ -62,7 +65,7 @@ def datasets(
 
     if [orphan, unread, stale_ms is not None, duplicate_producers].count(True) != 1:
         raise typer.BadParameter("give one of --orphan, --unread, --stale and --duplicate-producers")
-    columns: tuple[str, ...] = ("dataset", "last written")
+    columns: tuple[str, ...] = ("dataset", "last written", "clock ahead")
     found: DatasetList | DuplicateList
     rows: Iterator[tuple[object, ...]]
     if duplicate_producers:
@@ -71,10 +74,14 @@ def datasets(
     else:
         question = OfUnused(unread) if stale_ms is None else OfStale(stale_ms)
         found = listed = ask_graph(settings, question)
-        rows = (
-            (one.node, None if one.written_ms is None else iso(one.written_ms)) for one in listed.datasets
-        )
+        rows = _of_datasets(listed)
     show_answer(found, columns, rows, nothing="there is none", as_json=as_json, as_csv=as_csv)
+
+
+def _of_datasets(found: DatasetList) -> Iterator[tuple[object, ...]]:
+    for one in found.datasets:
+        written = None if one.written_ms is None else iso(one.written_ms)
+        yield one.node, written, None if one.clock_ahead_s is None else duration_text(one.clock_ahead_s)
 
 
 def _of_producers(found: DuplicateList) -> Iterator[tuple[object, ...]]:

@@ -26,6 +26,7 @@ _OF_KIND: Final = (
     "not_data_sinks",
     "system_name",
     "literal",
+    "other_names",
     "final_state",
     "not_final_states",
 )
@@ -43,6 +44,8 @@ def is_pattern(name: str) -> bool:
 def has_name(query: Query, field: str, name: str) -> bool:
     """Whether a name is what a query has in a field, or is matched by its pattern; without one, any is."""
     asked = getattr(query, field)
+    if name in query.other_names.get(field, ()):
+        return True
     if asked is None or not query.is_pattern(field):
         return asked in {None, name}
     first, *rest = (
@@ -72,6 +75,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         filename_dids: files that count as having the name. `Lineage`, the command and the collector add those
             of which the run read a dataset that has it.
         literal: the names of the fields of which ``*`` and ``?`` stand for themselves.
+        other_names: by field, the other names of the same source or sink. `Lineage`, the command and the
+            collector add those that a home's graph knows.
         final_state: this state, or any of these, in capitals or small letters; kept as a tuple.
         not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
@@ -105,6 +110,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     filename: str | None = None
     filename_dids: frozenset[str] = frozenset()
     literal: frozenset[str] = frozenset()
+    other_names: dict[str, frozenset[str]] = {}
     final_state: str | Collection[str] | None = None
     not_final_states: Collection[str] = ()
     annotations: Mapping[str, str] = {}

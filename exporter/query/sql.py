@@ -115,11 +115,13 @@ class Conditions:
         return found
 
     def _is_named(self, query: Query, column: str) -> str:
-        """Whether a column has a name, or one that its pattern matches."""
+        """Whether a column has a name, or another of the same dataset, or one that its pattern matches."""
         name = getattr(query, column)
-        if not query.is_pattern(column):
-            return f"{column} = {self.param(name)}"
-        return rf"{column} LIKE {self.param(name.translate(_WILD))} ESCAPE '\'"
+        named = f"{column} = {self.param(name)}"
+        if query.is_pattern(column):
+            named = rf"{column} LIKE {self.param(name.translate(_WILD))} ESCAPE '\'"
+        others = query.other_names.get(column)
+        return f"({named} OR {self._is_any(column, others)})" if others else named
 
     def _is_any(self, column: str, texts: Collection[str]) -> str:
         if not texts:

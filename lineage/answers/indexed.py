@@ -370,12 +370,16 @@ class FileAnswers:
             is_open = any(file.filename == name for file in index.open_files())
             return is_open or bool(index.dids_with_input(name))
 
+        places = {field: getattr(query, field) for field in ("data_source", "data_sink")}
+        others = {
+            field: self._names_of(name, index) - {name}
+            for field, name in places.items()
+            if name is not None and not query.is_pattern(field)
+        }
         query = settle_patterns(query, self._ask_beside, is_other_name)
         wanted, with_name = query.dids, query.filename_dids
         if query.input_dataset is not None:
-            names = {query.input_dataset}
-            with contextlib.suppress(NotFoundError):
-                names.update(shown(one) for one in index.answer(OfNames(query.input_dataset)).names)
+            names = self._names_of(query.input_dataset, index)
             reading = frozenset(did for name in names for did in index.dids_with_input(name))
             if not reading:
                 says = f"no run is known that read {query.input_dataset!r}; give the name that records show"
@@ -387,8 +391,19 @@ class FileAnswers:
         if query.filename is not None:
             with_name |= frozenset(index.dids_with_input(query.filename))
         return msgspec.structs.replace(
-            query, input_dataset=None, producer=None, dids=wanted, filename_dids=with_name
+            query,
+            input_dataset=None,
+            producer=None,
+            dids=wanted,
+            filename_dids=with_name,
+            other_names=query.other_names | others,
         )
+
+    def _names_of(self, dataset: str, index: IndexReader) -> frozenset[str]:
+        """The names of a dataset in records: what was given, and what the graph knows."""
+        with contextlib.suppress(NotFoundError):
+            return frozenset({dataset, *(shown(one) for one in index.answer(OfNames(dataset)).names)})
+        return frozenset({dataset})
 
     def _open(self, query: Query, index: IndexReader) -> list[OpenFile]:
         if not can_be_open(query):

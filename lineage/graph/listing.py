@@ -12,7 +12,7 @@ import msgspec
 from ..analyzers import without_values
 from .elements import Ask, EdgeKind, Node
 from .properties import is_drop, properties_of, sql_in
-from .runs import ended_runs
+from .runs import LastRun, ended_runs, last_runs
 from .walking import Nodes, list_ends, nodes_with
 
 HOUR_MS: Final = 3_600_000
@@ -20,6 +20,10 @@ HOUR_MS: Final = 3_600_000
 _DATASETS: Final = "SELECT number FROM all_node WHERE kind = 'dataset'"
 _USES: Final = """
 SELECT {}, max(last_hour) FROM all_edge WHERE kind IN (?, 'feed') AND confidence > 0 GROUP BY 1
+"""
+_AHEAD: Final = """
+SELECT number, (said_us - received_us) / 1e6 FROM all_ahead JOIN all_node USING (namespace, name)
+WHERE kind = 'dataset'
 """
 _EDGES: Final = "SELECT DISTINCT source, target FROM all_edge WHERE kind = ?"
 _WITH_SQL: Final = "SELECT DISTINCT node FROM all_property WHERE key = 'sql'"
@@ -32,10 +36,13 @@ class ListedDataset(msgspec.Struct, frozen=True):
     Attributes:
         node: the dataset.
         written_ms: the start of the hour in which a job wrote it last; None: no job did.
+        clock_ahead_s: by how much the clock was ahead of the last run of the jobs that write it, whose events
+            count as of their receipt; None: it was not.
     """
 
     node: Node
     written_ms: int | None
+    clock_ahead_s: float | None = None
 
 
 class DatasetList(msgspec.Struct, frozen=True):
@@ -159,8 +166,19 @@ class _Listing(Nodes):
     def told(self, ones: set[int], wrote: Mapping[int, int]) -> DatasetList:
         """Some of the datasets as a list."""
         hours = {one: self.last_hour(one, wrote) for one in ones - self.dropped(ones)}
+        writers = list_ends(self.ask, "target", self.of(hours), EdgeKind.WRITE)
+        runs = last_runs(self.ask, {job for job, _ in writers})
+        last: dict[int, LastRun] = {}
+        for run, number in ((runs[job], number) for job, number in writers if job in runs):
+            one = self.one[number]
+            last[one] = max(last.get(one, run), run, key=lambda some: some.started_ms)
+        alone = {self.one.get(number, number): ahead_s for number, ahead_s in self.ask(_AHEAD, ())}
         found = (
-            ListedDataset(self.known[one], None if hour is None else hour * HOUR_MS)
+            ListedDataset(
+                self.known[one],
+                None if hour is None else hour * HOUR_MS,
+                last[one].clock_ahead_s if one in last else alone.get(one),
+            )
             for one, hour in hours.items()
         )
         return DatasetList(tuple(sorted(found, key=lambda one: one.node)))

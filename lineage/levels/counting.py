@@ -202,6 +202,20 @@ _IN_BREACH: Final = """
 SELECT sli, tier, ifnull(owner, ''), namespace, name, value, objective, count(*) OVER () FROM ({})
 ORDER BY CASE tier WHEN 'critical' THEN 1 WHEN 'important' THEN 2 ELSE 3 END, place, text LIMIT ?2
 """
+_AHEAD: Final = f"""
+SELECT dataset.tier, count(DISTINCT dataset.one) FROM (
+    SELECT wrote.target AS number, received_us FROM all_ahead JOIN all_node AS job USING (namespace, name)
+    LEFT JOIN all_edge AS part ON part.source = job.number AND part.kind = 'contain'
+    JOIN all_edge AS wrote ON wrote.source IN (job.number, part.target) AND wrote.kind = 'write'
+    JOIN main.sli_job ON sli_job.number = wrote.source WHERE job.kind = 'job' AND last_us <= received_us
+    UNION ALL SELECT number, (received_us / {HOUR_US} + 1) * {HOUR_US}
+    FROM all_ahead JOIN all_node AS node USING (namespace, name) WHERE node.kind = 'dataset'
+)
+JOIN main.sli_name USING (number)
+JOIN main.sli_dataset AS dataset ON dataset.one = ifnull(sli_name.one, number)
+WHERE told_us <= received_us GROUP BY 1
+"""  # noqa: S608 - texts of our own
+"""By tier, the datasets of which an event was told last whose sender's clock was ahead."""
 _TIERS: Final = """
 SELECT number, dataset.tier FROM json_each(?) JOIN main.sli_name ON number = value
 JOIN main.sli_dataset AS dataset ON dataset.one = ifnull(sli_name.one, number)
@@ -262,12 +276,14 @@ class DatasetCounts(NamedTuple):
         counts: by level and tier, how many are good, and how many there are.
         ages_s: by tier, the age of the dataset than which 95 % are no later, and what is promised of it, in
             seconds; None: nothing is promised of any.
+        ahead: by tier, how many datasets were told of last by a sender whose clock was ahead.
         breaches: datasets in breach, the critical ones first, at most `BREACHES_MAX`.
         in_breach: how often datasets are in breach.
     """
 
     counts: dict[tuple[Sli, str], Counted]
     ages_s: dict[str, tuple[float, float | None]]
+    ahead: dict[str, int]
     breaches: tuple[Breach, ...]
     in_breach: int
 
@@ -323,6 +339,7 @@ class _Counting:
         return DatasetCounts(
             counts,
             ages_s,
+            dict(ask(_AHEAD, ())),
             tuple(Breach(Sli(sli), *rest) for sli, *rest, _ in breaches),
             breaches[0][-1] if breaches else 0,
         )

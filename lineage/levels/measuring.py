@@ -64,6 +64,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         burn_rates: by window, `1h`, `6h` and `3d`, how many times as fast as allowed the budget is used.
         unknown: why the value is unknown; empty: it is known.
         note: what stands beside the value.
+        clocks_ahead: of freshness, of how many datasets a sender told last whose clock was ahead, so that
+            they are as old as its receipt.
     """
 
     sli: Sli
@@ -79,6 +81,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     burn_rates: dict[str, float]
     unknown: str = ""
     note: str = ""
+    clocks_ahead: int = 0
 
     @property
     def key(self) -> str:
@@ -162,6 +165,7 @@ class _Reading(NamedTuple):
     unknown: str = ""
     note: str = ""
     objective: float | None = None
+    clocks_ahead: int = 0
 
 
 _Readings = dict[tuple[Sli, str], _Reading]
@@ -197,7 +201,7 @@ def measure(
     last_ms = slots[-1].at_ms if slots else 0
     is_due = now_ms - last_ms >= EVERY_MS
     if answers.waiting:  # they may tell of the datasets that seem to be late
-        found = DatasetCounts({}, {}, (), 0)
+        found = DatasetCounts({}, {}, {}, (), 0)
     readings = _of_datasets(found, declared, _LACKING if answers.waiting else "")
     since_ms = max(last_ms, now_ms - HOUR_MS)
     readings |= _of_entries(journal, plan, now_ms, since_ms)
@@ -249,18 +253,21 @@ def _of_datasets(found: DatasetCounts, declared: Declared, lacking: str) -> _Rea
     readings: _Readings = {}
     for sli in OF_TIERS:
         for tier in TIERS:
-            good, total = counted = found.counts.get((sli, tier), (0, 0))
+            good, total = counts = found.counts.get((sli, tier), (0, 0))
             if lacks.get(sli):
                 readings[sli, tier] = _Reading(unknown=lacks[sli])
             elif sli is Sli.FRESHNESS:
                 age_s, goal_s = found.ages_s.get(tier, (None, None))
                 unknown = _NO_DATA[sli] if age_s is None else ""
-                readings[sli, tier] = _Reading(age_s, counted if total else None, unknown, objective=goal_s)
+                ahead = found.ahead.get(tier, 0)
+                some = counted(ahead, "dataset counts", "datasets count")
+                note = f"clock ahead: {some} as of the receipt" if ahead else ""
+                readings[sli, tier] = _Reading(age_s, counts if total else None, unknown, note, goal_s, ahead)
             elif not total:
                 readings[sli, tier] = _Reading(unknown=_NO_DATA[sli])
             else:
                 share = good / total if sli in _FLOORS else (total - good) / total
-                readings[sli, tier] = _Reading(share, counted)
+                readings[sli, tier] = _Reading(share, counts)
     return readings
 
 
@@ -392,6 +399,7 @@ def _level(
         burn_rates=rates,
         unknown=reading.unknown,
         note=reading.note,
+        clocks_ahead=reading.clocks_ahead,
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
+DATASET_EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/DatasetEvent"
 FILE = "01a1fd6a-9e75-7d78-870f-000000000001"
 
 
@@ -135,6 +136,54 @@ def test_a_run_whose_sender_is_ahead_is_marked_with_that_on_each_door(
         ]
         is None
     )
+
+
+def listed(called: Run, settings: Settings) -> dict[str, str]:
+    lines = called("datasets", "--unread", "--home", settings.home, "--csv").stdout.splitlines()
+    found = json.loads(called("datasets", "--unread", "--home", settings.home, "--json").stdout)["datasets"]
+    assert lines[0] == "dataset,last written,clock ahead"
+    marks = dict(line.split(",")[::2] for line in lines[1:])
+    assert [mark != "" for mark in marks.values()] == [one["clock_ahead_s"] is not None for one in found]
+    return marks
+
+
+def marked(called: Run, settings: Settings) -> list[tuple[int, str]]:
+    lines = called("slis", "--home", settings.home, "--csv").stdout.splitlines()
+    levels = json.loads(called("slis", "--home", settings.home, "--json").stdout)["levels"]
+    notes = {one["tier"]: one["note"] for one in levels if one["sli"] == "freshness"}
+    assert all(any(line.endswith(note) for line in lines) for note in notes.values())
+    return [(one["clocks_ahead"], one["note"]) for one in levels if one["clocks_ahead"] or one["note"]]
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+@pytest.mark.parametrize("name", ["run", "file", "dataset"])
+def test_lists_of_datasets_and_levels_are_marked_until_a_right_clock_tells_of_them(
+    called: Run, settings: Settings, name: str, *, is_filed: bool
+) -> None:
+    later = now(3 * 86_400 + 3_600)
+    file = {"did": FILE, "systemName": "etl", "dataSource": "in", "dataSink": "orders", "completed": later}
+    of_file, lake = {"waybill_deltaFile": file}, {"namespace": "lake"}
+    columns = {"k": {"inputFields": [lake | {"name": "in", "field": "k"}]}}
+    orders = lake | {"name": "orders", "facets": {"columnLineage": {"fields": columns}}}
+    bodies = {
+        "run": told("ahead", later, "zoe"),
+        "file": event(FILE, "COMPLETE", now(), job="etl/load", outputs=["lake/orders"], facets=of_file),
+        "dataset": json.dumps(
+            {"eventTime": later, "producer": "urn:x", "schemaURL": DATASET_EVENT, "dataset": orders}
+        ).encode(),
+    }
+    keep(settings.home, bodies[name])
+    if is_filed:
+        assert flush(settings).problems == {}
+    names = ["etl/orders", "lake/orders"] if name == "file" else ["lake/orders"]
+    assert listed(called, settings) == dict.fromkeys(names, "3d 1h")
+    some = "2 datasets count" if name == "file" else "1 dataset counts"
+    assert marked(called, settings) == [(int(some[0]), f"clock ahead: {some} as of the receipt")]
+    if name != "dataset":  # what one tells alone is known to the hour
+        time.sleep(0.01)
+        keep(settings.home, told("right", now(), "ada"))
+        assert listed(called, settings)["lake/orders"] == ""
+        assert [count for count, _ in marked(called, settings)] == ([1] if name == "file" else [])
 
 
 def test_a_clock_that_is_a_minute_ahead_is_taken_as_it_is(called: Run, settings: Settings) -> None:

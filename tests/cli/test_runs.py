@@ -82,6 +82,32 @@ def test_an_input_that_no_run_has_by_this_name_is_said(called: Run, told: Path, 
         assert (f"no run is known that read '{name}'; give the name that" in done.stderr) is says, name
 
 
+@pytest.mark.parametrize("is_filed", [False, True])
+@pytest.mark.parametrize("name", ["s3a://lake/orders", "s3://lake/orders", "hive/shop.orders", "shop.orders"])
+def test_a_source_and_a_sink_are_found_by_each_name_of_their_dataset(
+    called: Run, home: Path, settings: Settings, name: str, *, is_filed: bool
+) -> None:
+    link = {"symlinks": {"identifiers": [{"namespace": "hive", "name": "shop.orders", "type": "TABLE"}]}}
+    linked = {"namespace": "s3://lake", "name": "orders", "facets": link}
+    table = {"namespace": "hive", "name": "shop.orders"}
+    flows: list[dict[str, Any]] = [
+        {"inputs": [linked]},
+        {"inputs": [table]},
+        {"outputs": [linked]},
+        {"outputs": [table]},
+    ]
+    dids = [f"{FAILED[:-1]}{number}" for number in range(4)]
+    with contextlib.closing(Journal(home)) as journal:
+        for did, flow in zip(dids, flows, strict=True):
+            journal.append(Kind.OPENLINEAGE, event(did, job="etl/use", **flow))
+    if is_filed:
+        flush(settings)
+    for option, expected in (("--data-source", dids[:2]), ("--data-sink", dids[2:])):
+        done = called("find", "--home", home, option, name, "--json")
+        assert {json.loads(line)["did"] for line in done.stdout.splitlines()} == set(expected), done.stderr
+        assert called("find", "--home", home, option, name, "--count").stdout == "2\n"
+
+
 @pytest.mark.parametrize("more", [[], ["--open"], ["--by", "state"]], ids=["found", "open", "counted"])
 def test_the_name_of_a_job_is_said_to_be_none_of_a_file(called: Run, told: Path, more: list[str]) -> None:
     says = f"no file has the name '{JOB}'; it is that of a job: `waybill lineage etl/{JOB}` shows how it ran"
