@@ -192,6 +192,12 @@ def filed_as(journal: Journal, projection: str) -> str | None:
     return None if stored is None else stored.decode()
 
 
+def begun_range(journal: Journal, projection: str) -> tuple[int, int] | None:
+    """The range that a projection has begun to file and is not done with; None if there is none."""
+    stored = journal.state_get(projection, _RANGE)
+    return None if stored is None else _RANGE_DECODER.decode(stored)
+
+
 def renew_used_node(journal: Journal, root: Path) -> None:
     """Give a journal another node if the next numbers of its node are already used in this root, or may be.
 
@@ -297,8 +303,7 @@ class Filing:
 
     def begun(self) -> tuple[int, int] | None:
         """The range that was begun but not done, or None; the same files must be made of it again."""
-        stored = self._journal.state_get(self._projection, _RANGE)
-        return None if stored is None else _RANGE_DECODER.decode(stored)
+        return begun_range(self._journal, self._projection)
 
     def begin(self, first: int, last: int) -> str:
         """Begin a range, or begin the unfinished one again, and return the node to file it under.

@@ -25,6 +25,7 @@ from waybill.facets.arrow import SCHEMA, to_table, to_tables
 from waybill.transport.budget import check_budget
 from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
+from waybill.transport.root import begun_range
 
 from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
@@ -128,33 +129,39 @@ class TailReader:
                     f"{last_seq - cursor:,} accepted entries are not in files yet, too many to answer now; "
                     "try again later, or see `waybill status`"
                 )
+            _, begun = begun_range(self._journal, LAYOUT) or (0, 0)
             fold, self._fold = self._fold, None  # one that fails halfway is not gone on with
-            if fold is None or not fold.can_go_on(cursor, last_seq, settings):
-                fold = _Fold(self._journal, settings, cursor)
+            if fold is None or not fold.can_go_on(cursor, begun, last_seq, settings):
+                fold = _Fold(self._journal, settings, cursor, begun)
             tail = fold.tail(last_seq, self._journal.clock.now_ms())
             self._fold = fold
             return tail
 
 
 class _Fold:
-    """The fold of the entries after the layout's cursor, which goes on with those that come."""
+    """The fold of the entries after the layout's cursor, which goes on with those that come.
 
-    def __init__(self, journal: Journal, settings: Settings, cursor: int) -> None:
+    A step ends where the range ends that the layout has begun: its files may be there already, with records
+    that a later entry takes back.
+    """
+
+    def __init__(self, journal: Journal, settings: Settings, cursor: int, begun: int) -> None:
         self._journal = journal
         self._settings = settings
         self._cursor = self._seq = cursor
+        self._begun = begun
         self._store = _Overlay(journal)
         self._rows = _Rows()
         self._unread: list[str] = []
         self._tail, self._until_ms = NO_TAIL, 0
 
-    def can_go_on(self, cursor: int, last_seq: int, settings: Settings) -> bool:
+    def can_go_on(self, cursor: int, begun: int, last_seq: int, settings: Settings) -> bool:
         """Whether what was folded still holds.
 
         The layout's files have, once it has come further, what runs gave then and may have lost since; and
         what it stored before may be gone. What could not be read is tried again with the next entries.
         """
-        is_same = (self._cursor, self._settings) == (cursor, settings)
+        is_same = (self._cursor, self._begun, self._settings) == (cursor, begun, settings)
         return is_same and (self._seq == last_seq or not self._unread)
 
     def tail(self, last_seq: int, now_ms: int) -> Tail:
@@ -162,9 +169,11 @@ class _Fold:
         if self._seq != last_seq or self._until_ms <= now_ms:
             runs = self._load()
             for entries in entries_after(self._journal, self._settings.root, self._seq, self._unread):
-                self._rows.add(fold_entries(runs, self._readable(entries), self._settings, self._note))
-                self._seq = entries[-1].seq
-                self._finish(runs, self._rows, entries[-1].received_ms)
+                in_range = sum(entry.seq <= self._begun for entry in entries)
+                for some in filter(None, (entries[:in_range], entries[in_range:])):
+                    self._rows.add(fold_entries(runs, self._readable(some), self._settings, self._note))
+                    self._seq = some[-1].seq
+                    self._finish(runs, self._rows, some[-1].received_ms)
             with self._store.undone():
                 self._until_ms, self._tail = self._settled(runs, now_ms)
         return self._tail

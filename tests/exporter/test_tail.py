@@ -23,6 +23,7 @@ from waybill.exporter.query import BacklogError, Query, TailReader, scan, tail
 from waybill.facets.arrow import from_table
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.config import agree
+from waybill.transport.root import Filing
 
 LATER_MS = 2**42
 """The time when every run here has settled."""
@@ -139,6 +140,24 @@ def test_a_record_that_a_later_event_takes_back_is_in_no_answer(journal: Journal
     assert [row[7] for row in found_in(agreed)] == ["COMPLETE"]
     journal.append_many([told("r", "FAIL", 1)])
     assert [row[7] for row in found_in(agreed)] == ["ERROR"]
+
+
+def test_a_record_in_the_file_of_a_range_that_is_not_done_is_taken_back_too(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=True))
+    journal.append_many([told("r", "COMPLETE")])
+    journal.mark(b"flush")
+    with tails_of(agreed) as kept:
+        assert [row[7] for row in found_by(kept, agreed)] == ["COMPLETE"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Filing, "done", lambda *_, **__: 1 / 0)  # the runner dies once it has published
+            with pytest.raises(ZeroDivisionError):
+                Layout(journal, agreed, linger_s=0).step()
+        journal.append_many([told("r", "FAIL", 1)])
+        journal.mark(b"flush")
+        assert [row[7] for row in found_by(kept, agreed)] == ["ERROR"]
+        assert [row[7] for row in found_in(agreed)] == ["ERROR"]
 
 
 def test_what_the_layout_takes_while_the_tail_is_read_is_in_the_answer_once(

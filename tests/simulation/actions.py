@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
 from model import Run, event, told_body
 from world import World, opened
 
-from waybill.transport import Kind
+from waybill.transport import WaybillError
 
 LENGTH: Final = 200
 RUNS: Final = 24
@@ -40,6 +41,9 @@ class Actions:
             (1, self.delete_index),
             (6, self.change_mood),
             (3, self.ask),
+            (8, self.crash),
+            (2, self.fill_disk),
+            (4, self.make_room),
         )
 
     def run(self, length: int = LENGTH) -> None:
@@ -61,18 +65,15 @@ class Actions:
         program = world.program if chance.random() < 0.7 else None
         told = [(Run(chance.randrange(RUNS)), chance.choice(LETTERS)) for _ in range(chance.randint(1, 4))]
         self._note(" ".join(f"{run.number}{letter}" for run, letter in told))
-        items = [(Kind.OPENLINEAGE, event(run, letter), "tests") for run, letter in told]
-        world.append(items, durable=chance.random() < 0.5, program=program)
-        for run, letter in told:
-            world.model.accept(run, letter, program)
+        meant = {event(run, letter): partial(world.model.accept, run, letter) for run, letter in told}
+        world.append(meant, durable=chance.random() < 0.5, program=program)
 
     def tell(self) -> None:
         """A record of a file, or another part of one that was told."""
         number, variant = self._chance.randrange(RUNS), self._chance.randrange(3)
         self._note(f"{number}.{variant}")
-        body = told_body(number, variant)
-        self._world.append([(Kind.PROVENANCE, body, "")], durable=self._chance.random() < 0.5, program=None)
-        self._world.model.told[number].add(variant)
+        meant = {told_body(number, variant): lambda _: self._world.model.told[number].add(variant)}
+        self._world.append(meant, durable=self._chance.random() < 0.5, program=None)
 
     def step(self) -> None:
         name = self._chance.choice(sorted(self._world.projections))
@@ -99,17 +100,52 @@ class Actions:
         self._world.clock.wall_s -= seconds
 
     def flush(self) -> None:
-        self._world.journal.mark(b"flush")
+        self._world.flush()
 
     def restart(self) -> None:
         """The runner is gone without a word, and another one begins."""
         self._world.close()
-        self._world.open()
+        self._world.reopen()
 
     def end_runner(self) -> None:
         """The runner ends in good order, and another one begins."""
         self._world.finish()
-        self._world.open()
+        self._world.reopen()
+
+    def crash(self) -> None:
+        """Something is done whose process dies at one of its calls, or the power fails there."""
+        world, chance = self._world, self._chance
+        do = chance.choice(
+            (
+                self.step,
+                self.step,
+                self.step,
+                self.emit,
+                self.tell,
+                self.keep_house,
+                self.flush,
+                self.end_runner,
+            )
+        )
+        calls, loses_power = int(chance.expovariate(1 / 12)), chance.random() < 0.3
+        self._note(f"{'power' if loses_power else 'kill'} at call {calls} of {do.__name__}")
+        world.faults.kill_after(calls)
+        try:
+            do()
+        except (WaybillError, OSError):
+            if not world.faults.is_dead:
+                raise
+        if do == self.emit and world.faults.is_dead:
+            world.end_program()
+        world.die(loses_power=loses_power)
+
+    def fill_disk(self) -> None:
+        calls = self._chance.randrange(60)
+        self._note(f"after {calls} calls")
+        self._world.faults.fill_after(calls)
+
+    def make_room(self) -> None:
+        self._world.faults.make_room()
 
     def end_program(self) -> None:
         self._world.end_program()
@@ -129,8 +165,9 @@ class Actions:
 
 def simulate(seed: int, length: int = LENGTH) -> None:
     """Run the sequence of a seed; a failure says what was done, and how it is repeated."""
-    with opened() as world:
-        actions = Actions(world, Random(seed))  # noqa: S311 - a seed gives the same sequence again
+    chance = Random(seed)  # noqa: S311 - a seed gives the same sequence again
+    with opened(chance) as world:
+        actions = Actions(world, chance)
         try:
             actions.run(length)
         except BaseException as error:

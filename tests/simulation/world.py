@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from crashes import Faults
 from model import GONE, SEVERITY, START_MS, TYPES, Model, Run, comparable
 
 from waybill.exporter import Query, check
@@ -29,7 +30,7 @@ from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import Lineage, find
 from waybill.marquez import Delivery
 from waybill.marquez.backend import Answer, Correction, Verdict
-from waybill.transport import Entry, Journal, Kind, Settings
+from waybill.transport import Entry, Journal, JournalError, JournalFullError, Kind, Settings
 from waybill.transport.config import MARQUEZ, agree
 from waybill.transport.programs import Program, this_program
 from waybill.transport.runner import Projection, Runner, note_program
@@ -97,6 +98,10 @@ class Backend:
         """How often the answer to an event was lost."""
         self.latest: Counter[tuple[str, str, str]] = Counter()
         """What was stored in the last step: if the runner dies now, it has not noted all these answers."""
+        self.unsynced: Counter[tuple[str, str, str]] = Counter()
+        """What was stored since the journal's log was fsynced: if the power fails now, nobody knows of it."""
+        self.never_told: set[tuple[str, str]] = set()
+        """The events, by run and type, that the power may have taken from the journal."""
 
     def deliver(self, body: bytes) -> Answer:
         if self.mood == "away":
@@ -151,10 +156,11 @@ def number_of(run_id: str) -> int | None:
 class World:
     """One home, its runner and its model."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, chance: Random) -> None:
         self.clock = Clock()
         self.clock.install(patch)
         self.backend = Backend()
+        self.faults = Faults(folder, chance, patch, self.backend.unsynced.clear)
         self.model = Model()
         self.folder = folder
         patch.setattr("waybill.marquez.targets._target", lambda *_: self.backend)
@@ -164,6 +170,8 @@ class World:
         patch.setattr("waybill.transport.programs._is_alive", lambda pid, _: pid not in self._dead)
         for module in ("waybill.transport.runner.projection", "waybill.lineage.analyzers.analyzer"):
             patch.setattr(f"{module}.entry_points", ENTRY_POINTS)  # what is installed does not change
+        patch.setattr("waybill.transport.runner.runner.isolate", refuse_to_isolate)
+        patch.setattr("secrets.token_hex", lambda count: jitter.randbytes(count).hex())
         self._dead: set[int] = set()
         given = {
             "home": folder / "home",
@@ -177,8 +185,12 @@ class World:
             "runner": "none",
         }
         self._given = Settings.load(given, origin="simulation", env={}, cwd=folder)
-        self._seen = 0
-        """The last entry of the journal that the model knows of."""
+        self._seen = self._durable = 0
+        """The last entry of the journal that the model knows of, and the last that must survive the power."""
+        self._told: dict[int, tuple[Entry, Callable[[], None]]] = {}
+        """The entries that the model knows of, each with what tells the model of it."""
+        self._meanings: dict[bytes, Callable[[str | None], None]] = {}
+        """What the model is told of a program's entry, by its body."""
         self._programs = 0
         self._asked = 0
         self.program = ""
@@ -193,9 +205,24 @@ class World:
         self.settings = agree(self.journal, self._given, as_runner=True)
         self.runner = Runner(self.journal, self.settings)
         self.runner.open()
-        self.projections: dict[str, Projection] = {one.name: one for one in self.runner.projections}
-        self._due_s = dict.fromkeys(self.projections, 0.0)
-        self._short = dict.fromkeys(self.projections, 0)
+        names = [one.name for one in self.runner.projections]
+        self._due_s, self._short = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+
+    def reopen(self) -> None:
+        """Open the home; if the disk is full, once there is room."""
+        try:
+            self.open()
+        except (JournalError, OSError):
+            if not self.faults.is_full:
+                raise
+            self.faults.make_room()
+            self.close()
+            self.open()
+
+    @property
+    def projections(self) -> dict[str, Projection]:
+        """The projections that are open."""
+        return {one.name: one for one in self.runner.projections}
 
     def close(self) -> None:
         """Leave everything as the death of the process would: nothing is completed."""
@@ -208,6 +235,32 @@ class World:
         """End the runner in good order."""
         self.runner.close()
         self.journal.close()
+
+    def die(self, *, loses_power: bool) -> None:
+        """End the process that is dying, or all of them by a loss of power, and begin others."""
+        if loses_power:
+            self.backend.unseen.update(self.backend.unsynced)
+            self.end_program()
+        self.close()
+        self.faults.revive(loses_power=loses_power)
+        self.reopen()
+        if loses_power:
+            self._forget_lost()
+        self.look()
+
+    def _forget_lost(self) -> None:
+        """Have the model forget the last entries, which the power has taken."""
+        last_seq = self.journal.last_seq()
+        assert last_seq >= self._durable, f"entries after {last_seq} are lost, {self._durable} was durable"
+        for seq in [one for one in self._told if one > last_seq]:
+            body = self._told.pop(seq)[0].body
+            if body.startswith(b"{") and "run" in (event := json.loads(body)):
+                self.backend.never_told.add((event["run"]["runId"], event["eventType"]))
+        self._seen = min(self._seen, last_seq)
+        self.model.lives.clear()
+        self.model.told.clear()
+        for _, tell in self._told.values():
+            tell()
 
     def begin_program(self) -> None:
         """Begin another program that emits; the one before stays alive."""
@@ -225,14 +278,46 @@ class World:
 
     # -- what is done ----------------------------------------------------------------------------------------
 
-    def append(self, items: list[tuple[Kind, bytes, str]], *, durable: bool, program: str | None) -> None:
-        """Keep entries as an emitter does."""
-        if program is not None and not self.is_noted:
-            note_program(self.journal, Program.parse(program))
-            self.is_noted = True
+    def append(
+        self, told: Mapping[bytes, Callable[[str | None], None]], *, durable: bool, program: str | None
+    ) -> None:
+        """Keep entries as an emitter does, given what each tells the model."""
+        self._meanings |= told
         self.look()
-        self.journal.append_many(items, program=program, durable=durable)
-        self._seen = self.journal.last_seq()
+        known = self._known()
+        items = [
+            (Kind.OPENLINEAGE, body, "tests") if b'"runId"' in body else (Kind.PROVENANCE, body, "")
+            for body in told
+        ]
+        try:
+            if program is not None and not self.is_noted:
+                note_program(self.journal, Program.parse(program))
+                self.is_noted = True
+            self.journal.append_many(items, program=program, durable=durable)
+        except JournalError as error:
+            self._refused(error, known)
+            return
+        self.look()
+        assert self._known() >= told.keys(), "entries were accepted, and are not in the journal"
+        if durable:
+            self._durable = self._seen
+
+    def _refused(self, error: JournalError, known: set[bytes]) -> None:
+        if not self.faults.is_dead:
+            assert self.faults.is_full, error
+            assert isinstance(error, JournalFullError), error
+            self.look()
+            assert self._known() == known, "entries were refused and kept"
+
+    def _known(self) -> set[bytes]:
+        return {entry.body for entry, _ in self._told.values()}
+
+    def flush(self) -> None:
+        """Ask for a flush."""
+        try:
+            self._durable = self.journal.mark(b"flush")
+        except JournalError:
+            assert self.faults.is_dead or self.faults.is_full
 
     def step(self, name: str) -> bool:
         """Step one projection if the runner would; returns whether it did something.
@@ -240,14 +325,17 @@ class World:
         A projection whose step found nothing rests until its time has come, or an entry.
         """
         if name == MARQUEZ:
+            self.backend.unsynced.update(self.backend.latest)
             self.backend.latest.clear()
-        step = self.projections[name].step()
+        step = self.runner.step(name)
+        if self.faults.is_dead:
+            return False
         self.look()
         self._due_s[name] = self.clock.monotonic_s + (LONG_S if step.retry_s is None else step.retry_s)
         is_short = not step.applied and step.retry_s is not None and step.retry_s < IDLE_S_MIN
         self._short[name] = self._short[name] + 1 if is_short else 0
         assert self._short[name] < 2, f"{name} has nothing to do and asks again at once: {step}"
-        if step.problem is not None:
+        if step.problem is not None and not self.faults.is_full:
             assert name == MARQUEZ, f"{name} has a problem: {step.problem}"
             assert self.backend.mood != "well" or not step.applied or step.retry_s is None, step
         return bool(step.applied)
@@ -259,28 +347,36 @@ class World:
     def keep_house(self) -> None:
         """Checkpoint, prune and end runs, as is due."""
         self.runner.keep_house(self.clock.monotonic_s)
-        self.look()
+        if not self.faults.is_dead:
+            self.look()
 
     def look(self) -> None:
-        """Tell the model of the entries that Waybill itself has put into the journal."""
+        """Tell the model of the entries that are new in the journal."""
         for entry in self.journal.read(self._seen, limit=100_000):
             self._seen = entry.seq
-            if entry.kind is not Kind.OPENLINEAGE:
+            if entry.kind is Kind.MARK:
                 continue
-            event = json.loads(entry.body)
-            number = number_of(event["run"]["runId"])
-            inferred = event["run"]["facets"].get("waybill_inferred")
-            assert number is not None, f"nobody sent {event}"
-            assert inferred is not None, f"nobody sent {event}"
-            assert inferred["reason"] == GONE
-            assert event["eventType"] == "ABORT"
-            self.model.infer(number, self.clock.now_ms)
+            meaning = self._meanings.get(entry.body)
+            if meaning is not None:
+                tell = functools.partial(meaning, entry.program)
+            else:
+                event = json.loads(entry.body)
+                number = number_of(event["run"]["runId"])
+                inferred = event["run"]["facets"].get("waybill_inferred")
+                assert number is not None, f"nobody sent {event}"
+                assert inferred is not None, f"nobody sent {event}"
+                assert inferred["reason"] == GONE
+                assert event["eventType"] == "ABORT"
+                tell = functools.partial(self.model.infer, number, self.clock.now_ms)
+            self._told[entry.seq] = entry, tell
+            tell()
 
     def settle(self) -> None:
         """Let everything happen that is going to, a flush included, with a backend that is well."""
         self.backend.mood = "well"
+        self.faults.make_room()
         self._rest()
-        self.journal.mark(b"flush")
+        self.flush()
         self._rest()
 
     def _rest(self) -> None:
@@ -359,10 +455,18 @@ class World:
                 continue
             kinds = {kind for one, kind in has if one == run.id}
             wanted = {TYPES[letter] for letter in life.letters} | {"ABORT" for _ in life.inferred_ms}
-            assert kinds == wanted, f"the backend has {kinds} of {life}"
+            lost = {kind for one, kind in self.backend.never_told if one == run.id}
+            assert wanted <= kinds <= wanted | lost, f"the backend has {kinds} of {life}"
             end, state = life.end, self.backend.states[run.id]
-            if is_whole and end is not None and not life.since_ms:  # it forgets runs with their entries
+            if (
+                is_whole and not lost and end is not None and not life.since_ms
+            ):  # it forgets runs with their entries
                 assert state == TYPES[end.letter], f"the backend shows {state} for {life}"
+
+
+def refuse_to_isolate(_journal: Journal, _settings: Settings, name: str, **_: object) -> bool:
+    """No entry of a simulation is poison, so nothing is to be isolated."""
+    raise AssertionError(f"{name} failed, and is isolated")
 
 
 def read_all(path: Path) -> list[Entry]:
@@ -383,7 +487,7 @@ def compare(what: str, real: Counter[Any], wanted: Counter[Any]) -> None:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[World]:
+def opened(chance: Random) -> Iterator[World]:
     """A world in a folder of its own, in memory if possible; the time is the real one again afterwards."""
     memory = Path("/dev/shm")  # noqa: S108 - the folder below it has a name of its own
     with (
@@ -392,8 +496,9 @@ def opened() -> Iterator[World]:
         ) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        world = World(Path(folder), patch)
+        world = World(Path(folder), patch, chance)
         try:
             yield world
         finally:
             world.close()
+            world.faults.close()

@@ -104,6 +104,12 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     journal.append(EVENT, b"a")
     assert journal.sync() is None
     assert len(synced) == 2
+    journal.set_meta("a", "b")
+    journal.append(EVENT, b"d", durable=False)
+    assert syncs_of(lambda: journal.set_meta("a", "b")) == 0, (
+        "a row that stays as it is changes nothing either"
+    )
+    assert (journal.append(EVENT, b"d"), len(synced)) == (journal.last_seq(), 3)
     assert Journal(tmp_path).cursor("p") == 6
     journal.close()
 

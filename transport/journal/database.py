@@ -110,7 +110,7 @@ class Database:
             # Within the `try`, so that an interruption right after it does not leave other processes waiting.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             self._refuse_lost()
-            changes = writer.total_changes()
+            written = _pages_written(writer)
             writer.execute("BEGIN IMMEDIATE")
             if writer.data_version() != self._version:
                 self._is_log_synced = False
@@ -118,8 +118,8 @@ class Database:
             result = work(writer)
             writer.execute("COMMIT")
             self._version = writer.data_version()
-            # Without a change SQLite writes nothing, and fsyncs nothing.
-            if writer.total_changes() != changes:
+            # SQLite writes and fsyncs nothing if nothing changes, which includes rows that stay as they are.
+            if _pages_written(writer) != written:
                 self._has_unsynced, self._is_log_synced = not durable, durable
                 if durable:
                     self._synced_s = self.clock.monotonic_s()
@@ -376,6 +376,10 @@ class Database:
             self.on_fork()
         self._read_lock.release()
         self.write_lock.release()
+
+
+def _pages_written(writer: apsw.Connection) -> int:
+    return writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
 
 def _roll_back(writer: apsw.Connection) -> None:

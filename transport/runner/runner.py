@@ -204,6 +204,10 @@ class Runner:
         """Those that are open, for a caller who steps them in an order of their own instead of `run`."""
         return [worker.projection for worker in self._workers if worker.projection is not None]
 
+    def step(self, name: str) -> Step:
+        """Do one step of a projection, as its thread would."""
+        return next(worker for worker in self._workers if worker.projection_name == name).step()[0]
+
     def keep_house(self, now_s: float) -> None:
         """Checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
         if now_s >= self._open_runs_due_s:
@@ -294,7 +298,7 @@ class _Worker(threading.Thread):
         while not self._stopping.is_set():
             self._woken.clear()
             began_s, used_s = self._clock.monotonic_s(), time.thread_time()
-            step, pending = self._step()
+            step, pending = self.step()
             waited_s = self._clock.monotonic_s() - began_s - (time.thread_time() - used_s)
             self._count(step, waited_s)
             self._report(step)
@@ -336,7 +340,7 @@ class _Worker(threading.Thread):
         self.projection.close()
         self.projection = None
 
-    def _step(self) -> tuple[Step, int]:
+    def step(self) -> tuple[Step, int]:
         """Do a step; if there was nothing to do, count what is pending."""
         try:
             if self._is_suspect:

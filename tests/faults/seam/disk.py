@@ -16,7 +16,6 @@ for it.
 from __future__ import annotations
 
 import random
-import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -100,6 +99,9 @@ class ForgetfulDisk:
         if path in self._made or path.is_dir():
             self.synced_folder(path)
             return
+        if path not in self._files:  # written by a library, which tells nobody
+            self.created(path)
+            self.wrote(path, 0, path.read_bytes())
         file = self._files[path]
         for change in file.since:
             change(file.kept)
@@ -146,13 +148,18 @@ class ForgetfulDisk:
         contents = {path: self._left_of(file) for path, file in self._kept.copy().items()}
         # A deleted folder is back if any file in it is.
         folders = {path for path in made if path.is_dir()} | {path.parent for path in contents}
-        for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        kept = {path: content for path, content in contents.items() if path.parent in made}
+        found = [path for folder in self._folders if folder.is_dir() for path in (folder, *folder.rglob("*"))]
+        for path in sorted(found, reverse=True):
+            if not path.is_dir():
+                if path not in kept:
+                    path.unlink()
+            elif path not in folders & made:
+                path.rmdir()
         for folder in sorted(folders & made):
             folder.mkdir(parents=True, exist_ok=True)
-        for path, content in contents.items():
-            if path.parent in made:
-                path.write_bytes(content)
+        for path, content in kept.items():
+            path.write_bytes(content)  # where there is one, it stays the same file
 
     def _left_of(self, file: _File) -> bytearray:
         content = bytearray(file.kept)

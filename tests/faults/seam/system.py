@@ -1,7 +1,7 @@
 """The system calls on a home's locks, and the fsync of its log, with a plan of failures.
 
-They have no seam of their own. So this replaces functions of the module `os` for files below one folder, and
-must only be used in a disposable process.
+They have no seam of their own. So this replaces functions of the module `os` for files below one folder: in a
+disposable process, or by what puts the real ones back.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class FaultySystem:
         self._plan = plan
         self._folder = folder
 
-    def install(self) -> None:
-        """Replace the functions for the rest of this process."""
+    def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+        """Replace the functions, for the rest of this process unless `replace` takes it back."""
+        self._set = replace
         noted = self._plan.noted
         self._replace("mkdir", "make folder", _path)
         self._replace("rename", "rename", _target, lambda path, args: noted().renamed(Path(args[0]), path))
@@ -73,7 +74,7 @@ class FaultySystem:
             note(path, args)
             return result
 
-        setattr(os, function, faulty)
+        self._set(os, function, faulty)
 
 
 def _path(args: Args) -> Path:

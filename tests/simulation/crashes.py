@@ -1,0 +1,121 @@
+"""The faults of the disk: a process that dies at any call, the loss of power, and a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import apsw
+from seam.disk import ForgetfulDisk
+from seam.files import FaultyFiles
+from seam.plan import TAKES_ROOM, Plan, fail
+from seam.sqlite import FaultySqlite
+from seam.system import FaultySystem
+
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    import pytest
+
+LOG: Final = "journal.db-wal"
+WRITES: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+
+
+class Disk(ForgetfulDisk):
+    """The disk of a home and its root, which says when the journal's log was fsynced."""
+
+    def __init__(self, folders: list[Path], chance: Random, on_sync: Callable[[], object]) -> None:
+        super().__init__(folders, chance)
+        self._on_sync = on_sync
+
+    def synced(self, path: Path) -> None:
+        super().synced(path)
+        if path.name == LOG:
+            self._on_sync()
+
+
+class Faults(Plan):
+    """What every call asks that changes the home or the root.
+
+    A process that dies is one whose calls all fail from some call on, so that nothing it does on its way out
+    reaches the disk; then all that it had open is closed.
+
+    Attributes:
+        is_dead: whether the process has died.
+        is_full: whether the disk has turned out to be full.
+    """
+
+    def __init__(
+        self, folder: Path, chance: Random, patch: pytest.MonkeyPatch, on_sync: Callable[[], object]
+    ) -> None:
+        super().__init__()
+        self.is_dead = self.is_full = False
+        self._on_sync = on_sync
+        self._folders = [folder / "home", folder / "root"]
+        self._chance = chance
+        self._calls_to_death: int | None = None
+        self._calls_to_full: int | None = None
+        self._is_torn = False
+        self._begin_disk()
+        FaultySystem(self, folder / "home").install(patch.setattr)
+        self._sqlite = FaultySqlite(self, f"simulated {id(self)}")
+        plan, name = self, self._sqlite.name
+
+        class Connection(apsw.Connection):
+            def __init__(self, path: str, flags: int = WRITES, vfs: str | None = None) -> None:
+                writes = flags & apsw.SQLITE_OPEN_READWRITE and Path(path).is_absolute()
+                super().__init__(path, flags, vfs or (name if writes else None))
+
+        patch.setattr(apsw, "Connection", Connection)
+
+        class AllFiles(FaultyFiles):
+            def __init__(self) -> None:
+                super().__init__(plan)
+
+        patch.setattr(Files, "__new__", lambda _: object.__new__(AllFiles))
+
+    def close(self) -> None:
+        """Leave SQLite its own file system; nothing is open any more."""
+        self._sqlite.unregister()
+
+    def kill_after(self, calls: int) -> None:
+        """Have the process die after so many calls; of a write, some let half of it happen."""
+        self._calls_to_death, self._is_torn = calls, self._chance.random() < 0.5
+
+    def fill_after(self, calls: int) -> None:
+        """Have the disk full after so many calls that take room."""
+        self._calls_to_full = calls
+
+    def make_room(self) -> None:
+        """Have the disk take everything again."""
+        self._calls_to_full, self.is_full = None, False
+
+    def revive(self, *, loses_power: bool) -> None:
+        """Let a process begin that finds what the last one left, or what the disk had to keep of that."""
+        self.is_dead, self._calls_to_death = False, None
+        if loses_power and self.disk is not None:
+            disk, self.disk = self.disk, None
+            disk.lose_power()
+            self._begin_disk()
+
+    def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
+        if self._calls_to_death is not None:
+            self._calls_to_death -= 1
+            if self._calls_to_death < 0:
+                if not self.is_dead and self._is_torn:
+                    half()
+                self.is_dead = True
+                fail(errno.EIO, path)
+        if self._calls_to_full is not None and name in TAKES_ROOM:
+            self._calls_to_full -= 1
+            if self._calls_to_full < 0:
+                if not self.is_full:
+                    half()
+                self.is_full = True
+                fail(errno.ENOSPC, path)
+
+    def _begin_disk(self) -> None:
+        self.disk = Disk(self._folders, self._chance, self._on_sync)
