@@ -7,9 +7,7 @@ files go. A stored value exists completely or not at all, and storing it again s
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from waybill.transport import locks
 from waybill.transport.errors import WaybillError
 
 from ..exporting import ReplacedError, open_blob_store
@@ -31,7 +30,8 @@ WORK: Final = ".rebuild"
 """The folder of unfinished jobs, below the root."""
 
 _PLAN: Final = "plan.json"
-_LOCK: Final = "lock"
+_ROLE: Final = "rebuild"
+_LOCK: Final = f"{_ROLE}.lock"
 _NODE_BYTES: Final = 6
 
 
@@ -111,7 +111,11 @@ def begin_job(source: Source, place: Path | str, files: Files) -> Iterator[Rebui
         if isinstance(place, Path):
             made = [folder for folder in (place, *place.parents) if not folder.exists()]
             files.make_folder(place)
-            held.enter_context(_locked(place))
+            lease = locks.reserve(place, _ROLE)
+            if lease is None:
+                what = f"the same rebuild is running in another process ({place} is locked)"
+                raise RebuildError(f"{what}; wait until it ends")
+            held.callback(lease.release)
         try:
             plan = _planned(source, place, files)
         except Exception:
@@ -152,17 +156,3 @@ def _clear(place: Path | str, files: Files) -> None:
     if isinstance(place, Path):
         for folder in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
             files.remove_folder(folder)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            what = f"the same rebuild is running in another process ({folder} is locked)"
-            raise RebuildError(f"{what}; wait until it ends") from None
-        yield
-    finally:
-        os.close(descriptor)
