@@ -85,8 +85,8 @@ class Contents(msgspec.Struct, frozen=True):
         position: up to this entry the ledger has been followed.
         spans: the spans.
         waiting: the hours whose files have not been read yet, the newest first.
-        unread: the hours with a file that could not be read.
-        doubled: the hours with a compacted and a late file of one system, which may hold the same record.
+        whole: the hours of which every file is read: with one that could not be read for its keys, or with a
+            compacted and a late file of one system, which may hold the same record.
         serial: the next free serial.
         number: the next free number of a file; none is ever used again.
         duckdb: the version that computed the hashes; those of another one are computed again.
@@ -96,12 +96,11 @@ class Contents(msgspec.Struct, frozen=True):
     position: Position
     spans: tuple[Span, ...] = ()
     waiting: tuple[Hour, ...] = ()
-    unread: tuple[Hour, ...] = ()
-    doubled: tuple[Hour, ...] = ()
+    whole: tuple[Hour, ...] = ()
     serial: int = 1
     number: int = 1
     duckdb: str = duckdb.__version__
-    format: Literal[2] = 2
+    format: Literal[3] = 3
 
 
 def digits_of(hour: Hour) -> str:

@@ -123,7 +123,7 @@ def _listed(opened: OpenKeys, query: Query, unfiled: Collection[Hour]) -> Listin
     None: the ledger does not go on from where the keys end.
     """
     root, contents = opened.root, opened.contents
-    unknown = {*unfiled, *raw_hours(root), *contents.waiting, *contents.unread, *contents.doubled}
+    unknown = {*unfiled, *raw_hours(root), *contents.waiting, *contents.whole}
     # `Unread.add_known` reports an unreadable report.
     with contextlib.suppress(OSError):
         unknown.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)

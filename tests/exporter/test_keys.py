@@ -472,7 +472,7 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     first.write_bytes(b"nothing")
     contents = keep(layout.root)
     assert contents is not None
-    assert contents.unread == (hour_of(START_MS),)
+    assert contents.whole == (hour_of(START_MS),)
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
 
 
@@ -486,7 +486,7 @@ def test_a_file_without_rows_is_known_beside_others(layout: Layout) -> None:
     for again in (False, True):
         contents = keep_step(layout.root, again=again)
         assert contents is not None
-        assert (files_in(contents), contents.unread, contents.waiting) == (2, (), ())
+        assert (files_in(contents), contents.whole, contents.waiting) == (2, (), ())
     assert listed(layout.root, Query(did="b")) == {"edge 01"}
     by = [Dimension.HOUR]
     assert sums_of(scan(layout.root, access=Keys(), summed_by=by), by) == {(HOUR_MS + START_MS,): 1}
