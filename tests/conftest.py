@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 # A busy machine is not the code's fault, so no example has a time limit of its own; pytest's still holds.
 # No database of examples: an earlier run must not change what this one tries.
-hypothesis.settings.register_profile(
-    "waybill",
-    database=None,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("waybill")
+for profile, examples in (("waybill", 30), ("explore", 100)):
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 RUNNER_ENDS_WITHIN_S = 20.0
@@ -48,6 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Hypothesis reads this after us.
     config.option.hypothesis_seed = str(config.option.seed)
+    # The same seed tries the same examples each time: only a new one is worth many.
+    hypothesis.settings.load_profile("waybill" if config.option.seed == SEED else "explore")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from events import members
 from waiting import wait_until
 
 from waybill.lineage import find
@@ -86,7 +85,7 @@ def stop(tmp_path: Path) -> Path:
 
 
 def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told_once_how_to_change_that(
-    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+    called: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
 ) -> None:
     shared = {"home": home, "provenance_enabled": True}
     first = start({**shared, "system_name": "first", "root": tmp_path / "a"}, stop)
@@ -105,13 +104,13 @@ def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told
     assert not (tmp_path / "b").exists()
 
     command = shlex.split(warning.partition("to change the agreed settings: ")[2])
-    assert waybill(*command[1:]).returncode == 0
+    assert called(*command[1:]).returncode == 0
     assert agreed(Journal(home))["root"] == str(tmp_path / "b")
     end_runner(home)
 
 
 def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing_is_lost_or_filed_twice(
-    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+    called: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
 ) -> None:
     root = tmp_path / "a"
     program = start({"home": home, "system_name": "s", "root": root, "provenance_enabled": False}, stop)
@@ -121,10 +120,10 @@ def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing
     assert not (root / "provenance").exists()
 
     plan = json.loads(
-        waybill("settings", "apply", "--home", home, "--provenance-enabled", "--dry-run", "--json").stdout
+        called("settings", "apply", "--home", home, "--provenance-enabled", "--dry-run", "--json").stdout
     )
     assert agreed(Journal(home))["provenance_enabled"] is False
-    applied = waybill("settings", "apply", "--home", home, "--provenance-enabled", "--json")
+    applied = called("settings", "apply", "--home", home, "--provenance-enabled", "--json")
     assert (applied.returncode, json.loads(applied.stdout)) == (0, plan)
     assert plan["changes"] == [{"name": "provenance_enabled", "before": False, "after": True}]
     assert plan["runner"] == runner
@@ -193,75 +192,33 @@ def test_the_key_in_the_environment_of_a_program_that_yields_does_not_reach_the_
 
 
 def test_what_was_applied_stays_when_a_program_that_followed_the_home_flushes(
-    waybill: Run, home: Path, tmp_path: Path
+    called: Run, home: Path, tmp_path: Path
 ) -> None:
     given = {"home": home, "runner": "none", "journal_retain_days": 3}
     WaybillTransport(WaybillConfig.from_dict(given)).close()
     following = Home.open(Settings.load({"home": home, "runner": "none"}, env={}, cwd=tmp_path))
-    assert waybill("settings", "apply", "--home", home, "--journal-retain-days", "9").returncode == 0
+    assert called("settings", "apply", "--home", home, "--journal-retain-days", "9").returncode == 0
     flush(following.settings)
     assert agreed(following.journal)["journal_retain_days"] == 9
     following.close()
 
 
-def test_nothing_to_change_is_said_and_no_error(waybill: Run, home: Path, tmp_path: Path) -> None:
-    Home.open(Settings.load({"home": home, "runner": "none"}, env={}, cwd=tmp_path)).close()
-    done = waybill("settings", "apply", "--home", home)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "agreed on already" in done.stderr
-
-
 def test_a_command_says_that_the_living_runner_works_with_other_settings(
-    waybill: Run,
+    called: Run,
     home: Path,
     tmp_path: Path,
     end_runner: Callable[[Path], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened = Home.open(Settings.load({"home": home, "journal_retain_days": 5}, env={}, cwd=tmp_path))
-    refused = waybill("flush", "--home", home, "--journal-retain-days", "6")
+    refused = called("flush", "--home", home, "--journal-retain-days", "6")
     assert (refused.returncode, "uses 5.0" in refused.stderr) == (2, True), refused.stderr
     assert f"`waybill settings apply --home {home} --journal-retain-days 6" in refused.stderr
     monkeypatch.setenv("WAYBILL_JOURNAL_RETAIN_DAYS", "6")
-    done = waybill("flush", "--home", home)
+    done = called("flush", "--home", home)
     assert done.returncode == 0, done.stderr
     assert "uses 5.0" in done.stderr
     end_runner(home)
-    opened.close()
-
-
-@pytest.mark.parametrize("command", ["flush", "drain"])
-def test_an_option_of_a_command_holds_for_that_command(
-    called: Run, home: Path, tmp_path: Path, command: str
-) -> None:
-    given = {"home": home, "runner": "none", "provenance_enabled": True}
-    opened = Home.open(Settings.load(given, env={}, cwd=tmp_path))
-    before = agreed(opened.journal)
-    opened.emit(json.dumps(members("01a1fd6a-9e75-7d78-870f-24897efac4a4", "START")).encode())
-    options = ("--marquez-url", "http://127.0.0.1:1", "--close-stale-after", "9", "--redact", "run.facets.x")
-    done = called(command, "--home", home, *options)
-    assert (done.returncode, "127.0.0.1:1" in done.stderr) == (1, True)
-    assert agreed(opened.journal) == before
-    assert called(command, "--home", home).returncode == 0
-    opened.close()
-
-
-@pytest.mark.parametrize("command", ["serve", "run"])
-def test_where_events_go_is_no_option_of_what_goes_on(
-    called: Run, home: Path, tmp_path: Path, command: str
-) -> None:
-    given = {"home": home, "runner": "none", "marquez_url": "http://127.0.0.1:5000"}
-    opened = Home.open(Settings.load(given, env={}, cwd=tmp_path))
-    (tmp_path / "dk.yaml").write_text("metadata: {name: one}\nruntime: {command: 'touch ran'}\n")
-    words = [command, "--home", home, "--marquez-url", "http://127.0.0.1:5001"]
-    words += [str(tmp_path)] if command == "run" else ["--listen", "127.0.0.1:0"]
-    refused = called(*words)
-    assert (refused.returncode, (tmp_path / "ran").exists()) == (2, False), refused.stderr
-    assert (
-        "uses 'http://127.0.0.1:5000'; leave the option out, or change the home's value: " in refused.stderr
-    )
-    assert f"`waybill settings apply --home {home} --marquez-url http://127.0.0.1:5001`" in refused.stderr
-    assert agreed(opened.journal)["marquez_url"] == "http://127.0.0.1:5000"
     opened.close()
 
 
@@ -276,35 +233,3 @@ def test_a_home_with_nothing_in_it_yet_begins_with_what_is_applied(called: Run, 
     assert (
         json.loads(called("settings", "--home", home, "--json").stdout)["provenance_enabled"]["value"] is True
     )
-
-
-def test_a_setting_is_unset_so_that_the_default_is_agreed_whatever_the_environment_says(
-    called: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {
-        "home": home,
-        "root": tmp_path / "root",
-        "runner": "none",
-        "marquez_url": "http://127.0.0.1:9",
-        "redact": "job.facets.sql",
-        "journal_retain_days": 3,
-    }
-    WaybillTransport(WaybillConfig.from_dict(given)).close()
-    monkeypatch.setenv("MARQUEZ_URL", "http://127.0.0.1:9")
-    words = ("settings", "apply", "--home", home, "--unset", "marquez_url", "--unset", "--redact")
-    (*_, wrong) = called(*words, "--unset", "system_name").stderr.splitlines()
-    assert "'system_name' is not a setting that a home agrees on; give one of home_mode, root" in wrong
-    both = called(*words, "--marquez-url", "http://127.0.0.1:8")
-    assert (both.returncode, "give marquez_url a value or unset it, not both" in both.stderr) == (2, True)
-    plan = json.loads(called(*words, "--dry-run", "--json").stdout)
-    assert plan["changes"] == [
-        {"name": "marquez_url", "before": "http://127.0.0.1:9", "after": None},
-        {"name": "redact", "before": ["job.facets.sql"], "after": []},
-    ]
-    before = agreed(Journal(home))
-    assert before["marquez_url"]
-    assert called(*words).returncode == 0
-    assert agreed(Journal(home)) == {**before, "marquez_url": None, "redact": []}
-    assert "agreed on already" in called(*words).stderr
-    assert called("settings", "apply", "--home", home, "--unset", "root").returncode == 0
-    assert agreed(Journal(home))["root"] == str(home)

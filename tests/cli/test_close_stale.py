@@ -153,13 +153,6 @@ def test_the_runner_ends_what_is_stale_once_the_home_agrees_on_when(left: Left) 
         assert evidence.endswith(", and close_stale_after ended it")
 
 
-def test_what_is_open_may_be_csv(left: Left) -> None:
-    shown = left.called("find", "--open", "--csv", "--home", left.home, "--filename", "left*").stdout
-    heading, row = shown.splitlines()
-    assert heading.startswith("began (UTC),")
-    assert "left.csv,in,,tests" in row
-
-
 def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Left) -> None:
     given = {"home": left.home, "journal_max_bytes": "1MiB"}
     change(left.journal, Settings.load(given, origin="tests", env={}))

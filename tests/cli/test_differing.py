@@ -130,20 +130,26 @@ def test_a_file_that_is_not_the_ledgers_is_told_by_every_answer_until_it_is_repa
     shown = called("status", "--home", home, "--json")
     kinds = [one["kind"] for one in json.loads(shown.stdout)["problems"]]
     assert (shown.returncode, kinds) == (1, ["differing"])
-    with without_runner(home) as collector:
+    # It stays so at the next look.
+    called("flush", "--home", home)
+    assert read(called, home, "--count") == (1, left)
+    called("repair", "--root", filed, "--home", home, "--workers", "1")
+    settle(called, filed, home)
+    called("flush", "--home", home)
+    assert read(called, home, "--count") == (0, whole)
+    assert read(called, home, "--all", "--json") == (0, whole)
+    assert called("status", "--home", home).returncode == 0
+
+
+def test_a_collector_tells_it_until_it_is_repaired(called: Run, settings: Settings, filed: Path) -> None:
+    (filed / EDGE).unlink()
+    called("flush", "--home", settings.home)
+    with without_runner(settings.home) as collector:
         problems, status, warning = ready(collector)
         assert (list(problems), status) == (["differing"], 503)
         assert warning is not None
         assert "waybill repair --root" in problems["differing"]
-        # It stays so at the next look.
-        called("flush", "--home", home)
-        assert read(called, home, "--count") == (1, left)
-        called("repair", "--root", filed, "--home", home, "--workers", "1")
-        settle(called, filed, home)
-        called("flush", "--home", home)
-        assert read(called, home, "--count") == (0, whole)
-        assert read(called, home, "--all", "--json") == (0, whole)
-        assert called("status", "--home", home).returncode == 0
+        repair(filed, called, settings)
         assert ready(collector) == ({}, 200, None)
 
 

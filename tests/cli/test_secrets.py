@@ -72,7 +72,7 @@ def wait_for_dead_letters(home: Path) -> None:
 
 @pytest.mark.usefixtures("backends")
 def test_no_password_of_a_backend_is_in_a_file_or_in_what_is_said(
-    waybill: Run, home: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+    called: Run, home: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"HOME": home, "ROOT": root, "SYSTEM_NAME": "tests", "PROVENANCE_ENABLED": "true"}
     for name, value in given.items():
@@ -88,7 +88,7 @@ def test_no_password_of_a_backend_is_in_a_file_or_in_what_is_said(
         ("reconcile",),
         ("flush", "--timeout", "1"),
     ):
-        done = waybill(*command)
+        done = called(*command)
         said[" ".join(command)] = (done.stdout + done.stderr).encode()
     assert "422" in said["dead-letters list"].decode()
     assert [name for name, words in said.items() if any(secret in words for secret in WRITTEN)] == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 from layouts import record
 
 from waybill.cli.sql_views import CORRELATION_VIEWS
@@ -118,7 +118,6 @@ def depths(edges: Iterable[tuple[str, str]], start: str) -> dict[str, int]:
     raise AssertionError
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=14),
     st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=5),

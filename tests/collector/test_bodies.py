@@ -166,7 +166,7 @@ COUNT = 3_000
 AT = st.integers(0, COUNT - 1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     st.dictionaries(AT, st.sampled_from(sorted(GOOD))),
     st.none() | st.tuples(AT, st.sampled_from(sorted(BAD))),

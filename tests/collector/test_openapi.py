@@ -81,7 +81,7 @@ def test_every_answer_is_as_described(
     operation: schemathesis.APIOperation[Any, Any, Any, Any],
     mode: schemathesis.GenerationMode,
 ) -> None:
-    @settings(max_examples=10, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=settings().max_examples // 10, suppress_health_check=list(HealthCheck))
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case[Any]) -> None:
         case.call_and_validate(base_url=shared.url, checks=CHECKS)

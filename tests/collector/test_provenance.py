@@ -151,7 +151,7 @@ def test_a_page_links_to_the_next_while_others_arrive(shared: Collector) -> None
     assert "link" not in shared.get("/api/v1/records?data_source=links&limit=5").headers
 
 
-@settings(max_examples=6)
+@settings(max_examples=settings().max_examples // 10)
 @given(odd=ODD_TEXTS)
 def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> None:
     def of(text: str) -> dict[str, object]:
