@@ -450,6 +450,7 @@ class Delivery:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
             self._owe(end.seq, Subject(subject.key, is_run=True, is_end=True))
             self._repeated.add(end.seq)
+            self._outdated.discard(end.seq)
 
     def _run_state(self, subject: str) -> RunState:
         key = key_of_run(subject)
