@@ -228,14 +228,14 @@ def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_o
 
 
 def test_an_end_whose_repeat_was_needless_for_a_while_is_sent_again_all_the_same(
-    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+    site: Site, worker: Worker
 ) -> None:
     for number, kind in enumerate(["START", "COMPLETE", "RUNNING", "START", "ABORT"]):
         said = {"run": INFERRED} if kind == "ABORT" else {}
-        keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
+        site.keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
     worker.run()
-    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4, 1]
-    assert marquez.runs == {"run": "COMPLETED"}
+    assert site.numbers("run") == [0, 1, 2, 3, 4, 1]
+    assert site.marquez.runs == {"run": "COMPLETED"}
 
 
 def test_a_runs_own_end_that_is_retried_beats_an_inferred_one_of_a_higher_number(

@@ -262,11 +262,10 @@ class Model:
         """The programs that have died."""
 
     def accept(self, run: Run, letter: str, program: str | None) -> None:
-        """An event was accepted; a repeat of the same bytes tells nothing."""
+        """An event was accepted, maybe again after the journal has let go of it."""
         life = self.lives.setdefault(run.number, Life(run))
-        if letter not in life.letters:
-            life.letters.add(letter)
-            life.program = program
+        life.letters.add(letter)
+        life.program = program
 
     def infer(self, number: int, at_ms: int) -> None:
         """Waybill has ended a run."""

@@ -193,9 +193,8 @@ class World:
         """What the model is told of a program's entry, by its body."""
         self._programs = 0
         self._asked = 0
-        self.program = ""
-        self.begin_program()
         self.open()
+        self.begin_program()
 
     # -- the life of the runner and of programs --------------------------------------------------------------
 
@@ -240,12 +239,12 @@ class World:
         """End the process that is dying, or all of them by a loss of power, and begin others."""
         if loses_power:
             self.backend.unseen.update(self.backend.unsynced)
-            self.end_program()
         self.close()
         self.faults.revive(loses_power=loses_power)
         self.reopen()
         if loses_power:
             self._forget_lost()
+            self.end_program()
         self.look()
 
     def _forget_lost(self) -> None:
@@ -268,7 +267,15 @@ class World:
         assert here is not None, "programs are identified on Linux only"
         self._programs += 1
         self.program = str(here._replace(pid=10_000_000 + self._programs))
-        self.is_noted = False
+        self._is_noted = False
+        with contextlib.suppress(JournalError):
+            self._note_program()
+
+    def _note_program(self) -> None:
+        """Note the program as an emitter does, at the latest before its first entry."""
+        if not self._is_noted:
+            note_program(self.journal, Program.parse(self.program))
+            self._is_noted = True
 
     def end_program(self) -> None:
         """Kill the program that emits, and begin another."""
@@ -290,9 +297,8 @@ class World:
             for body in told
         ]
         try:
-            if program is not None and not self.is_noted:
-                note_program(self.journal, Program.parse(program))
-                self.is_noted = True
+            if program is not None:
+                self._note_program()
             self.journal.append_many(items, program=program, durable=durable)
         except JournalError as error:
             self._refused(error, known)
@@ -425,7 +431,7 @@ class World:
         self._check_journal()
         self._check_backend()
         for life in self.model.lives.values():
-            is_left = life.is_open and not life.since_ms and life.program in self.model.gone
+            is_left = life.is_open and life.program in self.model.gone
             assert not is_left, f"the program of {life} is gone, and nobody has ended it"
 
     def _check_journal(self) -> None:
@@ -458,9 +464,9 @@ class World:
             lost = {kind for one, kind in self.backend.never_told if one == run.id}
             assert wanted <= kinds <= wanted | lost, f"the backend has {kinds} of {life}"
             end, state = life.end, self.backend.states[run.id]
-            if (
-                is_whole and not lost and end is not None and not life.since_ms
-            ):  # it forgets runs with their entries
+            # Delivery forgets runs with their entries. Of a run that goes on, it sends nothing again to hide
+            # a late end of an attempt before.
+            if is_whole and not lost and end is not None and not life.is_open:
                 assert state == TYPES[end.letter], f"the backend shows {state} for {life}"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, Final
 
 import events
@@ -11,7 +13,8 @@ import pytest
 
 from waybill.facets.spark_writes import APPLICATION_ENDED as REASON
 from waybill.transport import Journal, Kind, Settings, locks
-from waybill.transport.runner import Runner, unended
+from waybill.transport.programs import Program, this_program
+from waybill.transport.runner import Runner, note_program, unended
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 DAY_MS: Final = 86_400_000
@@ -31,8 +34,11 @@ class Home:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
 
-    def keep(self, *bodies: bytes) -> None:
-        self.journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+    def keep(self, *bodies: bytes, program: Program | None = None) -> None:
+        if program is not None:
+            note_program(self.journal, program)
+        items = [(Kind.OPENLINEAGE, body, "tests") for body in bodies]
+        self.journal.append_many(items, program=program and str(program))
 
     def ended(self, after_ms: int = SETTLE_MS + 1_000, stale_ms: int | None = None) -> dict[str, str]:
         """Have a new runner look; the reason of each inferred end, by run."""
@@ -157,6 +163,33 @@ def test_a_run_that_is_begun_again_is_open_again(home: Home) -> None:
     assert inferred["run"]["runId"] == "r"
 
 
+@pytest.mark.skipif(this_program() is None, reason="programs are identified on Linux only")
+@pytest.mark.parametrize("order", list(permutations(["START", "FAIL", "again"])))
+@pytest.mark.parametrize("is_another_runner", [True, False])
+def test_a_run_that_was_begun_again_is_open_whoever_told_what_of_it_in_any_order(
+    home: Home, order: Sequence[str], *, is_another_runner: bool
+) -> None:
+    here = this_program()
+    assert here is not None
+    told = {
+        "START": (event("r", "START", facets={}, hour=1), None),
+        "FAIL": (event("r", "FAIL", facets={}, hour=2), here),
+        "again": (event("r", "START", facets={}, hour=3), here),
+        "late": (event("r", "COMPLETE", facets={}, hour=2), here),
+    }
+    note_program(home.journal, here)
+    runs = UnendedRuns(home.journal)
+    for one in (*order, "late"):
+        body, program = told[one]
+        home.keep(body, program=program)
+        if is_another_runner:
+            home.look(UnendedRuns(home.journal))
+    of_last_boot = here._replace(boot="another")
+    home.keep(event("r", "RUNNING", facets={}, hour=4), program=of_last_boot)
+    home.look(runs)
+    assert [one["run"]["runId"] for one in home.inferred()] == ["r"]
+
+
 def test_a_late_start_within_that_time_counts(home: Home) -> None:
     home.keep(event("app", "COMPLETE", facets=APPLICATION), event("r", "START", "app"))
     assert home.ended() == {"r": REASON}
@@ -242,7 +275,11 @@ def test_runs_followed_for_that_setting_are_forgotten_without_it(home: Home) -> 
     assert len(home.journal.state("programs", "run:")) == 2
     home.keep(event("app", "COMPLETE", facets=APPLICATION))
     assert home.ended() == {"child": REASON}
-    assert set(home.journal.state("programs")) == {"upto"}
+    known = set(home.journal.state("programs", "known:"))
+    assert (len(known), set(home.journal.state("programs")) - known) == (3, {"upto"})
+    home.journal.append(Kind.PROVENANCE, b"{}", "tests")
+    home.journal.prune(home.journal.last_seq() - 1, 2**62)
+    assert set(home.journal.state("programs")) == {"upto"}, "what is known of runs goes with their entries"
 
 
 def test_the_runner_waits_until_the_runs_of_an_ended_application_are_ended(

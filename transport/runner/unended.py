@@ -16,8 +16,10 @@ run's own terminal event comes later, it replaces the inferred one.
 - **With ``close_stale_after``**, every run that has been silent for that long is ended. Without it, only runs
   of programs and of Spark are followed.
 
-Before runs are ended, everything that was kept up to that point is read. A run is forgotten when its end is
-read, also an inferred one, so that a crash ends no run twice.
+Before runs are ended, everything that was kept up to that point is read. A run is not followed once its end
+is read, also an inferred one, so that a crash ends no run twice. When it began and ended is known for as long
+as the journal has its entries, whoever reported it: a run that was begun again is open, and a late end of the
+attempt before does not close it.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ SETTLE_MS: Final = 10_000
 _NAME: Final = "programs"
 _PROGRAM: Final = "program:"
 _RUN: Final = "run:"
+_KNOWN: Final = "known:"
 _APPLICATION: Final = "ended:"
 _CURSOR: Final = "upto"
 _EVERY: Final = "every"
@@ -59,7 +62,6 @@ _BYTES_AT_ONCE: Final = 8 * 2**20
 _ENDS_AT_ONCE: Final = 1_000
 _OPEN_MAX: Final = 100_000
 """Further runs, or ended applications, are not followed."""
-_ENDED_MAX: Final = 10_000
 _LOOK_FOR_STALE_EVERY_MS: Final = 60_000
 _OF_SPARK: Final = b"SPARK"
 
@@ -114,6 +116,7 @@ class UnendedRuns:
     def __init__(self, journal: Journal, stale_ms: int | None = None) -> None:
         self._journal = journal
         self._run_rows = StateRows(journal, _NAME, _RUN, _Followed)
+        self._known_rows = StateRows(journal, _NAME, _KNOWN, Attempts)
         self._application_rows = StateRows(journal, _NAME, _APPLICATION, _Ended)
         self._stale_ms = stale_ms
         self._runs: dict[str, _Followed] = {}
@@ -123,8 +126,8 @@ class UnendedRuns:
         """The keys of the followed runs that have an output, by the output."""
         self._ended: dict[str, _Ended] = {}
         """How applications ended, by key, until their runs are ended."""
-        self._known_ends: dict[str, Attempts] = {}
-        """When the latest runs to end began and ended: only if one is begun again, it is open again."""
+        self._known: dict[str, Attempts] = {}
+        """When other runs began and ended, as far as events now being read are about them."""
         self._cursor: int | None = None
         self._looked_ms = 0
         self._round: _Round | None = None
@@ -188,20 +191,17 @@ class UnendedRuns:
         if not entries:
             return cursor
         programs = self._noted()  # after the entries: a program is noted before its first entry
-        for entry in entries:
-            if (begun := entry.begun_transforms) is not None:
-                self._take_begun(begun, entry.received_ms)
-            is_looked_at = (
-                self._stale_ms is not None
-                or bool(self._runs)
-                or entry.program in programs
-                or _OF_SPARK in entry.body
-            )
-            if is_looked_at and (event := entry.run_event) is not None:
-                is_of_program = entry.program in programs and not is_scheduled(event)
-                self._take(event, entry, entry.program if is_of_program else None)
-        while len(self._known_ends) > _ENDED_MAX:
-            del self._known_ends[next(iter(self._known_ends))]  # it is not empty
+        looks = self._stale_ms is not None or bool(self._runs) or bool(programs)
+        if looks or any(_OF_SPARK in entry.body for entry in entries):
+            events = [entry.run_event for entry in entries]
+            keys = {key_of_run(event.run.runId) for event in events if event is not None}
+            self._known = self._known_rows.of(keys - self._runs.keys())
+            for entry, event in zip(entries, events, strict=True):
+                if (begun := entry.begun_transforms) is not None:
+                    self._take_begun(begun, entry.received_ms)
+                if event is not None:
+                    is_of_program = entry.program in programs and not is_scheduled(event)
+                    self._take(event, entry, entry.program if is_of_program else None)
         self._store({_CURSOR: str(entries[-1].seq).encode()})
         return entries[-1].seq
 
@@ -211,13 +211,13 @@ class UnendedRuns:
         for other in {other for output in outputs for other in self._writing.get(output, ())} - {key}:
             self._set(other, msgspec.structs.replace(self._runs[other], is_contested=True))
         known = self._runs.get(key)
-        before = known.attempts if known is not None else self._known_ends.get(key, Attempts())
+        before = known.attempts if known is not None else self._known.pop(key, Attempts())
         attempts = before.merge(Attempts.of(event, _instant_us(event)))
-        if event.eventType in SEVERITY and attempts.has_ended:
+        if attempts.has_ended:
             self._set(key, None)
-            self._known_ends[key] = attempts
+            self._known[key] = attempts
             is_application = is_of_application(event) or (known is not None and known.is_application)
-            if is_application and len(self._ended) < _OPEN_MAX:
+            if event.eventType in SEVERITY and is_application and len(self._ended) < _OPEN_MAX:
                 ended = self._ended.get(key, _Ended(attempts, 0))
                 self._ended[key] = _Ended(attempts.merge(ended.attempts), entry.received_ms)
         elif known is not None:
@@ -225,8 +225,6 @@ class UnendedRuns:
             outputs = tuple(sorted({*known.outputs, *outputs}))
             changed = {"last_ms": last_ms, "outputs": outputs, "attempts": attempts}
             self._set(key, msgspec.structs.replace(known, program=program or "", **changed))
-        elif before.endings and (event.eventType is not EventType.START or attempts.has_ended):
-            self._known_ends[key] = attempts
         elif len(self._runs) < _OPEN_MAX:
             run = _Followed.begun_by(event, entry)
             followed = msgspec.structs.replace(
@@ -241,6 +239,8 @@ class UnendedRuns:
                 attempts=attempts,
             )
             self._set(key, followed)
+        else:
+            self._known[key] = attempts
 
     def _take_begun(self, begun: BegunTransforms, at_ms: int) -> None:
         """Take the note of a run; it is no news of one that has ended, or is not followed."""
@@ -257,7 +257,10 @@ class UnendedRuns:
                 self._changed.add(key)
                 for output in one.outputs:
                     self._writing[output].add(key)
-        elif (before := self._runs.pop(key, None)) is not None:
+            return
+        if one is not None:
+            self._known[key] = one.attempts
+        if (before := self._runs.pop(key, None)) is not None:
             self._changed.add(key)
             for output in before.outputs:
                 self._writing[output].discard(key)
@@ -267,10 +270,12 @@ class UnendedRuns:
     def _store(self, put: dict[str, bytes], delete: Iterable[str] = ()) -> None:
         """Commit rows together with the runs that have changed."""
         runs = {key: self._runs[key] for key in self._changed if key in self._runs}
-        put |= self._run_rows.encoded(runs) | self._application_rows.encoded(self._ended)
+        known = self._known_rows.encoded(self._known)
+        put |= self._run_rows.encoded(runs) | known | self._application_rows.encoded(self._ended)
         gone = [self._run_rows.name(key) for key in self._changed - runs.keys()]
-        self._journal.commit(_NAME, put=put, delete=[*delete, *gone], durable=False)
-        self._changed = set()
+        seqs = dict.fromkeys(known, self._journal.last_seq())
+        self._journal.commit(_NAME, put=put, delete=[*delete, *gone], seqs=seqs, durable=False)
+        self._changed, self._known = set(), {}
 
     def _end_runs(self, due: _Round, now_ms: int) -> None:
         """End some of the runs that are due, or the round if none is left."""
