@@ -78,7 +78,12 @@ runpy.run_path(example, run_name="__main__")
 """
 
 
-@pytest.fixture(scope="module", params=EXAMPLES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(page, marks=pytest.mark.spark_truth if page == "spark.md" else ()) for page in EXAMPLES
+    ],
+)
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Example:
     """A guide whose example has run, what that has printed, and the folder that it has used."""
     page: str = request.param

@@ -158,6 +158,7 @@ def test_real_events_and_stamped_records_of_a_journal_give_the_rows_of_the_live_
     assert {"stamped", "own"} <= {row.system_name for row in rows(tmp_path / "spark")}
 
 
+@pytest.mark.spark_truth
 def test_each_window_of_marquez_s_database_is_a_partition_of_spark_s_own_reading(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ def test_each_window_of_marquez_s_database_is_a_partition_of_spark_s_own_reading
         assert len(by_java) >= on_spark.parts
 
 
+@pytest.mark.spark_truth
 def test_a_rebuild_from_marquez_s_database_that_was_cut_short_fetches_what_it_has_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -245,6 +247,7 @@ def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise
     assert compact_on_spark(spark, tmp_path / "spark") == CompactionReport()
 
 
+@pytest.mark.spark_truth
 def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
     spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:
@@ -315,6 +318,7 @@ def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
     assert not (root / ".rebuild").exists()
 
 
+@pytest.mark.spark_truth
 def test_from_a_bucket_into_a_bucket_the_rows_are_those_of_folders_and_a_second_time_they_are_merged(
     spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:
@@ -337,6 +341,7 @@ def test_from_a_bucket_into_a_bucket_the_rows_are_those_of_folders_and_a_second_
     assert {path: data for path, data in store.files().items() if path in found} == found
 
 
+@pytest.mark.spark_truth
 def test_a_rebuild_into_a_bucket_that_was_cut_short_goes_on_by_part_and_by_hour(
     spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:

@@ -24,6 +24,8 @@ from waybill.spark.runtime import LISTENER_CLASS
 if TYPE_CHECKING:
     from conftest import Ran, Run
 
+pytestmark = pytest.mark.spark_truth
+
 PROGRAM = """
 import time
 import urllib.request
@@ -148,7 +150,6 @@ def history_server(plain: Ran, logs: Path) -> Iterator[str]:  # noqa: ARG001 - w
         drained.join()
 
 
-@pytest.mark.spark_truth
 def test_a_real_history_server_gives_the_same_as_the_folder(
     history_server: str, logs: Path, tmp_path: Path
 ) -> None:

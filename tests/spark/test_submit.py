@@ -21,7 +21,7 @@ from waybill.facets import FinalState, ProvenanceRecord
 from waybill.spark.runtime import LISTENER_CLASS
 
 if TYPE_CHECKING:
-    from conftest import Ran, Run
+    from conftest import Run
 
 SUBMIT = (sys.executable, "-m", "waybill.cli", "spark", "submit")
 
@@ -166,33 +166,23 @@ sys.exit(4)
 """
 
 
-@pytest.fixture(scope="module")
-def submitted(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A tracked program with a JAR of its own."""
-    folder = tmp_path_factory.mktemp("submitted")
-    with zipfile.ZipFile(folder / "catalog.jar", "w") as file:
+@pytest.mark.spark_truth
+def test_a_tracked_program_that_spark_submit_starts_tells_all_itself_and_has_the_jars(
+    run: Run, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "catalog.jar", "w") as file:
         file.writestr("org/example/catalog.txt", "seen")
-    home = folder / "home"
+    home = tmp_path / "home"
     env = {"WAYBILL_HOME": str(home), "WAYBILL_RUNNER": "none"}
-    command = (*SUBMIT, "--jars", str(folder / "catalog.jar"), "--driver-java-options", QUICK_JVM)
-    ran = run(TRACKED, command=command, arguments=(LISTENER_CLASS,), env=env, home=home)
-    assert ran.status == 4, ran.stderr
-    return ran
-
-
-def test_a_tracked_program_may_be_started_by_spark_submit(submitted: Ran) -> None:
+    command = (*SUBMIT, "--jars", str(tmp_path / "catalog.jar"), "--driver-java-options", QUICK_JVM)
+    submitted = run(TRACKED, command=command, arguments=(LISTENER_CLASS,), env=env, home=home)
+    assert submitted.status == 4, submitted.stderr
     states = {record.final_state for record in submitted.written("good")}
     assert states == {FinalState.COMPLETE, FinalState.ERROR}
     application = submitted.application("submitted")
     assert application.final_state is FinalState.ERROR
     assert application.annotations == {"errorCause": "the program exited with status 4", "team": "night"}
-
-
-def test_what_a_real_tracked_program_has_told_is_not_told_again(submitted: Ran) -> None:
     assert "failed, 0 corrected" in submitted.stderr
-    assert list((submitted.home / "spark-event-logs").iterdir()) == []
-
-
-def test_the_listener_sees_the_jars_of_spark_submit_and_the_executors_have_them(submitted: Ran) -> None:
+    assert list((home / "spark-event-logs").iterdir()) == []
     said = json.loads(next(line for line in submitted.stdout.splitlines() if line.startswith("{")))
     assert (said["seen"], said["shipped"].rpartition("/")[2]) == (True, "catalog.jar")

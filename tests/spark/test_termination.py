@@ -86,22 +86,6 @@ time.sleep(60)
     assert state(ran, "last") == [FinalState.ERROR]
 
 
-def test_a_write_under_way_at_sigterm_is_cancelled_however_often_the_signal_comes(run: Run) -> None:
-    ran = run(
-        SESSION
-        + """
-spark = begin()
-once_it_runs("slow", lambda: (kill(), time.sleep(0.1), kill()))
-write_slowly(spark)
-"""
-    )
-    assert ran.status == -signal.SIGTERM, ran.stderr
-    assert state(ran, "first") == [FinalState.COMPLETE]
-    assert state(ran, "slow") == [FinalState.CANCELLED]
-    assert ran.application("job").final_state is FinalState.CANCELLED
-    assert ends(ran) == [EventType.ABORT] * 2
-
-
 @pytest.mark.spark_truth
 def test_sigterm_for_the_whole_process_group_loses_nothing_either(run: Run) -> None:
     ran = run(

@@ -9,7 +9,7 @@ import pytest
 from endings import ending
 from stage import CTRL_C_BREAKS_PYSPARK
 
-from waybill.facets import EVIDENCE, FinalState
+from waybill.facets import EVIDENCE, PRODUCER, EventType, FinalState
 from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
@@ -120,13 +120,17 @@ def test_a_driver_that_is_told_to_end_between_two_writes(play: Play) -> None:
     record="the write and the application CANCELLED; if PySpark crashes, the application ERROR",
 )
 def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> None:
-    text = f"once_it_writes(lambda: os.kill(os.getpid(), signal.{name}))\nwrite_slowly()"
+    again = "time.sleep(0.1), os.kill(os.getpid(), signal.SIGTERM)" if name == "SIGTERM" else ""
+    text = f"once_it_writes(lambda: (os.kill(os.getpid(), signal.{name}), {again}))\nwrite_slowly()"
     breaks_down = name == "SIGINT" and CTRL_C_BREAKS_PYSPARK
     scene = ended(play, text, 1 if breaks_down else -signal.Signals[name])
     assert not scene.is_committed("slow")
     assert scene.states("before") == [COMPLETE]
     assert scene.states("slow") == [CANCELLED]
     assert application(scene)[0] is (ERROR if breaks_down else CANCELLED)
+    ours = [event.eventType for event in scene.ran.events if event.producer == PRODUCER]
+    aborted = [kind for kind in ours if kind is not EventType.COMPLETE]
+    assert breaks_down or aborted == [EventType.ABORT] * 2
 
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)"])
