@@ -7,14 +7,14 @@ reason, the records that a batch retracts are removed from the compacted files b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from waybill.facets import EVIDENCE
 from waybill.facets.arrow import to_tables
+from waybill.facets.spark_writes import LISTENER_ONLY
 from waybill.transport import RootError
 from waybill.transport.errors import reason_of
 from waybill.transport.files import Files
@@ -34,9 +34,8 @@ from ..directory import raw_files, raw_hours
 from ..names import LAYOUT, PROVENANCE, Hour, RawName
 from ..parallel import workers_default
 from ..raw_notes import forget_raws, note_raws
-from .folding import FOLDED, fold_entries, folded_without_gap_from, load_runs
+from .folding import fold_entries, load_runs
 from .runs import unpublish
-from .stored_runs import PLAIN_SPARK, RUN, SETTLE_S, rests_on_listener
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
     from .runs import UnsettledRuns
 
+SETTLE_S: Final = 10.0
+"""A derived run has settled when it got no event for this long after its end."""
 LINGER_S: Final = 1.0
 """After a batch, new entries wait this long for others to be written with them."""
 
@@ -54,6 +55,8 @@ _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # a batch is the same batch when it is read again
 _SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
+_PLAIN_SPARK: Final = "plain spark"
+"""The state key that is there once a record was written that has nothing but the word of Spark's listener."""
 
 
 def open_layout(journal: Journal, settings: Settings) -> Layout | None:
@@ -95,8 +98,6 @@ class Layout(Projection):
         self._linger_s = linger_s
         self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s, clock=self._clock)
         self._runs: UnsettledRuns | None = None
-        self._folded_from = 0
-        """From this entry on, every entry was folded and the forgotten runs were noted."""
         self._damaged: dict[Hour, str] = {}
         self._next_ms: int | None = None
         """When the next run settles, in received time."""
@@ -145,7 +146,7 @@ class Layout(Projection):
             if self._was_away:
                 self._schedule.wrote(raw_hours(self._settings.root))
                 self._was_away = False
-            self._runs = self._load_runs()
+            self._runs = load_runs(self._journal, self._settings, settle_ms=self._settle_ms)
             if (begun := self._filing.begun()) is not None:
                 first, last = begun
                 limit = last - first + 1
@@ -166,15 +167,6 @@ class Layout(Projection):
             return self._apply(self._runs, entries)
         return self._do_what_is_due(self._runs, linger_s if waiting else None)
 
-    def _load_runs(self) -> UnsettledRuns:
-        return load_runs(
-            self._journal,
-            self._settings,
-            _JournalStore(self._journal),
-            settle_ms=self._settle_ms,
-            folded_from=lambda: self._folded_from,
-        )
-
     def _apply(self, runs: UnsettledRuns, entries: list[Entry]) -> Step:
         first, last, count = entries[0], entries[-1], len(entries)
         tables = []
@@ -185,8 +177,7 @@ class Layout(Projection):
         # Only a claim shows whether the journal's numbers were used before, and the look-up needs to know
         # that.
         raw = RawName(self._filing.begin(first.seq, last.seq), first.seq, last.seq)
-        self._folded_from = folded_without_gap_from(self._journal.state_get(LAYOUT, FOLDED), first.seq)
-        outcome = runs.finish(last.seq, last.received_ms)
+        outcome = runs.finish(raw, last.received_ms)
         try:
             hours = self._writer.write_tables(raw, chain(tables, to_tables(self._watched(outcome.records))))
         except FileExistsError as error:
@@ -204,9 +195,9 @@ class Layout(Projection):
             earlier = frozenset(node.name for node in self._journal.nodes()) - {raw.node}
             retraction = Retraction(raw, frozenset(outcome.retracted), earlier)
             published.update(self._compact([], retraction).published)
-        put = {**outcome.put, FOLDED: msgspec.msgpack.encode((self._folded_from, last.seq))}
+        put = outcome.put
         if self._has_plain_spark:
-            put[PLAIN_SPARK] = b""
+            put[_PLAIN_SPARK] = b""
         delete = outcome.delete
         if last.is_flush:
             published.update(self._compact(raw_hours(self._settings.root)).published)
@@ -218,9 +209,10 @@ class Layout(Projection):
         return Step(applied=count, problem=self._damage)
 
     def _watched(self, records: Iterable[ProvenanceRecord]) -> Iterator[ProvenanceRecord]:
-        """Note whether any record rests on the word of Spark's listener alone."""
+        """Note whether any record rests on the word of Spark's listener alone, which misses some failures."""
         for record in records:
-            self._has_plain_spark = self._has_plain_spark or rests_on_listener(record)
+            evidence = (record.annotations or {}).get(EVIDENCE, "")
+            self._has_plain_spark = self._has_plain_spark or LISTENER_ONLY in evidence
             yield record
 
     def _set_aside(self, entry: Entry, error: Exception) -> None:
@@ -288,25 +280,6 @@ class Layout(Projection):
         return next(iter(self._damaged.values()), None)
 
 
-class _JournalStore:
-    """The state that the layout keeps in the journal."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def with_prefix(self, prefix: str) -> Mapping[str, bytes]:
-        return self._journal.state(LAYOUT, prefix)
-
-    def get(self, key: str) -> bytes | None:
-        return self._journal.state_get(LAYOUT, key)
-
-    def get_many(self, keys: Collection[str]) -> Mapping[str, bytes]:
-        return self._journal.state_of(LAYOUT, keys)
-
-    def put(self, put: Mapping[str, bytes]) -> None:
-        self._journal.commit(LAYOUT, put=put, durable=False)
-
-
 def write_again(journal: Journal, cursor: int) -> None:
     """Have the runs that were recorded for entries after a cursor recorded once more.
 
@@ -314,7 +287,12 @@ def write_again(journal: Journal, cursor: int) -> None:
     must hold the runner's lease.
     """
     for entry in journal.read(cursor, limit=1):
-        journal.commit(LAYOUT, put=unpublish(journal.state(LAYOUT, RUN), entry.received_ms))
+        journal.commit(LAYOUT, put=unpublish(journal, entry.received_ms))
+
+
+def has_plain_spark(journal: Journal) -> bool:
+    """Whether the layout has written records that rest on the word of Spark's listener alone."""
+    return journal.state_get(LAYOUT, _PLAIN_SPARK) is not None
 
 
 def _first_range(entries: list[Entry]) -> list[Entry]:

@@ -9,7 +9,6 @@ layout read them: the layout's cursor stands still while `provenance_enabled` is
 from __future__ import annotations
 
 import contextlib
-import functools
 import tempfile
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import apsw
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,8 +29,8 @@ from waybill.transport.root import begun_range
 
 from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
-from ..layout import FOLDED, SETTLE_S, fold_entries, folded_without_gap_from, load_runs
-from ..names import HOUR_MS, LAYOUT, Hour, hour_of
+from ..layout import SETTLE_S, fold_entries, load_runs
+from ..names import HOUR_MS, LAYOUT, Hour, RawName, hour_of
 from ..stored_records import entries_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ PRAGMA cache_size = -16384;
 CREATE TABLE changed (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID
 """
 _CHANGE: Final = "INSERT OR REPLACE INTO changed VALUES (?, ?)"
-_CHANGED_ONE: Final = "SELECT value FROM changed WHERE key = ?"
+_CHANGED_OF: Final = "SELECT key, value FROM changed WHERE key IN (SELECT value FROM json_each(?))"
 _CHANGED_SOME: Final = "SELECT key, value FROM changed WHERE key >= ? AND key < ?"
 
 
@@ -167,13 +167,13 @@ class _Fold:
     def tail(self, last_seq: int, now_ms: int) -> Tail:
         """The tail at an instant, with all entries up to now."""
         if self._seq != last_seq or self._until_ms <= now_ms:
-            runs = self._load()
+            runs = load_runs(self._journal, self._settings, self._store, settle_ms=_SETTLE_MS)
             for entries in entries_after(self._journal, self._settings.root, self._seq, self._unread):
                 in_range = sum(entry.seq <= self._begun for entry in entries)
                 for some in filter(None, (entries[:in_range], entries[in_range:])):
                     self._rows.add(fold_entries(runs, self._readable(some), self._settings, self._note))
                     self._seq = some[-1].seq
-                    self._finish(runs, self._rows, some[-1].received_ms)
+                    self._finish(runs, self._rows, some[0].seq, some[-1].received_ms)
             with self._store.undone():
                 self._until_ms, self._tail = self._settled(runs, now_ms)
         return self._tail
@@ -182,10 +182,10 @@ class _Fold:
         """The tail with all runs that have ended, which are settled; and until when it stays the same."""
         rows = _Rows(self._rows.step)
         runs.settle_until(now_ms)
-        self._finish(runs, rows)
+        self._finish(runs, rows, self._seq)
         until_ms = 2**63 if runs.settles_ms is None else runs.settles_ms
-        runs.settle_all(now_ms)
-        unsettled = self._finish(runs, rows)
+        runs.settle_all()
+        unsettled = self._finish(runs, rows, self._seq)
         return until_ms, Tail(
             pa.concat_tables([_NOTHING, *self._rows.records, *rows.records]),
             pa.concat_tables([_NOTHING, *self._rows.retracted, *rows.retracted]),
@@ -195,18 +195,11 @@ class _Fold:
             self._rows.has_large or rows.has_large,
         )
 
-    def _load(self) -> UnsettledRuns:
-        folded_from = functools.partial(folded_without_gap_from, self._store.get(FOLDED), self._cursor + 1)
-        return load_runs(
-            self._journal, self._settings, self._store, settle_ms=_SETTLE_MS, folded_from=folded_from
-        )
-
-    def _finish(self, runs: UnsettledRuns, rows: _Rows, received_ms: int = 0) -> pa.Table:
-        """End a step, and return the records that runs have given."""
-        batch = runs.finish(self._seq, received_ms)
+    def _finish(self, runs: UnsettledRuns, rows: _Rows, first: int, received_ms: int = 0) -> pa.Table:
+        """End a step that began with an entry, and return the records that runs have given."""
+        batch = runs.finish(RawName(self._journal.nodes()[-1].name, first, self._seq), received_ms)
         derived = pa.concat_tables([SCHEMA.empty_table(), *to_tables(batch.records)])
-        self._store.put(batch.put)
-        self._store.delete(batch.delete)
+        self._store.commit(LAYOUT, put=batch.put, delete=batch.delete, durable=False)
         rows.add(derived)
         if batch.retracted:
             rows.retract(to_table([_record_of(key) for key in batch.retracted]))
@@ -291,27 +284,24 @@ class _Overlay:
         finally:
             self._changed.execute("ROLLBACK")
 
-    def with_prefix(self, prefix: str) -> Mapping[str, bytes]:
+    def state(self, projection: str, prefix: str) -> dict[str, bytes]:
         bounds = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        every: dict[str, bytes | None] = dict(self._journal.state(LAYOUT, prefix))
+        every: dict[str, bytes | None] = dict(self._journal.state(projection, prefix))
         every.update(cast("Iterable[tuple[str, bytes | None]]", self._changed.execute(_CHANGED_SOME, bounds)))
         return {key: value for key, value in every.items() if value is not None}
 
-    def get(self, key: str) -> bytes | None:
-        row = self._changed.execute(_CHANGED_ONE, (key,)).fetchone()
-        return self._journal.state_get(LAYOUT, key) if row is None else cast("bytes | None", row[0])
+    def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
+        every: dict[str, bytes | None] = dict(self._journal.state_of(projection, keys))
+        bounds = (msgspec.json.encode(list(keys)).decode(),)
+        every.update(cast("Iterable[tuple[str, bytes | None]]", self._changed.execute(_CHANGED_OF, bounds)))
+        return {key: value for key, value in every.items() if value is not None}
 
-    def get_many(self, keys: Collection[str]) -> Mapping[str, bytes]:
-        return {key: value for key in keys if (value := self.get(key)) is not None}
-
-    def put(self, put: Mapping[str, bytes]) -> None:
+    def commit(
+        self, _projection: str, *, put: Mapping[str, bytes], delete: Iterable[str], durable: bool
+    ) -> None:
+        del durable  # it is gone with the process
         with self._changed:
-            self._changed.executemany(_CHANGE, list(put.items()))
-
-    def delete(self, keys: Collection[str]) -> None:
-        """Forget the state of some keys."""
-        with self._changed:
-            self._changed.executemany(_CHANGE, [(key, None) for key in keys])
+            self._changed.executemany(_CHANGE, [*dict.fromkeys(delete).items(), *put.items()])
 
 
 def entries_after(journal: Journal, root: Path, cursor: int, unread: list[str]) -> Iterator[list[Entry]]:

@@ -6,7 +6,7 @@ import itertools
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order
 
-from waybill.exporter.archive import Archive, archived_files, read_entries
+from waybill.exporter.archive import Archive, archived_files, read_entries, read_run_ids
 from waybill.exporter.layout import Layout as Projection, write_again
-from waybill.exporter.layout.forgotten_runs import ForgottenRuns
+from waybill.exporter.layout.forgotten_runs import RunKeys
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
+from waybill.transport.journal import key_of_run
 from waybill.transport.root import adopt_root, plan_adoption
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         paths.append(path)
         return read_entries(path, run_ids=run_ids)
 
-    monkeypatch.setattr("waybill.exporter.layout.archived_runs.read_entries", note)
+    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_entries", note)
     return paths
 
 
@@ -126,31 +127,31 @@ def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
 
 
 class Stored:
-    """The state that the set is stored in."""
+    """A journal that the set is stored in."""
 
-    def __init__(self, archive_began_ms: Callable[[], int | None] = lambda: None) -> None:
-        self.state: dict[str, bytes] = {}
+    def __init__(self, settings: Settings, archive_began_ms: Callable[[], int | None] = lambda: None) -> None:
+        self.journal = Journal(settings.home)
         self.archive_began_ms = archive_began_ms
         self.reopen()
 
     def reopen(self) -> None:
-        self.forgotten = ForgottenRuns(
-            lambda keys: {key: self.state[key] for key in keys if key in self.state}, self.archive_began_ms
-        )
+        self.keys = RunKeys(self.journal, self.archive_began_ms)
 
-    def add(self, ids: Sequence[str], now_ms: int = 0, *, crashes: bool = False) -> None:
+    def add(self, ids: Iterable[str], now_ms: int = 0, *, crashes: bool = False) -> None:
         put: dict[str, bytes] = {}
         delete: list[str] = []
-        self.forgotten.add(ids, now_ms, put, delete)
+        self.keys.add(map(key_of_run, ids), now_ms, put, delete)
         if crashes:
             self.reopen()
-            return
-        for key in delete:
-            self.state.pop(key, None)
-        self.state |= put
+        else:
+            self.journal.commit("layout", put=put, delete=delete, durable=False)
+
+    def among(self, ids: Iterable[str]) -> set[str]:
+        by_key = {key_of_run(run_id): run_id for run_id in ids}
+        return {by_key[key] for key in self.keys.among(by_key)}
 
     def size_bytes(self) -> int:
-        return sum(len(key) + len(value) for key, value in self.state.items())
+        return sum(len(key) + len(value) for key, value in self.journal.state("layout").items())
 
 
 @pytest.fixture
@@ -167,9 +168,11 @@ def small_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 )
 def test_whatever_was_added_and_committed_is_found(
+    settings: Settings,
+    tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[list[str], int, bool, bool]],
 ) -> None:
-    stored = Stored()
+    stored = Stored(msgspec.structs.replace(settings, home=tmp_path_factory.mktemp("home")))
     added: set[str] = set()
     for at, (ids, more, crashes, reopens) in enumerate(steps):
         ids += [f"{at}-{number}" for number in range(more)]
@@ -178,22 +181,22 @@ def test_whatever_was_added_and_committed_is_found(
             added.update(ids)
         if reopens:
             stored.reopen()
-        assert stored.forgotten.among(added) == added
+        assert stored.among(added) == added
 
 
-def test_hardly_any_other_is_found_and_each_takes_a_few_bytes() -> None:
-    stored = Stored()
+def test_hardly_any_other_is_found_and_each_takes_a_few_bytes(settings: Settings) -> None:
+    stored = Stored(settings)
     for at in range(100):
         stored.add([f"{at}-{number}" for number in range(1_000)])
     others = [f"other-{number}" for number in range(100_000)]
-    assert len(stored.forgotten.among(others)) <= 2
-    assert stored.size_bytes() < 11 * 100_000, "as much as the first level, which is not full"
+    assert not stored.among(others)
+    assert stored.size_bytes() < 6 * 100_000
 
 
 @pytest.mark.usefixtures("small_levels")
-def test_what_is_from_before_the_archive_began_is_dropped() -> None:
+def test_what_is_from_before_the_archive_began_is_dropped(settings: Settings) -> None:
     began_ms: int | None = None
-    stored = Stored(lambda: began_ms)
+    stored = Stored(settings, lambda: began_ms)
     for at_ms in range(20):
         stored.add([f"{at_ms}-{number}" for number in range(100)], at_ms)
     began_ms = 15
@@ -204,8 +207,8 @@ def test_what_is_from_before_the_archive_began_is_dropped() -> None:
         sizes_bytes.append(stored.size_bytes())
     assert max(sizes_bytes) < 64 * 100 * 20, "what 20 of these take does not depend on how many there were"
     late = [f"{at_ms}-{number}" for at_ms in range(370, 400) for number in range(100)]
-    assert stored.forgotten.among(late) == set(late)
-    assert not stored.forgotten.among([f"0-{number}" for number in range(100)])
+    assert stored.among(late) == set(late)
+    assert not stored.among([f"0-{number}" for number in range(100)])
 
 
 # -- what is looked for ------------------------------------------------------------------------------------
@@ -220,16 +223,23 @@ def test_runs_that_were_never_forgotten_are_not_looked_for(
     assert len(archived_files(site.settings.root)) == 5
     with monkeypatch.context() as patched:
         patched.setattr(
-            "waybill.exporter.layout.archived_runs.archived_files", lambda *_: pytest.fail("looked for")
+            "waybill.exporter.layout.forgotten_runs.archived_files", lambda *_: pytest.fail("looked for")
         )
         site.tell(*unknown(1_000, "START"))
     assert opened == []
     site.check()
 
 
-def test_only_files_from_while_the_layout_was_off_are_looked_into_for_other_runs(
-    site: Site, opened: list[Path]
+def test_the_ids_in_files_from_while_the_layout_was_off_are_read_once_and_no_others(
+    site: Site, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read: list[Path] = []
+
+    def note(path: Path) -> set[str]:
+        read.append(path)
+        return read_run_ids(path)
+
+    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_run_ids", note)
     site.emit(*unknown(3))
     site.flush(["archive"])
     site.clock.pass_hours(1)
@@ -238,8 +248,10 @@ def test_only_files_from_while_the_layout_was_off_are_looked_into_for_other_runs
     earlier = [path for _, path in archived_files(site.settings.root)]
     for _ in range(3):
         site.clock.pass_hours(1)
+        site.restart()
         site.tell(*unknown(3))
-    assert set(opened) == set(earlier)
+    assert read == earlier
+    assert opened == []
 
 
 @pytest.mark.parametrize("run", ["r", "r" * 600, "#r", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"])
@@ -337,7 +349,7 @@ def test_a_crash_at_whichever_step_forgets_no_run_for_good(
         except StoppedError:
             site.restart()
             site.flush()
-            assert set(site.journal.state("layout", "run:")) == {"run:next"}
+            assert set(site.journal.state("layout", "run:")) == {f"run:{key_of_run('next')}"}
             site.tell(FAIL)
             site.check()
         finally:

@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,16 +19,15 @@ from growth import check_linear
 from layouts import NODE, START_MS, Layout, event, in_order, record
 
 from waybill.exporter import Compactor
+from waybill.exporter.archive import read_entries, read_run_ids
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.compaction import RawWriter
-from waybill.exporter.layout import Layout as Projection, archived_runs as archived_runs_module
-from waybill.exporter.layout.archived_runs import ArchivedRuns
+from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import UnsettledRuns
 from waybill.exporter.names import RawName, events_folder, hour_of
 from waybill.exporter.parquet import (
     CODED_SCHEMA,
-    Covers,
     Room,
     code,
     encode,
@@ -50,7 +49,7 @@ from waybill.facets import (
 )
 from waybill.facets.arrow import from_table, to_table, to_tables
 from waybill.transport import Journal, Kind, Settings
-from waybill.transport.journal import Entry, Node
+from waybill.transport.journal import Entry, Node, key_of_run
 
 ROW_BYTES_MAX: Final = 2**20
 HOUR_MS: Final = 3_600_000
@@ -120,7 +119,7 @@ def test_a_run_of_many_long_outputs_is_stored_in_bounded_rows(site: Site) -> Non
 def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_has(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.stored_runs._RUN_BYTES_MAX", 20_000)
+    monkeypatch.setattr("waybill.exporter.layout.runs._RUN_BYTES_MAX", 20_000)
     many = [outputs(*(f"{at}-{n}-" + "x" * 200 for n in range(40))) for at in range(3)]
     bodies = [event("r", "RUNNING", at, outputs=one) for at, one in enumerate(many)]
     for body in (*bodies, event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)):
@@ -143,7 +142,7 @@ def test_long_run_ids_are_not_repeated_in_keys(site: Site) -> None:
     assert all(len(key) < 1_000 for key in site.journal.state("layout"))
 
 
-def test_a_run_that_is_stored_in_pieces_takes_back_what_was_written(site: Site) -> None:
+def test_a_run_that_is_stored_in_parts_takes_back_what_was_written(site: Site) -> None:
     many = [outputs(*(f"{at}-{n}-" + "x" * 200 for n in range(40))) for at in range(8)]
     bodies = [event("r", "RUNNING", 1, outputs=one) for one in many[:4]]
     bodies += [event("r", "COMPLETE", 5), event("r", "RUNNING", 2, outputs=many[4])]
@@ -156,52 +155,56 @@ def test_a_run_that_is_stored_in_pieces_takes_back_what_was_written(site: Site) 
         site.emit(body, flush=True)
         site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
         assert site.rows() == folded(*bodies)
-    pieces = site.journal.state("layout", "piece:")
-    assert len(pieces) <= 4
+    assert len(site.journal.state("layout", "part:")) <= 4
 
 
-def test_a_facet_removes_the_pieces_of_its_run(site: Site) -> None:
+def test_a_facet_removes_the_parts_of_its_run(site: Site) -> None:
     site.emit(
         event("r", "COMPLETE", 5, outputs=outputs(*(f"{n}" + "x" * 200 for n in range(40)))), flush=True
     )
-    assert site.journal.state("layout", "piece:")
+    assert site.journal.state("layout", "part:")
     facet = {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": "d", "dataSource": "in"}}
     site.emit(event("r", "COMPLETE", 6, facets=facet), flush=True)
-    assert site.journal.state("layout", "piece:") == {}
+    assert site.journal.state("layout", "part:") == {}
     assert [row.did for row in site.rows()] == ["d"]
 
 
 # -- growth ------------------------------------------------------------------------------------------------
 
 
-def archived_runs(root: Path) -> ArchivedRuns:
-    """The runs of an archive without folded entries."""
-    return ArchivedRuns(root, lambda: [Node(NODE)], "s", filed=Covers, folded_from=lambda: 2)
+def archived_runs(journal: Journal, root: Path) -> ForgottenRuns:
+    """The runs of an archive whose entries were not folded."""
+    known = ForgottenRuns(journal, root, lambda: [Node(NODE)], "s")
+    known.take_in(RawName(NODE, 10_000, 10_000), START_MS)
+    return known
 
 
-def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
+def among(known: ForgottenRuns, run_ids: Iterable[str], before_ms: int) -> set[str]:
+    return set(known.among({key_of_run(run_id): run_id for run_id in run_ids}, before_ms))
+
+
+def _runs(journal: Journal) -> UnsettledRuns:
     return UnsettledRuns(
-        lambda _prefix: {},
-        stored.get,
-        stored.update,
+        journal,
+        archived_runs(journal, Path("none")),
         rule=AnnotationRule(),
         settle_ms=1,
         retain_ms=10**15,
-        forgotten=ForgottenRuns(lambda _keys: {}, lambda: None),
-        archived=archived_runs(Path("none")),
     )
 
 
 @pytest.mark.exhaustive
-def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events() -> None:
+def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events(
+    journal: Journal,
+) -> None:
     def work(number: int) -> None:
-        runs = _runs({})
+        runs = _runs(journal)
         for at in range(number):
             body = decode_event(event("r", "COMPLETE", 1, outputs=outputs(f"out-{at}")))
             assert isinstance(body, RunEvent)
             runs.add_event(body, system_name="s", received_ms=START_MS)
-        runs.settle_all(START_MS)
-        assert sum(1 for _ in runs.finish(1, START_MS).records) == number
+        runs.settle_all()
+        assert sum(1 for _ in runs.finish(RawName(NODE, 1, 1), START_MS).records) == number
 
     check_linear(lambda number: partial(work, number), 500)
 
@@ -228,20 +231,20 @@ def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(s
 
 
 @pytest.mark.exhaustive
-def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
+def test_a_late_failure_takes_time_as_the_number_of_outputs(journal: Journal) -> None:
     def work(number: int) -> None:
-        stored: dict[str, bytes] = {}
-        runs = _runs(stored)
+        runs = _runs(journal)
         kinds = [("COMPLETE", 5, outputs(*(f"out-{at}" for at in range(number)))), ("FAIL", 4, [])]
         for kind, at_ms, names in kinds:
             body = decode_event(event("r", kind, at_ms, outputs=names))
             assert isinstance(body, RunEvent)
             runs.add_event(body, system_name="s", received_ms=START_MS)
-            runs.settle_all(START_MS)
-            batch = runs.finish(1, START_MS)
+            runs.settle_all()
+            batch = runs.finish(RawName(NODE, 1, 1), START_MS)
             assert sum(1 for _ in batch.records) == number
-            stored.update(batch.put)
+            journal.commit("layout", put=batch.put, delete=batch.delete)
         assert len(batch.retracted) == number
+        journal.commit("layout", delete=journal.state("layout"))
 
     check_linear(lambda number: partial(work, number), 500)
 
@@ -268,10 +271,11 @@ class Archived:
         self.until_ms = START_MS + files * HOUR_MS
 
 
-def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_column_of_ids_alone(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+def test_of_runs_that_the_archive_holds_only_the_row_groups_with_them_are_read(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = Archived(root, 20)
+    known = archived_runs(journal, root)
     columns: list[list[str]] = []
     groups: list[int] = []
     read_row_group, iter_batches = pq.ParquetFile.read_row_group, pq.ParquetFile.iter_batches
@@ -286,66 +290,54 @@ def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_column_of_
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", note_columns)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", note_groups)
-    known = archived_runs(root)
-    assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}, set()) == {}
-    assert (columns, groups) == ([["run_id"]] * 20, [])
+    assert among(known, (str(uuid.uuid4()) for _ in range(10)), archived.until_ms) == set()
+    assert (columns, groups) == ([], [])
     wanted = archived.runs[::79]
-    assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
+    assert among(known, wanted, archived.until_ms) == set(wanted)
+    assert columns == [["run_id"]] * 20
     assert len(groups) == len(wanted)
 
 
 def test_a_run_is_looked_for_in_no_file_from_before_it_began(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = Archived(root, 10)
+    began_ms = START_MS + 32 * HOUR_MS
+    late = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
+    known = archived_runs(journal, root)
+    put: dict[str, bytes] = {}
+    known.add([key_of_run(late)], archived.until_ms, put, [])
+    journal.commit("layout", put=put)
     opened: list[Path] = []
-    real = "waybill.exporter.layout.archived_runs.read_entries"
 
     def note(path: Path, **_: object) -> tuple[()]:
         opened.append(path)
         return ()
 
-    monkeypatch.setattr(real, note)
-    began_ms = START_MS + 32 * HOUR_MS
-    late = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
-    archived_runs(root).of({late: archived.until_ms}, set())
+    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_entries", note)
+    among(known, [late], archived.until_ms)
     assert len(opened) == 2  # a clock may be a day ahead
 
 
-@pytest.mark.exhaustive
-def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(root: Path) -> None:
-    archived = Archived(root, 10)
-    known = archived_runs(root)
-
-    def work(number: int) -> None:
-        for _ in range(number // 50):
-            assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}, set()) == {}
-
-    check_linear(lambda number: partial(work, number), 100)
-
-
-@pytest.mark.exhaustive
-def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_a_few_times(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_once(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = Archived(root, 50)
-    known = archived_runs(root)
     opened: Counter[Path] = Counter()
-    for name in ("read_entries", "read_run_ids"):
-        place = f"waybill.exporter.layout.archived_runs.{name}"
-        real = getattr(archived_runs_module, name)
+    for read in (read_entries, read_run_ids):
 
-        def note(path: Path, real: Callable[..., object] = real, **given: object) -> object:
+        def note(path: Path, read: Callable[..., object] = read, **given: object) -> object:
             opened[path] += 1
-            return real(path, **given)
+            return read(path, **given)
 
-        monkeypatch.setattr(place, note)
+        monkeypatch.setattr(f"waybill.exporter.layout.forgotten_runs.{read.__name__}", note)
+    known = archived_runs(journal, root)
     for _ in range(40):
-        assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(100)}, set()) == {}
+        assert among(known, (str(uuid.uuid4()) for _ in range(100)), archived.until_ms) == set()
     assert len(opened) == 50
-    assert max(opened.values()) <= 8
+    assert max(opened.values()) == 1
     wanted = archived.runs[::79]
-    assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
+    assert among(known, wanted, archived.until_ms) == set(wanted)
 
 
 @pytest.mark.exhaustive

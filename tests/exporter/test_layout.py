@@ -22,6 +22,7 @@ from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, decode_event,
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
+from waybill.transport.journal import key_of_run
 from waybill.transport.runner import Projection as Protocol, unsettled
 
 SETTLE_S = 0.3
@@ -533,14 +534,14 @@ def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(setting
     site.emit(event("old", "COMPLETE", 5), event("marked", "COMPLETE", 5, facets=facet(did="d")))
     site.flush()
     stored = site.journal.state("layout", "touched:")
-    assert set(site.journal.state("layout", "run:")) == {"run:old", "run:marked"}
+    assert set(site.journal.state("layout", "run:")) == _rows("old", "marked")
     # Move the minute in which the runs were touched to yesterday.
     minute = int(min(stored).split(":")[1])
     site.journal.commit("layout", put={"pruned": str(minute - 2).encode()})
     _age(site, minutes=5)
     site.emit(event("new", "START", 5))
     site.work()
-    assert set(site.journal.state("layout", "run:")) == {"run:new"}
+    assert set(site.journal.state("layout", "run:")) == _rows("new")
     assert len(site.journal.state("layout", "touched:")) == 1
     site.journal.close()
 
@@ -586,7 +587,7 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
     site.clock.move(3_600)
     site.emit(event("next", "START", 0))
     site.flush()
-    assert set(site.journal.state("layout", "run:")) == {"run:next"}
+    assert set(site.journal.state("layout", "run:")) == _rows("next")
     for kind, at_ms, more in later:
         bodies.append(event(run, kind, at_ms, **dict(more)))
         site.emit(bodies[-1])
@@ -601,12 +602,18 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
 def test_a_run_that_cannot_have_been_forgotten_is_not_looked_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    site.emit(event("first", "START", 5))
+    site.work()
     monkeypatch.setattr(
-        "waybill.exporter.layout.archived_runs.archived_files", lambda _root: pytest.fail("looked for")
+        "waybill.exporter.layout.forgotten_runs.archived_files", lambda _root: pytest.fail("looked for")
     )
     site.emit(event(str(generate_new_uuid()), "COMPLETE", 5))
     site.flush()
     assert len(site.rows()) == 1
+
+
+def _rows(*runs: str) -> set[str]:
+    return {f"run:{key_of_run(run)}" for run in runs}
 
 
 def _age(site: Site, *, minutes: int) -> None:

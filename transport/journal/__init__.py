@@ -9,6 +9,6 @@ from .poison import Poison
 from .recent import RecentEntries
 from .rescue import has_traces
 from .rows import Item
-from .state_rows import StateRows, key_of_run
+from .state_rows import StateRows, StateStore, key_of_run
 from .to_read import OpenedToRead
 from .watch import Watch

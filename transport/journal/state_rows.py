@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
-
-if TYPE_CHECKING:
-    from .journal import Journal
 
 _T = TypeVar("_T")
 
 _DIGEST_BYTES: Final = 12
+
+
+class StateStore(Protocol):
+    """A journal, or what stands for one while nothing of it may change."""
+
+    def state(self, projection: str, prefix: str) -> dict[str, bytes]:
+        """As `Journal.state`."""
+
+    def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
+        """As `Journal.state_of`."""
+
+    def commit(
+        self, projection: str, *, put: Mapping[str, bytes], delete: Iterable[str], durable: bool
+    ) -> None:
+        """As `Journal.commit`."""
 
 
 class StateRows(Generic[_T]):
@@ -24,7 +36,7 @@ class StateRows(Generic[_T]):
         of: the type of their values.
     """
 
-    def __init__(self, journal: Journal, projection: str, prefix: str, of: type[_T]) -> None:
+    def __init__(self, journal: StateStore, projection: str, prefix: str, of: type[_T]) -> None:
         self._journal = journal
         self._projection = projection
         self._prefix = prefix
