@@ -141,14 +141,14 @@ class TailReader:
 class _Fold:
     """The fold of the entries after the layout's cursor, which goes on with those that come.
 
-    A step ends where the range ends that the layout has begun: its files may be there already, with records
-    that a later entry takes back.
+    The range that the layout has begun is one step: its files may be there already, with records that a later
+    entry takes back.
     """
 
     def __init__(self, journal: Journal, settings: Settings, cursor: int, begun: int) -> None:
         self._journal = journal
         self._settings = settings
-        self._cursor = self._seq = cursor
+        self._cursor = self._seq = self._finished = cursor
         self._begun = begun
         self._store = _Overlay(journal)
         self._rows = _Rows()
@@ -173,7 +173,8 @@ class _Fold:
                 for some in filter(None, (entries[:in_range], entries[in_range:])):
                     self._rows.add(fold_entries(runs, self._readable(some), self._settings, self._note))
                     self._seq = some[-1].seq
-                    self._finish(runs, self._rows, some[0].seq, some[-1].received_ms)
+                    if self._seq >= self._begun:
+                        self._finish(runs, self._rows, some[-1].received_ms)
             with self._store.undone():
                 self._until_ms, self._tail = self._settled(runs, now_ms)
         return self._tail
@@ -182,10 +183,10 @@ class _Fold:
         """The tail with all runs that have ended, which are settled; and until when it stays the same."""
         rows = _Rows(self._rows.step)
         runs.settle_until(now_ms)
-        self._finish(runs, rows, self._seq)
+        self._finish(runs, rows)
         until_ms = 2**63 if runs.settles_ms is None else runs.settles_ms
         runs.settle_all()
-        unsettled = self._finish(runs, rows, self._seq)
+        unsettled = self._finish(runs, rows)
         return until_ms, Tail(
             pa.concat_tables([_NOTHING, *self._rows.records, *rows.records]),
             pa.concat_tables([_NOTHING, *self._rows.retracted, *rows.retracted]),
@@ -195,9 +196,11 @@ class _Fold:
             self._rows.has_large or rows.has_large,
         )
 
-    def _finish(self, runs: UnsettledRuns, rows: _Rows, first: int, received_ms: int = 0) -> pa.Table:
-        """End a step that began with an entry, and return the records that runs have given."""
-        batch = runs.finish(RawName(self._journal.nodes()[-1].name, first, self._seq), received_ms)
+    def _finish(self, runs: UnsettledRuns, rows: _Rows, received_ms: int = 0) -> pa.Table:
+        """End a step, and return the records that runs have given."""
+        node, first = self._journal.nodes()[-1].name, min(self._finished + 1, self._seq)
+        batch = runs.finish(RawName(node, first, self._seq), received_ms)
+        self._finished = self._seq
         derived = pa.concat_tables([SCHEMA.empty_table(), *to_tables(batch.records)])
         self._store.commit(LAYOUT, put=batch.put, delete=batch.delete, durable=False)
         rows.add(derived)
