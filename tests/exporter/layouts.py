@@ -14,7 +14,7 @@ import events
 import pyarrow.parquet as pq
 from hypothesis import settings, strategies as st
 
-from waybill.exporter import Compactor
+from waybill.exporter import Compactor, check
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from waybill.exporter import Query
     from waybill.exporter.query import Access, Stats
+    from waybill.exporter.verification import Finding
 
-FILES = settings(max_examples=20)
+FILES = settings(max_examples=10)
 """For properties that write files."""
 
 START_MS = 1_767_225_600_000
@@ -50,6 +51,16 @@ def find(root: Path, query: Query | None = None, *, access: Access = FOLDERS) ->
 def stats(root: Path, query: Query | None = None, *, access: Access = FOLDERS) -> Stats:
     """The number of records of a root that answer a query."""
     return stats_of(scan(root, query, summed_by=STATS_BY, access=access))
+
+
+def findings(root: Path) -> list[Finding]:
+    """What a check of a root finds."""
+    return [finding for checked in check(root) for finding in checked.findings]
+
+
+def kinds(root: Path) -> list[tuple[str, str]]:
+    """Each finding by its file and its kind."""
+    return [(finding.path, finding.kind) for finding in findings(root)]
 
 
 @contextlib.contextmanager

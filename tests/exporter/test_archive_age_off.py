@@ -122,10 +122,3 @@ def test_an_age_off_that_cannot_read_a_compacted_file_says_which(settings: Setti
     damaged.write_bytes(b"damaged")
     with pytest.raises(OSError, match=f"{damaged} is damaged"):
         age_off_archive(root, days=1, now_ms=later_ms(2), only_exported=True)
-
-
-def copy(source: Path, target: Path) -> None:
-    for path in source.rglob("*"):
-        if path.is_file() and path.relative_to(source).parts[0] in {"events", "provenance"}:
-            (target / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
-            (target / path.relative_to(source)).write_bytes(path.read_bytes())

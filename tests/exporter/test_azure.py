@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from layouts import HOUR_MS, Layout, record
+from layouts import HOUR_MS, Layout, findings, record
 
-from waybill.exporter import check, export, open_destination
+from waybill.exporter import export, open_destination
 from waybill.exporter.compaction import compact_remote
 from waybill.exporter.exporting import ReplacedError, fetch_root
 from waybill.facets import merge_all
@@ -108,5 +108,5 @@ def test_a_late_row_joins_its_hour_and_raw_files_are_compacted_and_all_of_it_is_
     assert (len(report.published), report.failed) == (1, {})
     assert compact_remote(url).published == ()
     fetch_root(url, tmp_path / "fetched", on_progress=lambda _done, _total: None)
-    assert [finding for checked in check(tmp_path / "fetched") for finding in checked.findings] == []
+    assert findings(tmp_path / "fetched") == []
     assert merge_all(find(tmp_path / "fetched")) == merge_all([*rows, late, raw])

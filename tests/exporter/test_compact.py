@@ -5,7 +5,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from layouts import (
     NODE,
     START_MS,
     Layout,
+    findings,
     in_order,
     record,
     records_strategy,
@@ -26,7 +26,7 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import Compactor, Query, check
+from waybill.exporter import Query
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.names import Hour, RawName
@@ -66,17 +66,6 @@ def test_any_split_into_raw_files_windows_and_compactions_gives_what_the_merge_g
         assert layout.raw() == []
 
 
-@FILES
-@given(st.lists(records_strategy(), max_size=8), st.integers(2, 3))
-def test_repeats_change_nothing(records: list[ProvenanceRecord], times: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder))
-        for _ in range(times):
-            layout.write(*records)
-        layout.compactor().compact()
-        assert layout.rows() == in_order(merge_all(records))
-
-
 def test_an_hour_of_more_systems_than_files_may_be_open_is_compacted_at_once(layout: Layout) -> None:
     for _ in range(2):
         layout.write(*(record(f"did-{at}", system_name=f"system-{at}") for at in range(40)))
@@ -101,14 +90,6 @@ def test_an_hour_is_one_file_for_each_system_and_its_raw_files_go(layout: Layout
     )
     assert [str(path.relative_to(layout.root)) for path in layout.compacted()] == list(report.published)
     assert not (layout.root / "provenance/raw/20260101/00").exists()
-
-
-def test_a_late_record_joins_the_hour_that_is_compacted_already(layout: Layout) -> None:
-    layout.write(record("b", at_ms=2))
-    layout.compactor().compact()
-    layout.write(record("a", at_ms=1), record("b", at_ms=2, annotations={"k": "v"}))
-    layout.compactor().compact()
-    assert layout.rows() == [record("a", at_ms=1), record("b", at_ms=2, annotations={"k": "v"})]
 
 
 def test_only_the_hours_asked_for_are_compacted(layout: Layout) -> None:
@@ -213,18 +194,6 @@ def test_what_a_dead_process_left_unpublished_is_removed_and_other_nodes_files_a
     assert temporaries(layout.root) == [theirs]
 
 
-def test_two_compactors_of_one_root_take_turns(layout: Layout) -> None:
-    for at in range(40):
-        layout.write(*(record(f"did-{at}-{hour}", at_ms=hour * HOUR_MS + at) for hour in range(4)))
-    threads = [threading.Thread(target=Compactor(layout.root, workers=2).compact) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(layout.rows()) == 160
-    assert layout.raw() == []
-
-
 WORKER = """
 import sys
 from pathlib import Path
@@ -243,7 +212,7 @@ def test_compactors_in_several_processes_take_turns_and_do_each_hour_once(layout
     assert sum(map(int, said)) == 4
     assert len(layout.rows()) == 80
     assert layout.raw() == []
-    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+    assert findings(layout.root) == []
 
 
 # -- clocks ------------------------------------------------------------------------------------------------
@@ -267,7 +236,7 @@ def test_the_hour_that_comes_twice_where_clocks_are_put_back_is_two_hours(
         ]
         assert find(layout.root, Query(since_ms=moments["winter"])) == records[1:]
         assert find(layout.root, Query(until_ms=moments["winter"])) == records[:1]
-        assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+        assert findings(layout.root) == []
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -297,7 +266,7 @@ def test_an_instant_of_large_rows_stays_in_its_place_among_others(layout: Layout
     places = [(row.completed, row.did) for row in layout.rows()]
     assert places == sorted(places)
     assert layout.rows() == merge_all([*instant, *others])
-    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+    assert findings(layout.root) == []
 
 
 def test_a_large_hour_is_compacted_in_windows_and_its_retractions_with_it(layout: Layout) -> None:
@@ -340,7 +309,7 @@ def test_a_retraction_that_leaves_nothing_leaves_a_file_without_rows(layout: Lay
     assert pq.ParquetFile(path).metadata.num_rows == 0
     layout.compactor().compact()
     assert layout.rows() == [record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR)]
-    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+    assert findings(layout.root) == []
 
 
 def test_a_raw_file_that_comes_back_after_a_power_cut_is_not_counted_again(layout: Layout) -> None:

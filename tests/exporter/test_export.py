@@ -6,14 +6,13 @@ import hashlib
 import json
 import shutil
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from layouts import HOUR_MS, Layout, record
 
-from waybill.exporter import DestinationError, age_off, export, open_destination
+from waybill.exporter import DestinationError, export, open_destination
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.exporting import Exported
 from waybill.facets import merge_all, record_key
@@ -94,21 +93,6 @@ def test_a_late_row_of_an_hour_that_has_left_joins_all_that_was_exported(
     assert_listed(store)
 
 
-def test_a_full_hour_that_aged_off_gets_one_late_row_more(layout: Layout, store: Store) -> None:
-    rows = [record(f"{at:05}", at_ms=at, annotations={"k": str(at % 7)}) for at in range(5_000)]
-    filled(layout, *rows)
-    run(layout, store)
-    future_ms = time.time_ns() // 1_000_000 + 4 * 86_400_000
-    assert age_off(layout.root, days=3, only_exported=True, now_ms=future_ms).removed == (FILE,)
-    filled(layout, late := record("late", at_ms=4_321))
-    assert age_off(layout.root, days=3, now_ms=future_ms + 10**10).waiting == (LATE,)
-    assert run(layout, store).merged == (LATE,)
-    assert store.rows() == merge_all([*rows, late])
-    assert len(store.rows()) == 5_001
-    assert run(layout, store) == Exported(unchanged=1)
-    assert_listed(store)
-
-
 def test_late_rows_come_in_parts_and_each_joins(layout: Layout, store: Store) -> None:
     filled(layout, record("a"))
     run(layout, store, delete_after=True)
@@ -117,15 +101,6 @@ def test_late_rows_come_in_parts_and_each_joins(layout: Layout, store: Store) ->
         assert run(layout, store).merged == (LATE,)
     assert run(layout, store) == Exported(unchanged=1)
     assert store.rows() == [record("a"), record("b"), record("c")]
-
-
-def test_a_record_that_was_taken_back_leaves_the_destination_too(layout: Layout, store: Store) -> None:
-    filled(layout, record("a"), record("b"))
-    run(layout, store)
-    shutil.rmtree(layout.root / "provenance/compacted")
-    filled(layout, record("a"))
-    assert run(layout, store).copied == (FILE,)
-    assert store.rows() == [record("a")]
 
 
 def test_the_only_record_of_an_hour_leaves_the_destination_too(layout: Layout, store: Store) -> None:

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from events import event
 from growth import check_linear
-from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
+from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, findings, kinds, record
 
-from waybill.exporter import Compactor, Wanted, age_off, check, export, open_destination, rebuild
+from waybill.exporter import Compactor, Wanted, age_off, export, open_destination, rebuild
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import Changes, LedgerState, hold_against_ledger, holding, read_ledger
 from waybill.exporter.ledger.entries import LedgerEntry
 from waybill.exporter.names import Hour
 from waybill.exporter.sources import LinesSource
-from waybill.exporter.verification import Finding, accept_findings
+from waybill.exporter.verification import accept_findings
 from waybill.facets import record_key
 from waybill.facets.arrow import to_table
 from waybill.transport.files import Files
@@ -32,10 +32,6 @@ FILE = "provenance/compacted/edge/20260101/00.parquet"
 NEXT = "provenance/compacted/edge/20260101/01.parquet"
 LEDGER = "provenance/ledger"
 FAR_MS = 4_000_000_000_000
-
-
-def kinds(root: Path) -> list[tuple[str, str]]:
-    return [(finding.path, finding.kind) for checked in check(root) for finding in checked.findings]
 
 
 def footer(path: Path, key: str) -> str | None:
@@ -295,10 +291,6 @@ def test_a_ledger_is_read_whole_while_its_days_are_folded(
 
 
 # -- laundering --------------------------------------------------------------------------------------------
-
-
-def findings(root: Path) -> list[Finding]:
-    return [finding for checked in check(root) for finding in checked.findings]
 
 
 def forged(root: Path, tmp_path: Path) -> bytes:

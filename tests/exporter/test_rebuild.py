@@ -110,7 +110,7 @@ def as_lines(journal: Journal, path: Path) -> Path:
 
 
 @given(RUNS, st.lists(st.integers(0, 20), max_size=2), st.randoms(use_true_random=False))
-@hypothesis_settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_events_rebuild_to_the_rows_of_the_live_layout_from_every_source(
     tmp_path_factory: pytest.TempPathFactory,
     settings: Settings,

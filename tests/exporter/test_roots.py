@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from layouts import HOUR_MS, StoppedError, StoppingFiles, event, temporaries
+from layouts import HOUR_MS, StoppedError, StoppingFiles, event, findings, temporaries
 
-from waybill.exporter import check
 from waybill.exporter.archive import Archive, archived_files, read_entries
 from waybill.exporter.layout import Layout, write_again
 from waybill.exporter.names import COMPACTED
@@ -114,7 +113,7 @@ def check_all_there(site: Site, before: dict[Path, bytes]) -> None:
     assert site.acknowledged - filed(site.settings.root) == set()
     assert site.acknowledged - set(archived(site.settings.root)) == set()
     assert {path: path.read_bytes() for path in before} == before, "nothing was overwritten"
-    assert [finding for checked in check(site.settings.root) for finding in checked.findings] == []
+    assert findings(site.settings.root) == []
 
 
 @pytest.mark.parametrize("reopened_by", ["emitter", "projections"])
@@ -280,7 +279,7 @@ def test_a_root_that_has_lost_a_folder_is_told_and_gets_what_the_journal_holds(
     site.flush()
     assert site.acknowledged == filed(root) == set(archived(root))
     # The ledger still knows of the archive's files.
-    kinds = [finding.kind for checked in check(root) for finding in checked.findings]
+    kinds = [finding.kind for finding in findings(root)]
     assert kinds == (["removed"] if folder == "events" else [])
 
 

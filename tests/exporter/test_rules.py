@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from layouts import NODE, Layout, event, record
+from layouts import NODE, Layout, event, findings, record
 
-from waybill.exporter import Compactor, Wanted, check, compare, explain, export, open_destination, rebuild
+from waybill.exporter import Compactor, Wanted, compare, explain, export, open_destination, rebuild
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter, squash_hour
 from waybill.exporter.layout import Layout as Projection
@@ -152,7 +152,7 @@ def test_a_key_that_is_allowed_later_makes_no_row_altered(home: Home) -> None:
     assert list(compare(home.root, home.again(YEAR), left_out=left_out)) == []
     assert left_out == {"year"}
     # Each file was written by the rules that it names.
-    assert [finding for checked in check(home.root) for finding in checked.findings] == []
+    assert findings(home.root) == []
 
 
 @pytest.mark.parametrize("annotations", [{"errorCause": "whole"}, {"errorCause": "torn", "k": "v"}, None])

@@ -70,7 +70,7 @@ DONE = st.sampled_from(["file", "file some", "settle", "flush", "ask", "ask soon
 STEPS = st.lists(st.one_of(EVENTS, EVENTS, EVENTS, DONE), max_size=16)
 
 
-@hypothesis.settings(max_examples=80, deadline=None)
+@hypothesis.settings(max_examples=15, deadline=None)
 @hypothesis.given(steps=STEPS)
 @hypothesis.example(
     steps=[("a", "COMPLETE", 0, "x", False), "flush", "file", ("a", "FAIL", 1_800, "y", False), "file"]

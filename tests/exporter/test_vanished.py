@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from layouts import findings
 from waiting import wait_until
 
-from waybill.exporter import Source, Wanted, check, explain, rebuild
+from waybill.exporter import Source, Wanted, explain, rebuild
 from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.exporter.verification.collisions import find_collisions
 from waybill.facets import FinalState
@@ -65,4 +66,4 @@ def test_the_record_of_a_killed_tracker_s_file_names_what_it_had_begun_wherever_
     assert explained.is_proven
     assert [step.event_type for step in explained.steps] == ["START", "ABORT"]
     assert list(find_collisions(sources, system_name="east")) == []
-    assert [finding for checked in check(settings.root) for finding in checked.findings] == []
+    assert findings(settings.root) == []

@@ -2,31 +2,19 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
-from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
+from layouts import FILES, HOUR_MS, START_MS, Layout, findings, kinds, record, records_strategy, split
 
 from waybill.exporter import check, compare, export, open_destination
 from waybill.exporter.query import Difference
 from waybill.facets import ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
 
-if TYPE_CHECKING:
-    from waybill.exporter.verification import Finding
-
-FEW = settings(FILES, max_examples=10)
+FEW = settings(FILES, max_examples=5)
 FILE = "provenance/compacted/edge/20260101/00.parquet"
-
-
-def findings(root: Path) -> list[Finding]:
-    return [finding for checked in check(root) for finding in checked.findings]
-
-
-def kinds(root: Path) -> list[tuple[str, str]]:
-    return [(finding.path, finding.kind) for finding in findings(root)]
 
 
 def forge(

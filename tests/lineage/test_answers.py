@@ -417,7 +417,7 @@ def take(step: Step, settings: Settings, history: History, exported: Path) -> No
         history.export()
 
 
-@hypothesis_settings(max_examples=16, deadline=None, phases=[Phase.generate])
+@hypothesis_settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(histories(), st.lists(QUERIES, min_size=2, max_size=4))
 def test_a_home_its_root_and_its_export_answer_what_follows_from_the_accepted_events(
     steps: list[Step], queries: list[Query]

@@ -129,7 +129,7 @@ def test_graphml_has_every_file_with_its_records(records: list[ProvenanceRecord]
     assert sorted(edges, key=str) == sorted(journey.edges())
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(records=forests())
 @example(records=[record("a\r\n<&\"'", filename=f"{HOSTILE[:-8]}\r\n\t%")])
 @example(records=[record("row 7"), record("tab\x01", parent_did="row 7"), record("tab\\u0001")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
     from waybill.lineage.graph import Reach
 
 EdgeName = tuple[str, str, str]
-ALL_ROWS = (
-    "SELECT * FROM node ORDER BY 1",
-    "SELECT * FROM edge ORDER BY 1, 2, 3, 4, 5",
-    "SELECT * FROM property ORDER BY 1, 2, 3",
-    "SELECT * FROM job_run ORDER BY 1, 2",
-)
-
-
 EDGES_OF_FILES = 14
 
 
@@ -154,27 +145,6 @@ def test_a_job_of_a_flow_has_the_owners_and_tags_of_the_job_of_its_files(home: P
     job = next(one for one in lineage.impact("edge/before").nodes if one.node.name == "load · in")
     assert (job.owners, job.tier) == (("team:flights",), "1")
     assert [shown(one.node) for one in lineage.search("ann load").nodes] == ["edge/load · in"]
-
-
-def test_in_any_order_and_repeated_files_give_the_same_rows(settings: Settings, tmp_path: Path) -> None:
-    pass_files(settings)
-    with closing(Journal(settings.home)) as journal:
-        read = [one for one in journal.read(0) if one.kind is not Kind.MARK]
-    entries = [(one.kind, one.body, one.system_name) for one in read]
-    rows = []
-    for seed in range(3):
-        chance, home = random.Random(seed), tmp_path / str(seed)  # noqa: S311 - an order
-        given = Settings.load({"home": home, "runner": "none"}, env={}, cwd=tmp_path)
-        left = entries * (1 + seed % 2)
-        chance.shuffle(left)
-        half = chance.randint(0, len(left))
-        for some in (left[:half], left[half:]):
-            with closing(Journal(home)) as journal:
-                journal.append_many(some)
-            assert flush(given).problems == {}
-        with closing(sqlite3.connect(home / "index.db")) as database:
-            rows.append([database.execute(statement).fetchall() for statement in ALL_ROWS])
-    assert rows[0] == rows[1] == rows[2]
 
 
 def test_a_path_of_very_many_transforms_tells_nothing_of_them(settings: Settings) -> None:

@@ -68,7 +68,7 @@ def again(home: Path, graph: Graph) -> Lineage:
     return keep(home, (line.encode() for line in openlineage_of(graph, TIME)))
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=8)
 @given(events=st.lists(EVENT, min_size=1, max_size=4), depth=st.none() | st.integers(1, 2), data=st.data())
 def test_the_events_of_an_answer_give_the_same_answer(
     tmp_path_factory: pytest.TempPathFactory,

@@ -174,7 +174,7 @@ def test_a_drawing_goes_from_left_to_right_and_has_the_sources_of_a_node_near_to
     assert lefts["lake/z"] == lefts["lake/c"] > lefts["etl/b"] > lefts["lake/a"]
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(graphs())
 @example(around(dataset(1), [full_edge(dataset(0), dataset(1))]))
 @example(around(job(HOSTILE), [edge(dataset(LONG, HOSTILE), job(HOSTILE))], {job(HOSTILE): "ERROR"}))

@@ -194,7 +194,7 @@ class Model:
         return not is_known or (source, target) in pairs
 
 
-@hypothesis_settings(max_examples=10)
+@hypothesis_settings(max_examples=6)
 @given(SAID, st.integers(0, 12), st.randoms(use_true_random=False))
 def test_names_and_columns_are_the_model_s_in_any_order_and_wherever_events_are(
     tmp_path_factory: pytest.TempPathFactory, said: list[Said], filed: int, chance: random.Random

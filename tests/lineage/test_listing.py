@@ -167,7 +167,7 @@ KINDS = st.sampled_from(["read", "write"])
 USES = st.lists(st.tuples(KINDS, st.integers(0, 3), st.integers(0, 4), st.integers(0, 3)), max_size=8)
 
 
-@hypothesis_settings(max_examples=20)
+@hypothesis_settings(max_examples=6)
 @given(USES, st.integers(0, 8), st.integers(0, 4))
 def test_lists_are_the_model_s_wherever_the_events_are(
     tmp_path_factory: pytest.TempPathFactory, uses: list[tuple[str, int, int, int]], filed: int, before: int

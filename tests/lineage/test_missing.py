@@ -83,7 +83,7 @@ def missing_by_hand(
     return {one.did for one in arrived if not got_there(one.did)} - left_out
 
 
-@such(max_examples=20)
+@such(max_examples=8)
 @given(records=RECORDS, joins=JOINS, source=st.sampled_from([None, "in"]), oldest_first=st.booleans())
 def test_what_is_missing_is_what_following_each_file_by_hand_misses(
     *, records: list[ProvenanceRecord], joins: dict[str, set[str]], source: str | None, oldest_first: bool

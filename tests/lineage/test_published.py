@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from manual_clock import ManualClock
 
@@ -41,21 +40,6 @@ def published(root: Path) -> IndexReader:
         return reader
 
 
-def test_a_root_and_an_export_know_all_parents_and_inputs_as_their_home_does(
-    settings: Settings, tracker: Tracker, tmp_path: Path
-) -> None:
-    a, b, ab = joined(tracker)
-    assert flush(settings).left == {}
-    export(settings.root, open_destination(tmp_path / "export"))
-    for place in (settings.home, settings.root, (tmp_path / "export").as_uri()):
-        lineage = Lineage.open(place)
-        assert {file.did for file in lineage.ancestors(ab.did)} == {a.did, b.did}
-        assert [file.did for file in lineage.descendants(b.did)] == [ab.did]
-        assert [record.did for record in lineage.find(Query(input_dataset="tests/daily"))] == [ab.did]
-        assert lineage.count(Query(input_dataset="other")) == 0
-        assert lineage.count(Query(missing_sink="lake")) == 0
-
-
 def test_a_root_and_an_export_know_what_is_open_and_what_has_the_same_content_as_their_home_does(
     settings: Settings, tracker: Tracker, tmp_path: Path
 ) -> None:
@@ -83,25 +67,6 @@ def test_a_root_and_an_export_know_what_is_open_and_what_has_the_same_content_as
         assert place.open_files(missing) == home.open_files(missing)
         assert (place.find(missing), place.count(missing)) == ([], 1)
         assert place.find(missing).notes == ("1 more file has not ended",)
-
-
-def test_an_open_file_is_published_until_it_has_ended(settings: Settings, tracker: Tracker) -> None:
-    file = tracker.file("slow.csv", data_source="in", annotations={"customer": "acme"})
-    with file.transform("unpack"):
-        flush(settings)
-    with (
-        contextlib.closing(Journal(settings.home)) as journal,
-        IndexReader.open(settings.home, journal) as home,
-    ):
-        [known] = home.open_files()
-    [found] = published(settings.root).open_files()
-    assert msgspec.structs.replace(found, annotations=known.annotations) == known
-    assert (found.did, found.filename, found.annotations) == (file.did, "slow.csv", {})
-    assert found.transform == "unpack"
-    with file:
-        file.egress("lake")
-    flush(settings)
-    assert published(settings.root).open_files() == []
 
 
 def test_of_an_open_file_those_annotations_are_published_that_its_record_will_have(

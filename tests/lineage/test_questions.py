@@ -238,7 +238,7 @@ WRITTEN = st.dictionaries(st.integers(0, 2), st.frozensets(COLUMNS, max_size=2),
 WRITES = st.lists(st.tuples(st.integers(0, 3), WRITTEN), min_size=1, max_size=5)
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=8)
 @given(WRITES, st.integers(0, 5))
 def test_columns_are_reached_and_come_from_as_in_the_model_wherever_the_events_are(
     tmp_path_factory: pytest.TempPathFactory,

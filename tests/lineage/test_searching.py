@@ -151,7 +151,7 @@ TOLD = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=10)
+@hypothesis_settings(max_examples=5)
 @given(TOLD, st.lists(WORDS, min_size=1, max_size=2), st.integers(0, 8), st.integers(0, 8))
 def test_found_is_what_the_model_finds(
     tmp_path_factory: pytest.TempPathFactory,

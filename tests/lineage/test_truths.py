@@ -103,24 +103,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         lost.cancel()
 
 
-Find = Callable[[Pipeline, "dict[str, str]"], "list[str]"]
 Trace = Callable[[Pipeline, str], "set[str]"]
-
-
-def find_by_command(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
-    names = {"parent_did": "parent", "input": "input"}
-    options = [
-        word
-        for name, value in given.items()
-        for word in (f"--{names.get(name, name).replace('_', '-')}", value)
-    ]
-    done = pipeline.run("find", *options, "--json", "--all")
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line)["did"] for line in done.stdout.splitlines()]
-
-
-def find_over_http(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
-    return [one["did"] for one in pipeline.get("/api/v1/records", **given).json]
 
 
 def _query(given: dict[str, str]) -> Query:
@@ -128,12 +111,8 @@ def _query(given: dict[str, str]) -> Query:
     return Query(**{fields.get(name, name): value for name, value in given.items()})  # type: ignore[arg-type]
 
 
-def find_in_python(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+def find(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
     return [one.did for one in Lineage.open(pipeline.home).find(_query(given))]
-
-
-def find_from_afar(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
-    return [one.did for one in Lineage.open(pipeline.collector.url).find(_query(given))]
 
 
 def trace_by_command(pipeline: Pipeline, did: str) -> set[str]:
@@ -155,9 +134,6 @@ def trace_from_afar(pipeline: Pipeline, did: str) -> set[str]:
 
 
 DOORS = ["command", "HTTP", "Python", "URL"]
-every_find = pytest.mark.parametrize(
-    "find", [find_by_command, find_over_http, find_in_python, find_from_afar], ids=DOORS
-)
 every_trace = pytest.mark.parametrize(
     "trace", [trace_by_command, trace_over_http, trace_in_python, trace_from_afar], ids=DOORS
 )
@@ -173,20 +149,15 @@ def test_each_part_of_a_join_leads_to_the_joined_file_and_that_to_all_its_parts(
     assert trace(pipeline, dids["daily.csv"]) == parts
 
 
-@every_trace
-def test_an_ancestor_that_names_itself_is_in_the_journey_and_so_is_all_below_it(
-    pipeline: Pipeline, trace: Trace
-) -> None:
-    assert trace(pipeline, "sub") == {"app", "step", "sub"}
+def test_an_ancestor_that_names_itself_is_in_the_journey_and_so_is_all_below_it(pipeline: Pipeline) -> None:
+    assert trace_in_python(pipeline, "sub") == {"app", "step", "sub"}
 
 
-@every_trace
-def test_a_first_parent_that_a_later_event_changed_is_the_parent(pipeline: Pipeline, trace: Trace) -> None:
-    assert trace(pipeline, MOVED) == {MOVED, "right"}
+def test_a_first_parent_that_a_later_event_changed_is_the_parent(pipeline: Pipeline) -> None:
+    assert trace_in_python(pipeline, MOVED) == {MOVED, "right"}
 
 
-@every_find
-def test_so_it_is_where_files_are_found_by_their_parent(pipeline: Pipeline, find: Find) -> None:
+def test_so_it_is_where_files_are_found_by_their_parent(pipeline: Pipeline) -> None:
     assert find(pipeline, {"parent_did": "right"}) == [MOVED]
     assert find(pipeline, {"parent_did": PARENT[:-2] + "dd"}) == []
 
@@ -222,9 +193,8 @@ def test_an_entry_is_located_by_every_door(pipeline: Pipeline) -> None:
             lineage.locate("nothing")
 
 
-@every_trace
-def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline, trace: Trace) -> None:
-    assert trace(pipeline, pipeline.dids["lost.csv"]) == {pipeline.dids["lost.csv"]}
+def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline) -> None:
+    assert trace_in_python(pipeline, pipeline.dids["lost.csv"]) == {pipeline.dids["lost.csv"]}
 
 
 def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipeline: Pipeline) -> None:
@@ -236,37 +206,30 @@ def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipelin
     assert "landing, last began unpack" in told
 
 
-@every_find
-def test_a_name_with_brackets_is_a_name(pipeline: Pipeline, find: Find) -> None:
+def test_a_name_with_brackets_is_a_name(pipeline: Pipeline) -> None:
     assert find(pipeline, {"filename": "report[1].csv"}) == [pipeline.dids["report[1].csv"]]
     assert len(find(pipeline, {"filename": "report*.csv"})) == 2
     assert find(pipeline, {"filename": "what?.csv"}) == ["asked"]
     assert find(pipeline, {"filename": "wha?s.csv"}) == ["told"]
 
 
-@every_find
-def test_a_run_that_began_in_capitals_and_ended_in_small_letters_is_one(
-    pipeline: Pipeline, find: Find
-) -> None:
+def test_a_run_that_began_in_capitals_and_ended_in_small_letters_is_one(pipeline: Pipeline) -> None:
     for spelled in (RUN, RUN.upper()):
         assert find(pipeline, {"did": spelled}) == [RUN]
 
 
-@every_find
-def test_a_run_is_found_by_its_second_input(pipeline: Pipeline, find: Find) -> None:
+def test_a_run_is_found_by_its_second_input(pipeline: Pipeline) -> None:
     assert find(pipeline, {"filename": "right.csv"}) == ["join"]
     assert find(pipeline, {"input": "file:/in/right.csv"}) == ["join"]
 
 
-@every_find
-def test_a_dataset_is_found_by_the_last_part_of_its_name(pipeline: Pipeline, find: Find) -> None:
+def test_a_dataset_is_found_by_the_last_part_of_its_name(pipeline: Pipeline) -> None:
     assert find(pipeline, {"data_source": "left.csv"}) == ["join"]
     assert find(pipeline, {"data_source": "file:/in/left.csv"}) == ["join"]
     assert find(pipeline, {"data_source": "eft.csv"}) == []
 
 
-@every_find
-def test_a_child_is_found_by_its_parent_in_any_spelling(pipeline: Pipeline, find: Find) -> None:
+def test_a_child_is_found_by_its_parent_in_any_spelling(pipeline: Pipeline) -> None:
     for spelled in (PARENT, PARENT.upper(), PARENT.replace("-", "")):
         assert find(pipeline, {"parent_did": spelled}) == ["01a1fd6a-9e75-7d78-870f-0000000000bb"]
 
@@ -274,10 +237,7 @@ def test_a_child_is_found_by_its_parent_in_any_spelling(pipeline: Pipeline, find
 MISSING = {"missing_sink": "warehouse", "data_source": "landing"}
 
 
-@every_find
-def test_files_that_did_not_get_to_a_sink_are_found_and_joined_ones_did(
-    pipeline: Pipeline, find: Find
-) -> None:
+def test_files_that_did_not_get_to_a_sink_are_found_and_joined_ones_did(pipeline: Pipeline) -> None:
     assert find(pipeline, MISSING) == [pipeline.dids["stuck.csv"]]
 
 
@@ -427,9 +387,11 @@ def test_a_run_is_found_at_once_and_is_marked_while_it_may_change(pipeline: Pipe
     reply = pipeline.get("/api/v1/records", did="fresh")
     assert [one["did"] for one in reply.json] == ["fresh"]
     assert "may still change" in reply.headers["warning"]
-    assert (
-        find_in_python(pipeline, {"did": "fresh"}) == find_from_afar(pipeline, {"did": "fresh"}) == ["fresh"]
-    )
+    found = [
+        [one.did for one in Lineage.open(place).find(Query(did="fresh"))]
+        for place in (pipeline.home, pipeline.collector.url)
+    ]
+    assert found == [["fresh"]] * 2
     assert trace_over_http(pipeline, "fresh") == {"fresh"}
 
 

@@ -265,7 +265,7 @@ SHAPES = st.sampled_from(
 )
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     shape=SHAPES,
     parts=st.tuples(*[st.lists(WORDS, max_size=12).map(" ".join)] * 2),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import uuid
 from pathlib import Path
@@ -16,7 +15,6 @@ from waybill.marquez import Delivery, open_deliveries
 from waybill.transport import Journal, Kind, Projection, Settings
 
 if TYPE_CHECKING:
-    from contract_server import ContractServer
     from delivering import Site
 
 
@@ -152,13 +150,6 @@ def test_a_journal_that_begins_late_is_no_trouble(site: Site, worker: Worker) ->
     worker.run()
     assert [event["number"] for event in site.marquez.stored] == [8, 9]
     assert worker.delivery.pending() == 0
-
-
-def test_gzip_is_what_it_says(marquez: ContractServer) -> None:
-    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    url = f"{marquez.url}/api/v1/lineage"
-    assert requests.post(url, data=gzip.compress(b"{}"), headers=headers, timeout=5).status_code == 422
-    assert requests.post(url, data=b"{}", headers=headers, timeout=5).status_code == 400
 
 
 def test_a_run_is_there_in_its_last_state(site: Site) -> None:

@@ -134,19 +134,6 @@ def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_o
     assert nodes == sorted({name for edge in edges for name in edge.split(" > ")})
 
 
-def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_again(
-    site: Site, system: str, tracker: Tracker, draw: Draw
-) -> None:
-    pass_a_year(tracker)
-    draw(site.url)
-    first = drawn(site.url, system, "dataset:years")
-    assert drawn(site.url, system, "dataset:report") == first
-    assert drawn(site.url, system, "job:enrich · months") == first
-    site.journal.commit("marquez", cursor=0, delete=site.journal.state("marquez"))
-    draw(site.url)
-    assert drawn(site.url, system, "dataset:years") == first
-
-
 @pytest.mark.parametrize("turned", [False, True], ids=["as they were", "the other way round"])
 def test_the_graph_is_the_same_whatever_run_came_last(
     url: str, system: str, home: Path, draw: Draw, tmp_path: Path, *, turned: bool
@@ -574,14 +561,3 @@ def test_whatever_stands_in_the_journal_is_no_trouble(site: Site, draw: Draw) ->
     site.journal.append(Kind.PROVENANCE, b"[{}]")
     draw(site.marquez.url, at_most_s=5.0)
     assert of_transforms(site.marquez) == []
-
-
-@pytest.mark.parametrize(
-    ("sink", "is_split", "last"),
-    [("out", False, "out"), (None, True, "clean · in"), (None, False, "in")],
-    ids=["left", "came apart", "ended on its way"],
-)
-def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
-    edges = list(FlowPath(FlowNode("s", "in"), ("clean",), sink, is_split).edges())
-    assert (edges[0].job.node, edges[0].dataset) == (FlowNode("s", "clean · in"), FlowNode("s", "in"))
-    assert edges[-1].dataset.name == last

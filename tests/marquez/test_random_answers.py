@@ -30,7 +30,7 @@ REPEATS = {"500-stored", "close-stored"}
     steps=st.lists(st.integers(1, 12), max_size=4),
 )
 @settings(
-    max_examples=20,
+    max_examples=8,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(

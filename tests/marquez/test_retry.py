@@ -41,16 +41,6 @@ def test_a_retried_event_goes_before_anything_new(site: Site, worker: Worker) ->
     assert [event["run"]["runId"] for event in site.marquez.stored] == ["run", "other"]
 
 
-def test_a_retried_start_leaves_no_finished_run_running(site: Site, worker: Worker) -> None:
-    bad = site.keep("run", 0, eventType="START")
-    site.keep("run", 1, eventType="COMPLETE")
-    refuse_one(site.marquez, worker, b'"START"')
-    retry_dead_letters(site.journal, [bad])
-    worker.run()
-    assert site.numbers("run") == [1, 0, 1]
-    assert site.marquez.runs == {"run": "COMPLETED"}
-
-
 @pytest.mark.parametrize("ends", [("FAIL", "COMPLETE"), ("COMPLETE", "FAIL"), ("ABORT", "FAIL")])
 def test_a_retried_terminal_event_leaves_the_run_in_the_state_of_its_record(
     site: Site, worker: Worker, ends: tuple[str, str]

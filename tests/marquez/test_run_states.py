@@ -39,17 +39,6 @@ def test_many_late_events_in_view_are_followed_by_it_once(site: Site, worker: Wo
     assert site.numbers("run") == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_a_later_terminal_event_takes_the_place_of_an_earlier_one(site: Site, worker: Worker) -> None:
-    site.keep("run", 0, eventType="COMPLETE")
-    site.keep("run", 1, eventType="FAIL")
-    worker.run()
-    assert site.numbers("run") == [0, 1]
-    site.keep("run", 2)
-    worker.run()
-    assert site.numbers("run") == [0, 1, 2, 1]
-    assert site.marquez.runs == {"run": "FAILED"}
-
-
 @pytest.mark.parametrize("lesser", ["COMPLETE", "ABORT", "complete"])
 def test_a_failure_is_sent_again_after_a_lesser_end_as_spark_s_listener_sends_it(
     site: Site, lesser: str
@@ -121,28 +110,6 @@ def test_one_start_and_one_end_are_a_finished_run_whatever_their_clocks_say(
     assert list(reconcile(site.journal, EventReader(site.url)).missing) == []
 
 
-def test_the_end_of_a_run_is_known_after_a_restart(site: Site) -> None:
-    site.keep("run", 0, eventType="COMPLETE")
-    site.keep("other", 0, eventType="COMPLETE")
-    site.worker().run()
-    site.keep("run", 1)
-    site.worker().run()
-    assert site.numbers("run") == [0, 1, 0]
-    assert site.numbers("other") == [0]
-
-
-def test_a_restart_between_a_late_event_and_the_terminal_one_forgets_nothing(site: Site) -> None:
-    site.keep("run", 0, eventType="COMPLETE")
-    site.keep("run", 1)
-    first = site.worker()
-    first.run(until=lambda: len(site.marquez.stored) == 2)
-    assert first.delivery.pending() == 1
-    second = site.worker()
-    second.run()
-    assert site.numbers("run") == [0, 1, 0]
-    assert second.delivery.pending() == 0
-
-
 def test_a_terminal_event_that_was_refused_is_not_sent_for_a_late_one(site: Site, worker: Worker) -> None:
     site.keep("run", 0, eventType="COMPLETE", producer=...)
     site.keep("run", 1)
@@ -180,19 +147,6 @@ def test_what_is_known_of_runs_goes_with_the_journal(site: Site, worker: Worker)
 
 
 INFERRED = {"runId": "run", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}}
-
-
-@pytest.mark.parametrize("own", ["COMPLETE", "FAIL", "ABORT"])
-def test_the_runs_own_end_goes_out_after_an_inferred_one(site: Site, worker: Worker, own: str) -> None:
-    site.keep("run", 0, eventType="START")
-    site.keep("run", 1, eventType="ABORT", run=INFERRED)
-    worker.run()
-    site.keep("run", 2, eventType=own)
-    worker.run()
-    assert site.numbers("run") == [0, 1, 2]
-    site.keep("run", 3)
-    worker.run()
-    assert site.numbers("run") == [0, 1, 2, 3, 2]
 
 
 def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(site: Site, worker: Worker) -> None:

@@ -17,7 +17,6 @@ from waybill.facets import (
     DatasetEvent,
     Event,
     EventType,
-    FinalState,
     JobEvent,
     RunEvent,
     decode_event,
@@ -575,19 +574,6 @@ def test_a_bad_value_below_a_key_in_another_case_is_named_in_its_own() -> None:
     with pytest.raises(AdmissionError) as caught:
         check_records(as_json([{"DID": 7, "FinalState": "BANANA", "created": 1}]))
     assert caught.value.where == "$[0].did"
-
-
-def test_records_are_admitted_whole_and_their_system_is_left_to_be_stamped() -> None:
-    body = as_json([RECORD, changed(RECORD, "systemName", ABSENT), RECORD | {"unknown": [1]}])
-    assert check_records(body) == (body, 3)
-    records = decode_records(body, system_name="")
-    assert [record.system_name for record in records] == ["east", "", "east"]
-    assert records[0].final_state is FinalState.COMPLETE
-    assert [record.system_name for record in decode_records(body, system_name="host")] == [
-        "east",
-        "host",
-        "east",
-    ]
 
 
 def test_no_records_are_no_fault() -> None:

@@ -56,12 +56,7 @@ def test_an_entry_that_cannot_be_applied_is_set_aside_and_its_neighbours_are_app
     journal.close()
 
 
-@pytest.mark.parametrize("threads", [False, True])
-def test_memory_that_is_short_for_a_while_makes_no_entry_poison(
-    tmp_path: Path, copy_folder: Path, *, threads: bool
-) -> None:
-    if threads:
-        (copy_folder / "threads").touch()
+def test_memory_that_is_short_for_a_while_makes_no_entry_poison(tmp_path: Path, copy_folder: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
     agree(journal, settings_of(home))

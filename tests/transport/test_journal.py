@@ -307,19 +307,6 @@ def test_marks_are_never_repeats(tmp_path: Path) -> None:
     assert journal.mark(b"flush") < journal.mark(b"flush")
 
 
-def test_another_process_finds_what_was_appended_and_the_same_node(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.append(EVENT, b"kept")
-    script = (
-        "import sys; from pathlib import Path; from waybill.transport import Journal; "
-        "j = Journal(Path(sys.argv[1])); print(j.node, j.read(0)[0].body)"
-    )
-    output = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True
-    ).stdout
-    assert output.split() == [journal.node, "b'kept'"]
-
-
 def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     seqs: dict[bytes, int] = {}
@@ -760,14 +747,6 @@ def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> 
     assert bodies(Journal(tmp_path)) == [b"a", b"b"]
     reader.execute("COMMIT")
     waiting.join()
-
-
-def test_a_closed_journal_opens_anew_when_it_is_used(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.append(EVENT, b"a")
-    journal.close()
-    journal.append(EVENT, b"b")
-    assert bodies(journal) == [b"a", b"b"]
 
 
 def test_no_descriptor_stays_open_after_close(tmp_path: Path) -> None:

@@ -287,6 +287,6 @@ class TrackedFiles(RuleBasedStateMachine):
 
 
 TrackedFiles.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=12, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
 )
 test_any_sequence_of_calls_gives_exactly_the_records_of_the_rules = TrackedFiles.TestCase

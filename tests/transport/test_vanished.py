@@ -466,28 +466,6 @@ def test_a_note_keeps_the_last_names_of_very_many_and_their_number() -> None:
     assert decode_begun(b"flush") is None
 
 
-def test_a_run_that_an_unknown_sender_speaks_of_is_nobodys(
-    journal: Journal, emitter: Callable[..., Emitter]
-) -> None:
-    killed = emitter()
-    killed.emit(event("r", "START"))
-    journal.append(Kind.OPENLINEAGE, event("r", "RUNNING"))
-    killed.end()
-    assert looked(journal) == []
-
-
-def test_a_run_belongs_to_the_program_that_spoke_of_it_last(
-    journal: Journal, emitter: Callable[..., Emitter]
-) -> None:
-    first, second = emitter(), emitter()
-    first.emit(event("r", "START"))
-    second.emit(event("r", "RUNNING"))
-    first.end()
-    assert looked(journal) == []
-    second.end()
-    assert [one["run"]["runId"] for one in looked(journal)] == ["r"]
-
-
 @pytest.mark.parametrize("integration", ["AIRFLOW", "DAGSTER"])
 def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
     journal: Journal, emitter: Callable[..., Emitter], integration: str
@@ -501,17 +479,6 @@ def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
 def test_nothing_is_followed_while_no_program_is_noted(journal: Journal) -> None:
     journal.append(Kind.OPENLINEAGE, event("r", "START"), program="a.b.c.1.2")
     assert looked(journal) == []
-    assert set(journal.state("programs")) == {"upto"}
-
-
-def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Callable[..., Emitter]) -> None:
-    killed = emitter()
-    killed.emit(event("r", "START"))
-    assert looked(journal) == []
-    killed.emit(event("s", "START"))
-    killed.end()
-    journal.prune(journal.last_seq() - 1, 2**62)
-    assert sorted(one["run"]["runId"] for one in looked(journal)) == ["r", "s"]
     assert set(journal.state("programs")) == {"upto"}
 
 
