@@ -34,17 +34,23 @@ class Listing(Protocol):
         `raws` are the raw files that were listed: rows that they lack are in the returned files.
         """
 
-    def counted(self, query: Query, by: Collection[Dimension]) -> tuple[pa.Table | None, Listing]:
+    def counted(
+        self,
+        query: Query,  # noqa: ARG002 - without sums
+        by: Collection[Dimension],  # noqa: ARG002 - as above
+    ) -> tuple[pa.Table | None, Listing]:
         """The sums of records that answer a query and need not be read, and the files of all others.
 
         The sums are as `waybill.exporter.query.summed` gives them by these dimensions; None: none are known.
         """
+        return None, self
 
     def differing(self) -> Sequence[Differing]:
         """Those of the files asked for, or of their hours, that are not the ledger's, as far as is known.
 
         It is called once the files were read. Raises `OSError` if the ledger cannot be read.
         """
+        return ()
 
 
 class Access(Protocol):

@@ -29,13 +29,12 @@ from ..parallel import in_parallel
 from ..parquet import DAMAGED, ForeignError, unreadable
 from ..relations import read_relations
 from ..sources import ObjectGoneError, SourceError, explained, version_of
-from .access import Access
+from .access import Access, Listing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from obstore.store import ObjectStore
 
-    from .access import Listing
     from .query import Query
 
 _TIMEOUT_S: Final = 30.0
@@ -224,10 +223,11 @@ class ExportedFiles(Access):
             return bytes(self._store.get(path).bytes())
 
 
-class _Listed:
-    """The files that manifests list, as if they were below the root: a `Listing`.
+class _Listed(Listing):
+    """The files that manifests list, as if they were below the root.
 
-    Of raw files a question only has to say that they are not compacted yet.
+    Of raw files a question only has to say that they are not compacted yet. None differs: a file that is not
+    the listed one cannot be read.
     """
 
     def __init__(
@@ -255,13 +255,6 @@ class _Listed:
         paths = self._paths.get(hour, [])
         self._begin(paths)
         return paths
-
-    def counted(self, query: object, by: object) -> tuple[None, _Listed]:  # noqa: ARG002 - see `Listing`
-        return None, self
-
-    def differing(self) -> tuple[()]:
-        """None: a file that is not the listed one cannot be read."""
-        return ()
 
 
 def _folder(place: Path) -> ObjectStore:

@@ -56,9 +56,7 @@ class NoLedgerError(WaybillError):
     """A root has no ledger in which anything could be accepted."""
 
 
-def accept_findings(
-    root: Path, findings: Collection[Finding], why: str = "", *, files: Files | None = None
-) -> None:
+def accept_findings(root: Path, findings: Collection[Finding], why: str = "") -> None:
     """Write into the ledger that findings are accepted.
 
     A file that the ledger did not have is in the ledger from then on. A new occurrence is a new finding.
@@ -67,7 +65,7 @@ def accept_findings(
         NoLedgerError: there is no ledger.
         OSError: an entry or a report cannot be written.
     """
-    files = files or Files()
+    files = Files()
     if read_ledger(root) is None:
         raise NoLedgerError(
             f"{root} has no ledger that could record an accepted finding; fix the finding instead"
