@@ -179,6 +179,8 @@ class Index:
             self._publish()
             return Step(retry_s=linger_s if analysis_s is None else min(linger_s, analysis_s))
         entries, upto = self._next()
+        # The power must not take entries from the journal that the index has: others would get their numbers.
+        self._journal.sync_all()
         with connection:
             told = told_in(entries, system_name=self._settings.system_name)
             Tables(connection).add(told)

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from layouts import StoppedError, StoppingFiles, kinds, temporaries
+from layouts import kinds
 from manual_clock import ManualClock
 
 from waybill.exporter import Wanted, open_archive, rebuild
@@ -185,58 +185,11 @@ def test_a_disk_that_fails_is_said_and_tried_again(journal: Journal, settings: S
     assert archived(settings.root) == journal.read(0)
 
 
-def test_cut_short_at_any_call_every_entry_is_archived_once(tmp_path: Path, settings: Settings) -> None:
-    finished = False
-    for at in range(1, 100):
-        own = msgspec.structs.replace(settings, home=tmp_path / f"home{at}", root=tmp_path / f"root{at}")
-        finished = cut_short(own, at)
-        if finished:
-            break
-    assert finished
-
-
-def cut_short(settings: Settings, at: int) -> bool:
-    """Die at a call, append more, continue in another process; return whether the first finished unharmed."""
-    journal = Journal(settings.home)
-    append(journal, b"1", b"2")
-    journal.mark(b"flush")
-    append(journal, b"3")
-    try:
-        work(journal, settings, StoppingFiles(at))
-        survived = True
-    except StoppedError:
-        survived = False
-    append(journal, b"4")
-    work(journal, settings, Files())
-    assert archived(settings.root) == journal.read(0)
-    assert not temporaries(settings.root)
-    assert kinds(settings.root) == []
-    check_disjoint([name for name, _ in archived_files(settings.root)])
-    journal.close()
-    return survived
-
-
 def work(journal: Journal, settings: Settings, files: Files) -> None:
     archive = Archive(journal, settings, files=files)
     while archive.step().applied:
         pass
     archive.finish()
-
-
-def check_disjoint(names: Sequence[RawName]) -> None:
-    ranges = sorted((name.first, name.last) for name in names)
-    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
-
-
-def test_what_was_one_file_is_one_again_however_much_it_is(journal: Journal, settings: Settings) -> None:
-    append(journal, *(b"%d" % number for number in range(9)))
-    journal.commit("archive", put={"range": msgspec.msgpack.encode((1, 7))})
-    archive = Archive(journal, settings, entries_max=2, read_max=2)
-    while archive.step().applied:
-        pass
-    archive.finish()
-    names = [name for name, _ in archived_files(settings.root)]
-    assert [(name.first, name.last) for name in names] == [(1, 7), (8, 9)]
 
 
 @pytest.mark.parametrize("blocked", ["events", "provenance/raw"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import time
 import uuid
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order
+from layouts import HOUR_MS, START_MS, Layout, event, in_order
 
 from waybill.exporter.archive import Archive, archived_files, read_entries, read_run_ids
 from waybill.exporter.layout import Layout as Projection, write_again
@@ -331,30 +330,6 @@ def test_a_run_that_came_while_the_layout_was_off_is_looked_for(site: Site, befo
     site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
     site.tell(FAIL)
     site.check()
-
-
-def test_a_crash_at_whichever_step_forgets_no_run_for_good(
-    settings: Settings, tmp_path: Path, clock: Clock
-) -> None:
-    for at in itertools.count(1, 3):
-        place = tmp_path / str(at)
-        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"), clock)
-        site.tell(COMPLETE)
-        clock.pass_hours(1)
-        site.emit(event("next", "COMPLETE", 0))
-        site.restart(StoppingFiles(at))
-        try:
-            site.flush()
-            break
-        except StoppedError:
-            site.restart()
-            site.flush()
-            assert set(site.journal.state("layout", "run:")) == {f"run:{key_of_run('next')}"}
-            site.tell(FAIL)
-            site.check()
-        finally:
-            site.journal.close()
-    assert at > 10
 
 
 def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Site) -> None:

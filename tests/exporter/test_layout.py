@@ -3,17 +3,16 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order, record
+from layouts import HOUR_MS, START_MS, Layout, event, in_order, record
 from manual_clock import ManualClock
 from openlineage.client.uuid import generate_new_uuid
 
-from waybill.exporter import Query, open_layout
+from waybill.exporter import open_layout
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
@@ -183,17 +182,6 @@ def test_a_run_settles_when_its_application_ends(site: Site) -> None:
     site.emit(event("app", "COMPLETE", 9, job="app"))
     site.work()
     assert [row.did for row in site.found()] == ["child"]
-
-
-def test_a_run_that_was_unsettled_at_a_restart_settles_after_it(site: Site) -> None:
-    site.emit(event("r", "COMPLETE", 5))
-    site.work()
-    site.restart()
-    site.clock.move(SETTLE_S)
-    site.layout.step()
-    assert site.layout.step().applied == 1
-    site.work()
-    assert site.found() == [derived("r", 5)]
 
 
 def test_an_event_after_the_end_replaces_what_was_recorded(site: Site) -> None:
@@ -397,48 +385,6 @@ def expected() -> list[ProvenanceRecord]:
     return in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
 
 
-def test_a_range_that_was_cut_short_is_written_again_exactly(site: Site) -> None:
-    site.emit(*(event(f"r{at}", "COMPLETE", at * HOUR_MS, facets=facet(did=f"d{at}")) for at in range(3)))
-    site.files = StoppingFiles(30)
-    site.restart()
-    with pytest.raises(StoppedError):
-        site.work()
-    before = {path.name for path in Layout(site.settings.root).raw()}
-    site.emit(event("late", "COMPLETE", 1, facets=facet(did="late")))
-    site.files = Files()
-    site.restart()
-    site.work()
-    names = {path.name for path in Layout(site.settings.root).raw()}
-    node = site.journal.node
-    assert before == {f"{node}-1-3.parquet"}
-    assert names == {f"{node}-1-3.parquet", f"{node}-4-4.parquet"}
-
-
-def test_a_runner_that_ends_between_two_steps_of_a_range_takes_nothing_from_what_it_takes_back(
-    settings: Settings, tmp_path: Path
-) -> None:
-    for at in itertools.count(1, 3):
-        place = tmp_path / str(at)
-        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
-        site.emit(event("r", "COMPLETE", 5))
-        site.flush()
-        site.emit(event("r", "FAIL", 4))
-        site.files = StoppingFiles(at)
-        site.restart()
-        try:
-            site.flush()
-            break
-        except StoppedError:
-            site.files = Files()
-            site.restart()
-            site.layout.finish()
-            site.flush()
-            assert site.rows() == [derived("r", 4, final_state=FinalState.ERROR)], at
-        finally:
-            site.journal.close()
-    assert at > 10
-
-
 class FullDisk(Files):
     """Refuses to write while it is marked as full."""
 
@@ -492,41 +438,6 @@ def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until
 
 
 # -- the law -----------------------------------------------------------------------------------------------
-
-BODIES = [
-    event(run, kind, at, facets={**facets, **above}, **more)
-    for run in ("a", "b")
-    for kind, at in (("START", 0), ("COMPLETE", 5), ("FAIL", 4), ("COMPLETE", HOUR_MS))
-    for facets in ({}, facet(did="d", dataSink="s"), {"waybill_inferred": {"reason": "stale"}})
-    for above in ({}, parent("b"))
-    for more in ({}, {"outputs": [{"namespace": "n", "name": "o"}]})
-]
-
-
-@hypothesis_settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(bodies=st.lists(st.sampled_from(BODIES), max_size=8, unique=True), data=st.data())
-def test_any_order_and_any_batches_give_what_the_fold_of_all_events_gives(
-    bodies: list[bytes], data: st.DataObject, settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = tmp_path_factory.mktemp("law")
-    site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
-    actions: Sequence[Callable[[], object]] = (
-        site.work,
-        site.flush,
-        site.restart,
-        site.layout.finish,
-        lambda: None,
-    )
-    for body in bodies:
-        site.emit(body)
-        actions[data.draw(st.integers(0, len(actions) - 1))]()
-    site.flush()
-    events = [decode_event(body) for body in bodies]
-    assert site.rows() == in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
-    assert sorted(row.did for row in find(site.settings.root, Query())) == sorted(
-        row.did for row in site.rows()
-    )
-    site.journal.close()
 
 
 def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(settings: Settings) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -17,8 +17,7 @@ from waybill.lineage.index import INDEX_NAME
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
 Rows = dict[str, list[tuple[object, ...]]]
 
@@ -227,45 +226,20 @@ def test_what_was_told_long_ago_is_forgotten_if_the_settings_say_so(site: Site) 
     assert (rows["fact"], rows["value"], rows["run"]) == ([], [], [])
 
 
-def killed_at(statement: int, work: Callable[[], object]) -> bool:
-    """Whether a process that dies before it executes so many statements was killed in its work."""
-    child = os.fork()
-    if not child:
-        executed = 0
+def test_the_power_takes_nothing_from_the_journal_that_the_index_has(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.append(event("r", "START"))
+    site.catch_up()
+    synced: list[tuple[str, int]] = []
 
-        def count(*_: object) -> bool:
-            nonlocal executed
-            executed += 1
-            if executed == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return True
+    def note(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.name, len(tables_of(site.settings.home)["run"])))
 
-        def watch(connection: apsw.Connection) -> None:
-            connection.exec_trace = count
-
-        apsw.connection_hooks.append(watch)
-        work()
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
-def test_a_kill_at_any_statement_leaves_what_the_next_run_makes_whole(settings: Settings) -> None:
-    with contextlib.closing(Journal(settings.home)) as journal:
-        bodies = [event("r", "START", inputs=("/a", "/b")), event("s", "START"), event("r", "FAIL", 1)]
-        journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
-
-    def step() -> None:
-        with contextlib.closing(Journal(settings.home)) as journal:
-            Index(journal, settings, linger_s=0).step()
-
-    statement, was_killed = 0, True
-    while was_killed:
-        for path in settings.home.glob(f"{INDEX_NAME}*"):
-            path.unlink()
-        statement += 1
-        was_killed = killed_at(statement, step)
-        step()
-        rows = tables_of(settings.home)
-        assert [(row[0], row[1]) for row in rows["run"]] == [("r", None), ("s", "s")]
-        assert len(rows["fact"]) == 6
-    assert statement > 10
+    monkeypatch.setattr(os, "fsync", note)  # SQLite has its own
+    with contextlib.closing(Journal(site.settings.home)) as emitter:
+        emitter.append(Kind.OPENLINEAGE, event("s", "START"), durable=False)
+    site.index.step()
+    assert synced == [("journal.db-wal", 1)], "before the index has it"
+    assert site.open_dids() == {"r", "s"}

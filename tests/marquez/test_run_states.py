@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from delivering import Site, Worker
 
 
-@pytest.mark.parametrize("late", ["START", "RUNNING", "OTHER", "start"])
-@pytest.mark.parametrize("end", ["COMPLETE", "FAIL", "ABORT", "complete"])
-def test_a_late_event_is_followed_by_the_terminal_one(
-    site: Site, worker: Worker, late: str, end: str
-) -> None:
-    site.keep("run", 0, eventType=end)
-    worker.run()
-    state = site.marquez.runs["run"]
-    site.keep("run", 1, eventType=late)
-    worker.run()
-    assert site.numbers("run") == [0, 1, 0]
-    assert site.marquez.runs == {"run": state}
-    assert worker.delivery.pending() == 0
-
-
 def test_many_late_events_in_view_are_followed_by_it_once(site: Site, worker: Worker) -> None:
     site.keep("run", 0, eventType="COMPLETE")
     for number in range(1, 6):

@@ -42,6 +42,7 @@ class Actions:
             (6, self.change_mood),
             (3, self.ask),
             (8, self.crash),
+            (4, self.fail),
             (2, self.fill_disk),
             (4, self.make_room),
         )
@@ -115,18 +116,7 @@ class Actions:
     def crash(self) -> None:
         """Something is done whose process dies at one of its calls, or the power fails there."""
         world, chance = self._world, self._chance
-        do = chance.choice(
-            (
-                self.step,
-                self.step,
-                self.step,
-                self.emit,
-                self.tell,
-                self.keep_house,
-                self.flush,
-                self.end_runner,
-            )
-        )
+        do = self._choose_any()
         calls, loses_power = int(chance.expovariate(1 / 12)), chance.random() < 0.3
         self._note(f"{'power' if loses_power else 'kill'} at call {calls} of {do.__name__}")
         world.faults.kill_after(calls)
@@ -138,6 +128,20 @@ class Actions:
         if do == self.emit and world.faults.is_dead:
             world.end_program()
         world.die(loses_power=loses_power)
+
+    def fail(self) -> None:
+        """Something is done, and one of its calls fails."""
+        faults, do, calls = self._world.faults, self._choose_any(), int(self._chance.expovariate(1 / 12))
+        self._note(f"at call {calls} of {do.__name__}")
+        faults.fail_after(calls)
+        do()
+        faults.end_failure()
+
+    def _choose_any(self) -> Callable[[], object]:
+        steps = (self.step, self.step, self.step)
+        return self._chance.choice(
+            (*steps, self.emit, self.tell, self.keep_house, self.flush, self.end_runner)
+        )
 
     def fill_disk(self) -> None:
         calls = self._chance.randrange(60)

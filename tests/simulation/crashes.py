@@ -1,4 +1,4 @@
-"""The faults of the disk: a process that dies at any call, the loss of power, and a disk that is full."""
+"""Faults of the disk: a process dies at any call, the power is lost, a call fails, there is no room."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ class Faults(Plan):
     Attributes:
         is_dead: whether the process has died.
         is_full: whether the disk has turned out to be full.
+        has_failed: whether the call that was to fail has failed.
     """
 
     def __init__(
         self, folder: Path, chance: Random, patch: pytest.MonkeyPatch, on_sync: Callable[[], object]
     ) -> None:
         super().__init__()
-        self.is_dead = self.is_full = False
+        self.is_dead = self.is_full = self.has_failed = False
         self._on_sync = on_sync
         self._folders = [folder / "home", folder / "root"]
         self._chance = chance
         self._calls_to_death: int | None = None
         self._calls_to_full: int | None = None
+        self._calls_to_failure: int | None = None
         self._is_torn = False
         self._begin_disk()
         FaultySystem(self, folder / "home").install(patch.setattr)
@@ -77,6 +79,11 @@ class Faults(Plan):
 
         patch.setattr(Files, "__new__", lambda _: object.__new__(AllFiles))
 
+    @property
+    def are_there(self) -> bool:
+        """Whether a call has failed, and what follows from that may be said."""
+        return self.is_dead or self.is_full or self.has_failed
+
     def close(self) -> None:
         """Leave SQLite its own file system; nothing is open any more."""
         self._sqlite.unregister()
@@ -84,6 +91,14 @@ class Faults(Plan):
     def kill_after(self, calls: int) -> None:
         """Have the process die after so many calls; of a write, some let half of it happen."""
         self._calls_to_death, self._is_torn = calls, self._chance.random() < 0.5
+
+    def fail_after(self, calls: int) -> None:
+        """Have one call fail after so many."""
+        self._calls_to_failure, self.has_failed = calls, False
+
+    def end_failure(self) -> None:
+        """Have no call fail."""
+        self._calls_to_failure, self.has_failed = None, False
 
     def fill_after(self, calls: int) -> None:
         """Have the disk full after so many calls that take room."""
@@ -108,6 +123,11 @@ class Faults(Plan):
                 if not self.is_dead and self._is_torn:
                     half()
                 self.is_dead = True
+                fail(errno.EIO, path)
+        if self._calls_to_failure is not None and not self.has_failed:
+            self._calls_to_failure -= 1
+            if self._calls_to_failure < 0:
+                self.has_failed = True
                 fail(errno.EIO, path)
         if self._calls_to_full is not None and name in TAKES_ROOM:
             self._calls_to_full -= 1

@@ -201,6 +201,7 @@ class World:
     def open(self) -> None:
         """Open the home, and what runs its projections."""
         self.journal = Journal(self._given.home)
+        self.emitters = Journal(self._given.home)
         self.settings = agree(self.journal, self._given, as_runner=True)
         self.runner = Runner(self.journal, self.settings)
         self.runner.open()
@@ -208,13 +209,14 @@ class World:
         self._due_s, self._short = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
 
     def reopen(self) -> None:
-        """Open the home; if the disk is full, once there is room."""
+        """Open the home; if the disk fails, once it works again."""
         try:
             self.open()
         except (JournalError, OSError):
-            if not self.faults.is_full:
+            if not self.faults.are_there:
                 raise
             self.faults.make_room()
+            self.faults.end_failure()
             self.close()
             self.open()
 
@@ -229,11 +231,13 @@ class World:
         for projection in self.projections.values():
             projection.close()
         self.journal.close()
+        self.emitters.close()
 
     def finish(self) -> None:
         """End the runner in good order."""
         self.runner.close()
         self.journal.close()
+        self.emitters.close()
 
     def die(self, *, loses_power: bool) -> None:
         """End the process that is dying, or all of them by a loss of power, and begin others."""
@@ -274,7 +278,7 @@ class World:
     def _note_program(self) -> None:
         """Note the program as an emitter does, at the latest before its first entry."""
         if not self._is_noted:
-            note_program(self.journal, Program.parse(self.program))
+            note_program(self.emitters, Program.parse(self.program))
             self._is_noted = True
 
     def end_program(self) -> None:
@@ -299,7 +303,7 @@ class World:
         try:
             if program is not None:
                 self._note_program()
-            self.journal.append_many(items, program=program, durable=durable)
+            self.emitters.append_many(items, program=program, durable=durable)
         except JournalError as error:
             self._refused(error, known)
             return
@@ -310,8 +314,7 @@ class World:
 
     def _refused(self, error: JournalError, known: set[bytes]) -> None:
         if not self.faults.is_dead:
-            assert self.faults.is_full, error
-            assert isinstance(error, JournalFullError), error
+            assert self.faults.has_failed or isinstance(error, JournalFullError) is self.faults.is_full, error
             self.look()
             assert self._known() == known, "entries were refused and kept"
 
@@ -321,9 +324,9 @@ class World:
     def flush(self) -> None:
         """Ask for a flush."""
         try:
-            self._durable = self.journal.mark(b"flush")
+            self._durable = self.emitters.mark(b"flush")
         except JournalError:
-            assert self.faults.is_dead or self.faults.is_full
+            assert self.faults.are_there
 
     def step(self, name: str) -> bool:
         """Step one projection if the runner would; returns whether it did something.
@@ -341,7 +344,7 @@ class World:
         is_short = not step.applied and step.retry_s is not None and step.retry_s < IDLE_S_MIN
         self._short[name] = self._short[name] + 1 if is_short else 0
         assert self._short[name] < 2, f"{name} has nothing to do and asks again at once: {step}"
-        if step.problem is not None and not self.faults.is_full:
+        if step.problem is not None and not self.faults.are_there:
             assert name == MARQUEZ, f"{name} has a problem: {step.problem}"
             assert self.backend.mood != "well" or not step.applied or step.retry_s is None, step
         return bool(step.applied)

@@ -211,27 +211,6 @@ def test_what_is_open_is_known_to_the_next_runner(home: Home) -> None:
     assert home.ended() == {"r": REASON}
 
 
-def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
-    appended = Journal.append_many
-
-    class CrashError(Exception):
-        """The process dies."""
-
-    def crashing(journal: Journal, items: Any) -> None:  # noqa: ANN401 - as the journal takes them
-        appended(journal, items)
-        raise CrashError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append_many", crashing)
-        with pytest.raises(CrashError):
-            home.ended()
-    assert home.ended() == {"r": REASON}
-    assert len(home.inferred()) == 1
-
-
 def test_the_runs_of_a_large_application_are_ended_piece_by_piece(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

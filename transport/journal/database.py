@@ -125,7 +125,7 @@ class Database:
                     self._synced_s = self.clock.monotonic_s()
             elif durable and not self._is_log_synced:
                 # What `work` has found, such as the first of a repeat, may itself not be durable yet.
-                self._sync_log()
+                self.sync_all()
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -152,10 +152,11 @@ class Database:
             return None
         if left_s > 0:
             return left_s
-        self._sync_log()
+        self.sync_all()
         return None
 
-    def _sync_log(self) -> None:
+    def sync_all(self) -> None:
+        """Fsync every change up to now, of whichever process."""
         # Set before the fsync, which may not include what other threads write meanwhile.
         self._has_unsynced, self._is_log_synced = False, True
         # SQLite fsyncs no commit that changes nothing, but it holds no lock on the log either.

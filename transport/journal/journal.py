@@ -425,6 +425,10 @@ class Journal:
         """Make durable what `append` and `commit` did not fsync; see `Database.sync`."""
         return self._database.sync(after_s)
 
+    def sync_all(self) -> None:
+        """Make durable what any process has kept or changed, before something outside depends on it."""
+        self._database.sync_all()
+
     # -- contents --------------------------------------------------------------------------------------------
 
     def first_with(self, fingerprint: str) -> FileContent | None:

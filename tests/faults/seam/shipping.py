@@ -18,14 +18,16 @@ from seam.emissions import emission
 from seam.files import FaultyFiles
 from seam.oracle import check_journal, check_verified, check_visible, compare
 from seam.plan import Act, Plan
-from seam.program import Program, begin
+from seam.sqlite import FaultySqlite
+from seam.system import FaultySystem
 
 from waybill.exporter import DestinationError, age_off, age_off_archive, check, export, open_destination
 from waybill.exporter.archive import Archive
+from waybill.exporter.layout import Layout
 from waybill.facets import ProvenanceRecord, merge_all
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.lineage import find
-from waybill.transport import Journal, Settings, flush
+from waybill.transport import Journal, JournalError, Settings, flush
 from waybill.transport.root import CLAIMS, FOLDER_MARK, MARKER
 
 if TYPE_CHECKING:
@@ -44,18 +46,25 @@ def there_of(settings: Settings) -> Path:
 
 
 class Shipping:
-    """One run of the program.
+    """One run of the program, in this disposable process.
 
     Args:
-        program: fills the root.
+        settings: home and root.
+        plan: the plan of failures.
         teller: gets its reports.
     """
 
-    def __init__(self, program: Program, teller: Teller) -> None:
-        self._program = program
+    def __init__(self, settings: Settings, plan: Plan, teller: Teller) -> None:
+        plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
+        FaultySystem(plan, settings.home).install()
+        self._sqlite = FaultySqlite(plan)
+        self._plan = plan
         self._teller = teller
-        self._settings = program.settings
-        self._files = FaultyFiles(program.plan)
+        self._settings = settings
+        self._files = FaultyFiles(plan)
+        self._kept: list[int] = []
+        self._journal = Journal(settings.home, vfs=self._sqlite.name)
+        self._layout = Layout(self._journal, settings, files=self._files, workers=1, linger_s=0.0)
 
     def run(self) -> None:
         """Do everything that exports and age-offs do."""
@@ -70,28 +79,35 @@ class Shipping:
 
     def go_on(self) -> None:
         """Do what must work after the fault has ended, without a restart."""
-        self._program.plan.ended = True
+        self._plan.ended = True
         self._add(FRESH)
         if (done := self._export()) and done.failed:
             self._teller.tell("fault", f"the export fails after the fault: {done.failed}")
 
     def _add(self, *numbers: int) -> None:
         for number in numbers:
-            self._program.emit([emission(number)])
-        self._program.flush()
-        archive = Archive(self._program.journal, self._settings, files=self._files, gather_s=0)
+            self._teller.tell("offer", number)
+            with contextlib.suppress(JournalError):
+                self._journal.append_many(emission(number).items)
+                self._teller.tell("ack", number)
+                self._kept.append(number)
+        archive = Archive(self._journal, self._settings, files=self._files, gather_s=0)
         # The runner also tries again, whatever the error.
         with contextlib.suppress(Exception):
-            while archive.step().applied:
-                pass
+            self._journal.mark(b"flush")
+            for step in (self._layout.step, archive.step):
+                while step().applied:
+                    pass
+            if not self._layout.pending():
+                self._teller.tell("shown", self._kept)
 
     def _hit(self, do: Callable[[], object]) -> None:
         """Do it as if run by a timer: failed work is repeated the next time."""
-        start = len(self._program.plan.calls)
+        start = len(self._plan.calls)
         with contextlib.suppress(OSError, DestinationError):
             do()
-        if self._program.plan.at is None:
-            self._teller.tell("span", [start, len(self._program.plan.calls)])
+        if self._plan.at is None:
+            self._teller.tell("span", [start, len(self._plan.calls)])
 
     def _export(self, *, delete_after: bool = False) -> Exported:
         there = open_destination(str(there_of(self._settings)), files=self._files)
@@ -108,7 +124,7 @@ def run_shipping(settings: Settings, plan: Plan, teller: Teller) -> None:
     import waybill.exporter.exporting.exporting as module
 
     module.WORKERS = 1  # type: ignore[misc]
-    shipping = Shipping(begin(settings, plan, teller), teller)
+    shipping = Shipping(settings, plan, teller)
     shipping.run()
     if plan.at is not None:
         shipping.go_on()

@@ -49,7 +49,6 @@ _KEPT: Final = {200, 201, 202}
 _LATER: Final = {503, 507}
 _ENDS_WITHIN_S: Final = 60.0
 _FLUSHES_MAX: Final = 10
-_DAMAGED: Final = "its bytes are not those"
 _COMMAND_S: Final = 1_800.0  # a repair after an hour of damage reads the whole archive
 
 
@@ -167,8 +166,6 @@ class Town:
     Attributes:
         ledger: the reports of senders and pipelines that have ended.
         clock: the file with the number of seconds by which every process's clock is wrong.
-        damaged: the dids of the records that were damaged in the journal, by its number for them.
-        named: the dids of those damaged records that a command has named.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -184,8 +181,6 @@ class Town:
         self.collector: subprocess.Popen[bytes] | None = None
         self.emitters: list[Emitter] = []
         self.senders: list[Sender] = []
-        self.damaged: dict[int, str] = {}
-        self.named: set[str] = set()
         self._log = (folder / "collector.log").open("ab")
         self._said = (folder / "town.log").open("w")
 
@@ -220,24 +215,14 @@ class Town:
         self._said.write(f"{time.monotonic():.2f} {what}\n")
         self._said.flush()
 
-    def own_numbers(self) -> list[int]:
-        """Take three record numbers that nobody else sends."""
-        first = next(self._firsts)
-        return [number for number in range(first, first + 9) if number % 3 == 2]
-
     def keep_emitters(self) -> None:
         for emitter in [one for one in self.emitters if one.has_ended()]:
             self.emitters.remove(emitter)
             self.end_emitter(emitter)
         while len(self.emitters) < EMITTERS:
-            self.begin_emitter(self.home)
-
-    def begin_emitter(self, home: Path) -> Emitter:
-        durability = self._chance.choice(("power", "process"))
-        emitter = Emitter(home, self.root, next(self._firsts), durability, self._env)
-        if home == self.home:
+            durability = self._chance.choice(("power", "process"))
+            emitter = Emitter(self.home, self.root, next(self._firsts), durability, self._env)
             self.emitters.append(emitter)
-        return emitter
 
     def end_emitter(self, emitter: Emitter) -> None:
         emitter.kill()
@@ -259,17 +244,6 @@ class Town:
             words, stdout=self._log, stderr=self._log, env=self._env, start_new_session=True
         )
 
-    def is_served(self, *, within_s: float) -> bool:
-        """Whether the collector has the home open, or opens it in time."""
-        deadline_s = time.monotonic() + within_s
-        while time.monotonic() < deadline_s:
-            connection = http.client.HTTPConnection(f"127.0.0.1:{self.port}", timeout=5)
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                connection.request("GET", "/health/live")
-                return connection.getresponse().status == http.HTTPStatus.OK
-            time.sleep(0.1)
-        return False
-
     def kill_all(self) -> None:
         while self.emitters:
             self.end_emitter(self.emitters.pop())
@@ -277,12 +251,11 @@ class Town:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.collector.pid, signal.SIGKILL)
             self.collector.wait()
-        for home in (self.home, self.folder / "of-home" / "clone"):
-            self.kill_runner_of(home)
+        self.kill_runner()
 
-    def kill_runner_of(self, home: Path) -> None:
+    def kill_runner(self) -> None:
         """Kill the runner, and started runners that do not hold the lease yet."""
-        for pid in runners_of(home):
+        for pid in runners_of(self.home):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGKILL)
@@ -290,17 +263,11 @@ class Town:
                 time.sleep(0.01)
 
     def pause(self) -> None:
-        """End the pipelines, and pause the senders until `resume`."""
+        """End the pipelines, and pause the senders."""
         for sender in self.senders:
             sender.at_work.acquire()
         while self.emitters:
             self.end_emitter(self.emitters.pop())
-
-    def resume(self) -> None:
-        """Resume the senders."""
-        self.keep_collector()
-        for sender in self.senders:
-            sender.at_work.release()
 
     def end_senders(self) -> None:
         """End the paused senders, and enter their reports."""
@@ -311,30 +278,17 @@ class Town:
             sender.join()
             self._enter(sender.ledger)
 
-    def flush(self, home: Path | None = None) -> None:
-        """File everything. An altered file holds up a flush until it is quarantined."""
+    def flush(self) -> None:
+        """File everything; what a shortage has made poison is tried again."""
         for _ in range(_FLUSHES_MAX):
-            if self.waybill("flush", "--timeout", "120", home=home, may_fail=True) is not None:
+            if self.waybill("flush", "--timeout", "120", may_fail=True) is not None:
                 return
-            self._look_at_poison(home)
+            self.waybill("poison", "retry", "--all", may_fail=True)
             time.sleep(1)
-        self.waybill("flush", "--timeout", "120", home=home)
+        self.waybill("flush", "--timeout", "120")
 
-    def _look_at_poison(self, home: Path | None) -> None:
-        listed = self.waybill("poison", "list", "--json", home=home, may_fail=True) or ""
-        self.note(listed)
-        poison = [json.loads(line) for line in listed.splitlines()]
-        # Each projection gets there by itself.
-        lost = {one["seq"] for one in poison if one["reason"].startswith(_DAMAGED)} & self.damaged.keys()
-        for seq in lost:
-            self.named.add(self.damaged[seq])
-            self.waybill("poison", "drop", str(seq), "--yes", home=home)
-        if any(one["seq"] not in lost for one in poison):
-            # A temporary shortage may have made good entries poison.
-            self.waybill("poison", "retry", "--all", home=home, may_fail=True)
-
-    def waybill(self, *words: str, may_fail: bool = False, home: Path | None = None) -> str | None:
-        own = ["--home", str(home or self.home)]
+    def waybill(self, *words: str, may_fail: bool = False) -> str | None:
+        own = ["--home", str(self.home)]
         own += [] if words[0] == "poison" else ["--root", str(self.root)]
         done = subprocess.run(
             [WAYBILL, *words, *own],
