@@ -332,7 +332,7 @@ def _append_200(home: Path, process: int) -> None:
 
 
 def test_processes_append_together_without_loss(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # each opens the journal itself
     processes = [context.Process(target=_append_200, args=(tmp_path, process)) for process in range(3)]
     for process in processes:
         process.start()

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forking import in_fork
 from manual_clock import ManualClock
 
 from waybill.transport import Journal, JournalError, Kind, Settings, Tracker, flush, locks
+from waybill.transport.__main__ import main as run_home
 from waybill.transport.config import agree
 
 EVENT = Kind.OPENLINEAGE
@@ -378,8 +380,7 @@ def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path) -> Non
 def test_a_runner_does_nothing_in_a_home_where_nothing_is_agreed_yet(home: Path) -> None:
     journal = Journal(home)
     journal.append(EVENT, b"kept")
-    command = [sys.executable, "-m", "waybill.transport", str(home)]
-    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+    assert in_fork(lambda: run_home(home)) == 0
     assert journal.meta("runner_pid") is None
     assert journal.meta("root") is None
     assert not (home / "waybill-root.json").exists()
