@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
+from calling import call
 from layouts import (
     HOUR_MS,
     NODE,
@@ -201,9 +200,7 @@ def test_the_command_in_the_report_brings_the_rows_back(settings: Settings) -> N
     assert locate_entry(root, node, entry) == [Located(file=one.kept, place=Place.DAMAGED)]
     command = shlex.split(one.restore)
     assert command[:2] == ["waybill", "repair"]
-    command[0] = str(Path(sys.executable).parent / "waybill")
-    allowed = ["--home", str(settings.home)]
-    done = subprocess.run([*command, *allowed], capture_output=True, text=True, timeout=120, check=False)
+    done = call(*command[1:], "--home", settings.home)
     assert done.returncode == 0, done.stderr
     assert findings(root) == [("damaged", one.kept)]
     dismiss(root)
