@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,69 +71,12 @@ def left(
     made.journal.close()
 
 
-def test_what_began_and_has_not_ended_is_found_with_how_long_ago_that_was(left: Left) -> None:
-    for _ in range(2):
-        file, run = sorted(left.ask("find", "--open"), key=lambda one: one["filename"] or "~")
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", file.pop("began"))
-        assert file.pop("last_heard") >= file.get("began", "")
-        told = {"did": left.file.did, "system_name": "tests", "data_source": "in", "filename": "left.csv"}
-        assert file == {**told, "parent_did": None, "transform": None}
-        assert (run["did"], run["system_name"], run["data_source"]) == ("run", "ns", "job")
-        left.work()
-    shown = left.called("find", "--open", "--home", left.home, "--filename", "left*").stdout
-    assert ("1d 12h ago" in shown, "left.csv" in shown, "\trun" in shown) == (True, True, False)
-
-
-def test_status_counts_what_is_open_whether_or_not_files_are_written(left: Left) -> None:
-    for _ in range(2):
-        status = json.loads(left.called("status", "--home", left.home, "--json").stdout)
-        assert status["open_runs"] == 2
-        shown = left.called("status", "--home", left.home).stdout
-        assert "open      2 files and runs have not ended (`waybill find --open`)" in shown
-        left.work()
-    left.file.egress("lake")
-    assert json.loads(left.called("status", "--home", left.home, "--json").stdout)["open_runs"] == 1
-
-
 def test_status_does_not_count_what_is_open_where_that_would_take_long(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "_READ_ENTRIES_MAX", 1)
     assert json.loads(left.called("status", "--home", left.home, "--json").stdout)["open_runs"] is None
     assert "open      not counted" in left.called("status", "--home", left.home).stdout
-
-
-def test_a_run_that_is_no_file_is_listed_by_its_job_with_all_that_it_reads(
-    left: Left, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began = event("two", "START", "2026-01-31T12:00:00Z", job="etl/join", inputs=["b/left", "b/right"])
-    left.journal.append(Kind.OPENLINEAGE, began)
-    now_ns = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + int(1.5 * DAY_S * 1e9))
-    given = ("close-stale", "--as", "ERROR", "--older-than", "1d", "--dry-run")
-    (told,) = [one for one in left.ask(*given) if one["did"] == "two"]
-    assert (told["job"], told["inputs"], told["outputs"]) == ("join", ["b/left", "b/right"], [])
-    shown = left.called(*given, "--home", left.home).stdout
-    assert "\tjoin\tb/left, b/right\tjoin\t" in shown
-
-
-@pytest.mark.parametrize("state", ["ERROR", "CANCELLED"])
-def test_what_is_stale_is_ended_with_a_reason_only_when_somebody_asks(left: Left, state: str) -> None:
-    left.work()
-    given = ("close-stale", "--as", state, "--why", "the cluster is gone")
-    assert left.ask(*given, "--older-than", "2d") == []
-    both = {left.file.did, "run"}
-    assert {one["did"] for one in left.ask(*given, "--older-than", "1d", "--dry-run")} == both
-    assert left.open() == both, "nothing was done yet"
-    assert len(left.ask(*given, "--older-than", "1d")) == 2
-    assert left.open() == set()
-    found = left.ask("find", "--state", state)
-    assert {one["did"] for one in found} == both
-    reason = {"errorCause": "the cluster is gone"} if state == "ERROR" else {}
-    assert [one["annotations"] for one in found] == [
-        reason | {"waybill.evidence": "inferred: the cluster is gone"}
-    ] * 2
-    assert {one["filename"] for one in found} == {"left.csv", "job"}
 
 
 def test_the_runner_ends_what_is_stale_once_the_home_agrees_on_when(left: Left) -> None:

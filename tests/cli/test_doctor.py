@@ -89,14 +89,6 @@ def test_each_check_is_one_line_and_each_fix_another(called: Run, home: Path) ->
     assert [fix for fix in fixes if "nothing" in fix] == [], "a fix is something to do"
 
 
-def test_a_home_that_others_can_open_is_a_note(called: Run, home: Path) -> None:
-    Journal(home).close()
-    home.chmod(0o755)
-    _, found = findings(called, "--home", home)
-    says = f"home_mode is private, and others can open {home} until the next emit or flush of its owner"
-    assert (found["home"]["level"], found["home"]["says"]) == ("note", says)
-
-
 def test_the_marquez_that_the_home_delivers_to_is_asked(
     called: Run, settings: Settings, marquez: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,11 +116,6 @@ def test_a_marquez_that_is_down_is_told_once(called: Run, settings: Settings) ->
     assert found["Marquez"]["fix"] == f"start it, or correct marquez_url: {command}"
 
 
-def test_no_backend_is_only_a_note(called: Run, home: Path) -> None:
-    code, found = findings(called, "--home", home)
-    assert (code, found["Marquez"]["level"]) == (0, "note")
-
-
 def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     called: Run, settings: Settings, journal: Journal
 ) -> None:
@@ -148,55 +135,6 @@ def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     assert "its live runner uses" in found["settings"]["says"]
     code, found = findings(called, *elsewhere)
     assert (code, found["settings"]["level"]) == (0, "note")
-
-
-def test_a_root_that_programs_may_not_give_is_broken_and_the_homes_own_is_well(
-    called: Run, settings: Settings, tmp_path: Path
-) -> None:
-    with contextlib.closing(Journal(settings.home)) as journal:
-        agree(journal, settings)
-    typo = tmp_path / "typo"
-    done = called("doctor", "--home", settings.home, "--root", typo, "--json")
-    found = {one["check"]: one for one in json.loads(done.stdout)}
-    assert (done.returncode, found["settings"]["level"], found["root"]["level"]) == (1, "broken", "ok")
-    assert f"waybill settings apply --home {settings.home} --root {typo}" in found["settings"]["fix"]
-    assert str(settings.root) in found["root"]["says"]
-
-
-def test_a_variable_that_names_no_setting_is_a_note(
-    called: Run, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WAYBILL_DURABILITY", "process")
-    monkeypatch.setenv("WAYBILL_PORT", "8091")
-    assert findings(called, "--home", home)[1]["environment"]["level"] == "ok"
-    monkeypatch.setenv("WAYBILL_PROVENANCE", "true")
-    code, found = findings(called, "--home", home)
-    assert (code, found["environment"]["level"]) == (0, "note")
-    assert "WAYBILL_PROVENANCE names no setting" in found["environment"]["says"]
-
-
-def test_a_damaged_journal_is_broken_and_stops_no_other_check(called: Run, home: Path) -> None:
-    for path in home.glob("journal.db-*"):
-        path.unlink()
-    (home / "journal.db").write_bytes(b"not a database at all" * 1000)
-    code, found = findings(called, "--home", home)
-    broken = [one for one in found.values() if one["level"] == "broken"]
-    assert (code, [one["check"] for one in broken]) == (1, ["health"]), "one cause is told once"
-    assert "journal.db" in broken[0]["says"]
-    for depending in ("home", "settings", "root"):
-        assert "the journal cannot be opened" in found[depending]["says"]
-    assert len(found) == 12 + len(OF_SPARK)
-
-
-def test_another_waybill_in_the_working_folder_is_broken(called: Run, home: Path, tmp_path: Path) -> None:
-    package = tmp_path / "waybill"
-    package.mkdir()
-    code, found = findings(called, "--home", home, cwd=tmp_path)
-    assert (code, found["packages"]["level"]) == (0, "ok"), "a folder without __init__.py hides nothing"
-    (package / "__init__.py").touch()
-    code, found = findings(called, "--home", home, cwd=tmp_path)
-    assert (code, found["packages"]["level"]) == (1, "broken")
-    assert str(package) in found["packages"]["says"]
 
 
 def test_another_waybill_is_found_anywhere_on_the_path(
@@ -227,15 +165,6 @@ def test_a_home_in_memory_is_only_a_note(called: Run, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_DATA_HOME", str(memory))
     code, found = findings(called)
     assert (code, found["file system"]["level"]) == (0, "note")
-
-
-def test_a_folder_that_cannot_hold_the_home_is_broken(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not Path("/proc/self").is_dir():
-        pytest.skip("needs /proc, where not even root may write")
-    monkeypatch.setenv("XDG_DATA_HOME", "/proc/self")
-    code, found = findings(called)
-    assert (code, found["fsync"]["level"]) == (1, "broken")
-    assert "Errno" not in found["fsync"]["says"]
 
 
 def test_before_there_is_a_home_nothing_is_said_of_its_health_and_the_folder_that_would_hold_it_is_checked(

@@ -2,7 +2,8 @@
 
 A file has the commands about one home, at noon of 2026-01-31. The home's events are those of the `.jsonl` of
 its name, or of what is before the first point of it. A line that begins with `#` says which fact is shown.
-`waybill` runs in this process, all else in a shell, into which the lines are typed that begin with `>`.
+`waybill` runs in this process, and all else in a shell, into which the lines are typed that begin with `>`;
+`sleep` moves the time.
 
 `WAYBILL_SNAPSHOTS=write` writes the answers anew, to be read before they are committed.
 """
@@ -45,7 +46,7 @@ CHANGING: Final = (
 def test_a_command_answers_as_its_snapshot_shows(
     called: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Path
 ) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: NOON_NS)
+    shell = Shell(called, monkeypatch)
     events = snapshot.with_name(f"{snapshot.name.partition('.')[0]}.jsonl")
     with contextlib.closing(Journal(tmp_path / "home")) as journal:
         agree(journal, Settings.load({"home": journal.home}, env={}, cwd=tmp_path))
@@ -59,7 +60,7 @@ def test_a_command_answers_as_its_snapshot_shows(
     shown = snapshot.read_text(encoding="utf-8")
     answered = ""
     for facts, command, typed in STEP.findall(shown):
-        printed = answer(called, monkeypatch, command, re.sub("^> ", "", typed, flags=re.MULTILINE))
+        printed = shell.answer(command, re.sub("^> ", "", typed, flags=re.MULTILINE))
         printed = printed.replace(str(tmp_path), "<folder>")
         for changing, stands_for in CHANGING:
             printed = re.sub(changing, stands_for, printed)
@@ -69,32 +70,41 @@ def test_a_command_answers_as_its_snapshot_shows(
     assert answered == shown
 
 
-def answer(called: Run, patch: pytest.MonkeyPatch, command: str, typed: str) -> str:
-    """What a command line prints, what it makes in the working folder, and its exit code."""
-    first, *others = command.split(" | ")
-    words = shlex.split(first.replace("$PWD", str(Path.cwd())))
-    if words[0] == "export":
-        patch.setenv(*words[1].split("=", 1))
+class Shell:
+    """Runs command lines, `waybill` in this process; the time stands still, but for `sleep`."""
+
+    def __init__(self, called: Run, patch: pytest.MonkeyPatch) -> None:
+        self._called = called
+        self._patch = patch
+        self._now_ns = NOON_NS
+        patch.setattr(time, "time_ns", lambda: self._now_ns)
+
+    def answer(self, command: str, typed: str) -> str:
+        """What a command line prints, what it makes in the working folder, and its exit code."""
+        word, *words = shlex.split(command.partition(" | ")[0].replace("$PWD", str(Path.cwd())))
+        if word == "export":
+            self._patch.setenv(*words[0].split("=", 1))
+        elif word == "unset":
+            self._patch.delenv(words[0])
+        elif word == "sleep":
+            self._now_ns += int(words[0]) * 10**9
+        elif word == "waybill":
+            return self._answer_of_waybill(words, command.partition(" | ")[2])
+        else:
+            done = run(command, typed)
+            return f"{done.stdout}{done.stderr}exit code {done.returncode}"
         return "exit code 0"
-    if words[0] == "unset":
-        patch.delenv(words[1])
-        return "exit code 0"
-    before = set(Path().iterdir())
-    if words[0] == "waybill":
-        done = called(*words[1:])
-        made = {f"made {path}\n" for path in set(Path().iterdir()) - before}
-        code, printed, said = done.returncode, done.stdout, done.stderr + "".join(sorted(made))
-    else:
-        code, printed, said = run(first, typed)
-    if others:
-        _, printed, more = run(" | ".join(others), printed)
-        said += more
-    return f"{printed}{said}exit code {code}"
+
+    def _answer_of_waybill(self, words: list[str], into: str) -> str:
+        before = set(Path().iterdir())
+        done = self._called(*words)
+        made = "".join(sorted(f"made {path}\n" for path in set(Path().iterdir()) - before))
+        printed = run(into, done.stdout).stdout if into else done.stdout
+        return f"{printed}{done.stderr}{made}exit code {done.returncode}"
 
 
-def run(command: str, typed: str) -> tuple[int, str, str]:
-    """The exit code of a shell's command, and what it prints to stdout and stderr."""
-    done = subprocess.run(  # noqa: S602 - our own
+def run(command: str, typed: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell's command."""
+    return subprocess.run(  # noqa: S602 - our own
         command, shell=True, check=False, input=typed, capture_output=True, text=True, timeout=60
     )
-    return done.returncode, done.stdout, done.stderr

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from events import RUN_EVENT, event
 
 from waybill.marquez import Counters, DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
-from waybill.transport.config import agree
 from waybill.transport.fallback import fallback_of
 
 if TYPE_CHECKING:
@@ -146,15 +143,6 @@ def test_a_live_runner_is_named(called: Run, home: Path) -> None:
     assert json.loads(called("status", "--home", home, "--json").stdout)["runner_alive"] is False
 
 
-def test_the_home_s_own_settings_are_shown_unless_others_are_given(
-    called: Run, settings: Settings, journal: Journal, root: Path
-) -> None:
-    agree(journal, settings)
-    journal.close()
-    found = json.loads(called("status", "--home", settings.home, "--json").stdout)
-    assert (found["root"], found["provenance_enabled"]) == (str(root), True)
-
-
 @pytest.mark.parametrize("way", ["put back", "copied"])
 def test_a_note_says_that_a_home_was_put_back_or_copied(
     called: Run, settings: Settings, tmp_path: Path, way: str
@@ -181,34 +169,6 @@ def test_a_note_says_that_a_home_was_put_back_or_copied(
         (note,) = keep(copy, "of the copy")
         assert "copy" in note
         assert keep(settings, "of the original") == []
-
-
-def test_a_note_on_plain_spark_comes_where_a_record_rests_on_its_listener_alone(
-    called: Run, settings: Settings
-) -> None:
-    def told(producer: str) -> str:
-        run_id = str(uuid.uuid4())
-        journal = Journal(settings.home)
-        for kind in ("START", "COMPLETE"):
-            said = event(run_id, kind, producer=producer, schemaURL=RUN_EVENT)
-            journal.append(Kind.OPENLINEAGE, said)
-        journal.close()
-        assert flush(settings).problems == {}
-        return called("status", "--home", settings.home).stderr
-
-    assert "Spark" not in told("https://example.com/airflow")
-    listener = "https://github.com/OpenLineage/OpenLineage/tree/1.53.0/integration/spark"
-    assert "some final states come only from Spark's listener" in told(listener)
-
-
-def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(called: Run, home: Path) -> None:
-    home.mkdir()
-    (home / "journal.db").write_bytes(b"not a database at all" * 1000)
-    done = called("status", "--home", home)
-    assert done.returncode == 1
-    (sentence,) = done.stderr.splitlines()
-    assert sentence.startswith("waybill: ")
-    assert "journal.db" in sentence
 
 
 def test_what_is_kept_elsewhere_since_the_home_could_not_be_used_is_told(
