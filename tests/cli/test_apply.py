@@ -85,7 +85,7 @@ def stop(tmp_path: Path) -> Path:
 
 
 def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told_once_how_to_change_that(
-    called: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
 ) -> None:
     shared = {"home": home, "provenance_enabled": True}
     first = start({**shared, "system_name": "first", "root": tmp_path / "a"}, stop)
@@ -104,7 +104,7 @@ def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told
     assert not (tmp_path / "b").exists()
 
     command = shlex.split(warning.partition("to change the agreed settings: ")[2])
-    assert called(*command[1:]).returncode == 0
+    assert waybill(*command[1:]).returncode == 0
     assert agreed(Journal(home))["root"] == str(tmp_path / "b")
     end_runner(home)
 
