@@ -58,8 +58,8 @@ test-spark-truth-newest: .venv/clients.stamp
 
 test-endings: .venv/dev.stamp ## Run the core of them, and Spark in packages, guides, spark-submit and rebuilds, on the newest PySpark
 	$(DECIDE) -m spark_truth --numprocesses=2 --dist=loadfile --ignore=tests/spark/truth/test_endings_on_clusters.py \
-		$(ARGS) $(CORE_ENDINGS) tests/spark/test_packages.py tests/spark/test_quickstart.py tests/spark/test_rebuild.py \
-		tests/spark/test_spark_submit.py tests/spark/test_submit.py tests/cli/test_compact.py tests/pages/test_guides.py
+		$(ARGS) $(CORE_ENDINGS) tests/spark/test_packages.py tests/spark/test_quickstart.py tests/spark/test_readers.py \
+		tests/spark/test_rebuild.py tests/spark/test_spark_submit.py tests/spark/test_submit.py tests/cli/test_compact.py tests/pages/test_guides.py
 
 test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Marquez at MARQUEZ_URL
 	@test -n "$(MARQUEZ_URL)" || { echo "set the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
@@ -156,61 +156,47 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-class Spoke(NamedTuple):
-    """What Spark made of the files."""
-
-    answers: dict[str, list[list[str]]]
-    rows: dict[str, pa.Table]
-    types: str
-    full: list[int]
+READ = [("provenance", COMPACTED, SCHEMA, 5), ("events", EVENTS, EVENTS_SCHEMA, 3)]
 
 
-@pytest.fixture(scope="module")
-def spark(root: Path, full: Path, plain_spark: SparkSession) -> Spoke:
+@pytest.mark.spark_truth
+def test_spark_reads_the_types_and_rows_and_answers_each_query_as_duckdb_does(
+    root: Path, full: Path, plain_spark: SparkSession
+) -> None:
     session = plain_spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    provenance = session.read.parquet(f"{root}/provenance/compacted/*/*")
-    provenance.createOrReplaceTempView("provenance")
-    rows = {"provenance": provenance, "events": session.read.parquet(f"{root}/events/*/*")}
-    whole = session.read.parquet(f"{full}/provenance/compacted/*/*")
-    return Spoke(
-        {name: [_texts(row) for row in session.sql(text).collect()] for name, text in queries().items()},
-        {name: frame.toArrow() for name, frame in rows.items()},
-        provenance.schema.simpleString(),
-        [whole.count(), whole.filter(whole.filename == "file-00131072.csv").count()],
-    )
-
-
-def test_spark_reads_the_types_of_a_record(spark: Spoke) -> None:
-    assert spark.types == (
+    for name, files, *_ in READ:
+        frame = session.read.parquet(f"{root}/{files.removesuffix('/*.parquet')}")
+        frame.createOrReplaceTempView(name)
+        paths = sorted(root.glob(files))
+        expected = plain(pa.concat_tables([pq.ParquetFile(path).read() for path in paths]))
+        assert plain(frame.toArrow()) == expected
+    assert session.table("provenance").schema.simpleString() == (
         "struct<did:string,parent_did:string,system_name:string,data_source:string,filename:string,"
         "transforms:array<string>,data_sink:string,final_state:string,created:timestamp,completed:timestamp,"
         "annotations:map<string,string>>"
     )
+    answers = {name: [_texts(row) for row in session.sql(text).collect()] for name, text in queries().items()}
+    assert answers == duckdb_answers(root)
+    whole = session.read.parquet(f"{full}/provenance/compacted/*/*")
+    found = whole.filter(whole.filename == "file-00131072.csv")
+    assert (whole.count(), found.count()) == (FULL_ROWS, 1)
 
 
-def test_spark_answers_each_query_as_duckdb_does(root: Path, spark: Spoke) -> None:
-    assert spark.answers == duckdb_answers(root)
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "schema", "rows"),
-    [("provenance", COMPACTED, SCHEMA, 5), ("events", EVENTS, EVENTS_SCHEMA, 3)],
-)
+@pytest.mark.parametrize(("name", "files", "schema", "rows"), READ)
 def test_every_reader_finds_the_same_rows(
-    root: Path, spark: Spoke, name: str, files: str, schema: pa.Schema, rows: int
+    root: Path, name: str, files: str, schema: pa.Schema, rows: int
 ) -> None:
     paths = sorted(root.glob(files))
     expected = plain(pa.concat_tables([pq.ParquetFile(path).read() for path in paths]))
-    assert len(expected) == rows
+    assert len(expected) == rows, name
     assert list(expected[0]) == schema.names
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.read_parquet(str(root / files), hive_partitioning=False).to_arrow_table()
     assert plain(found) == expected
     assert plain(pl.read_parquet(paths, hive_partitioning=False).to_arrow()) == expected
-    assert plain(spark.rows[name]) == expected
 
 
 def plain(table: pa.Table) -> list[dict[str, Any]]:
@@ -225,7 +211,7 @@ def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - of any column
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
-def test_a_search_for_a_file_leaves_out_what_cannot_have_it(full: Path, spark: Spoke) -> None:
+def test_a_search_for_a_file_leaves_out_what_cannot_have_it(full: Path) -> None:
     (path,) = full.glob(COMPACTED)
     footer = pq.read_metadata(path)
     assert [footer.row_group(at).num_rows for at in range(footer.num_row_groups)] == [131_072, 8_928]
@@ -247,7 +233,6 @@ def test_a_search_for_a_file_leaves_out_what_cannot_have_it(full: Path, spark: S
             assert excluded(there)[-1] is False
             hits = [not all(excluded(absent.format(at))) for at in range(40)]
             assert sum(hits) < 30, column
-        assert spark.full == [FULL_ROWS, 1]
         query = "SELECT count(*) FROM read_parquet(?) WHERE filename = 'file-00131072.csv'"
         assert connection.execute(query, [str(path)]).fetchall() == [(1,)]
     frame = pl.scan_parquet(path).filter(pl.col("filename") == "file-00131072.csv").collect()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -45,15 +45,21 @@ class Ending(NamedTuple):
     record: str
 
 
-_rows: dict[str, Ending] = {}
+_rows: dict[Ending, None] = {}
 
 
 def ending(family: str, how: str, *, really: str, record: str) -> Callable[[Test], Test]:
     """Say which row a test holds."""
-    assert family in FAMILIES
+    return endings([Ending(family, how, really, record)])
+
+
+def endings(rows: Iterable[Ending]) -> Callable[[Test], Test]:
+    """Say which rows a test holds."""
 
     def take(test: Test) -> Test:
-        _rows[test.__qualname__] = Ending(family, how, really, record)
+        for row in rows:
+            assert row.family in FAMILIES
+            _rows[row] = None
         return test
 
     return take
@@ -64,7 +70,7 @@ def table() -> str:
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name.startswith("test_endings_"):
             importlib.import_module(module.name)
-    rows = sorted(_rows.values(), key=lambda row: FAMILIES.index(row.family))
+    rows = sorted(_rows, key=lambda row: FAMILIES.index(row.family))
     lines = ["| what | how it ends | visible result | record |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyspark
 import pytest
-from endings import ending
+from endings import Ending, ending, endings
 
 from waybill.facets import EVIDENCE, FinalState
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
 FILTERED = FinalState.FILTERED
+pytestmark = pytest.mark.spark_truth
 
 PROGRAM = """
 import threading, time
+from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
@@ -99,9 +101,55 @@ attempt("cached", lambda: [len(kept.collect()), kept.count(), len(kept.localChec
 kept.unpersist()
 attempt("cached_no_more", lambda: len(kept.collect()))
 
+folder = Path(OUT, "in")
+(folder / "sub").mkdir(parents=True)
+for name in ("a", "b", "c", "sub/d"):
+    (folder / f"{name}.txt").write_text(name)
+
+def save(name, rdd):
+    attempt(name, lambda: rdd.map(lambda one: (str(one),)).toDF("v STRING").write.parquet(f"{OUT}/{name}"))
+
+save("text", context.textFile(f"{folder}/a.txt"))
+save("relative", context.textFile("out/in/a.txt,out/in/b.txt"))
+save("pattern", context.textFile(f"file://{folder}/[ab].txt"))
+save("folder", context.textFile(f"{folder}/sub"))
+save("binary", context.binaryFiles(f"{folder}/b.txt").keys())
+save("whole", context.wholeTextFiles(f"{folder}/c.txt"))
+save("hadoop", context.newAPIHadoopFile(
+    f"{folder}/c.txt", "org.apache.hadoop.mapreduce.lib.input.TextInputFormat",
+    "org.apache.hadoop.io.LongWritable", "org.apache.hadoop.io.Text",
+).values())
+save("union", context.textFile(f"{folder}/a.txt").union(context.textFile(f"{folder}/sub/d.txt")))
+save("folder and file", context.textFile(f"{folder}/sub").union(context.textFile(f"{folder}/sub/d.txt")))
+save("named", context.textFile(f"{folder}/a.txt").setName("orders: [raw"))
+save("fails", context.textFile(f"{folder}/a.txt").map(lambda _: 1 / 0))
+save("rows", spark.read.text(f"{folder}/a.txt").rdd)
+frame = spark.read.text(f"{folder}/b.txt")
+lines = context.textFile(f"{folder}/a.txt").map(lambda line: (line,)).toDF("value STRING")
+attempt("frame", lambda: frame.union(lines).write.parquet(f"{OUT}/frame"))
+attempt("saved", lambda: context.textFile(f"{folder}/c.txt").saveAsTextFile(f"{OUT}/saved"))
+
 spark.stop()
 tell()
 """
+
+
+class Ended(NamedTuple):
+    """What a write left, and what its records say.
+
+    Attributes:
+        states: those of its records, sorted.
+        error: a part of the exception that was raised, in small or capital letters; None: none was.
+        is_committed: whether Spark finished a write there, although this one failed.
+        has_rows: whether files with data are there; None: either.
+        cause: a part of the cause in its record.
+    """
+
+    states: list[FinalState]
+    error: str | None = None
+    is_committed: bool = False
+    has_rows: bool | None = None
+    cause: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -109,102 +157,80 @@ def scene(play: Play) -> Scene:
     return play(PROGRAM)
 
 
-@ending("a write", "it succeeds", really="files, `_SUCCESS`", record="COMPLETE")
-def test_a_write(scene: Scene) -> None:
-    assert scene.error("good") is None
-    assert scene.is_committed("good")
-    assert scene.states("good") == [COMPLETE]
+FILES = "files, `_SUCCESS`"
+WITH_CAUSE = "ERROR with the cause"
+ZERO = "ZeroDivisionError: division by zero"
+ENDED: dict[Ending, dict[str, Ended]] = {
+    Ending("a write", "it succeeds", FILES, "COMPLETE"): {"good": Ended([COMPLETE])},
+    Ending("a write", "it has no rows", "`_SUCCESS`", "COMPLETE"): {"empty": Ended([COMPLETE])},
+    Ending(
+        "a write",
+        "a task fails, before or after a shuffle",
+        "an exception, a folder without `_SUCCESS`",
+        WITH_CAUSE,
+    ): dict.fromkeys(("no_shuffle", "after_shuffle"), Ended([ERROR], "ZeroDivisionError", cause=ZERO)),
+    Ending(
+        "a write",
+        "one of its tasks fails after the others wrote",
+        "an exception, no file is left",
+        WITH_CAUSE,
+    ): {"halfway": Ended([ERROR], "99 comes last", has_rows=False, cause="99 comes last")},
+    Ending(
+        "a write",
+        "the folder exists",
+        "an exception, the folder is unchanged",
+        "ERROR with the cause; the earlier writer's COMPLETE stays",
+    ): {"exists": Ended([COMPLETE, ERROR], "PATH_ALREADY_EXISTS", is_committed=True)},
+    # COMPLETE of who wrote it.
+    Ending("a write", "the folder exists, mode `ignore`", "no exception, nothing is written", "FILTERED"): {
+        "ignored": Ended([COMPLETE, FILTERED])
+    },
+    Ending("a write", "the folder exists, mode `overwrite` or `append`", FILES, "COMPLETE"): dict.fromkeys(
+        ("replaced", "appended"), Ended([COMPLETE, COMPLETE])
+    ),
+    Ending("a write", "a task fails, mode `overwrite`", "an exception; the old files are gone", WITH_CAUSE): {
+        "emptied": Ended([COMPLETE, ERROR], "ZeroDivisionError", has_rows=False)
+    },
+    Ending("a write", "it names a column that does not exist", "an exception before Spark starts", "none"): {
+        "no_column": Ended([], "UNRESOLVED_COLUMN")
+    },
+    Ending("a write", "a task fails once and is retried", FILES, "COMPLETE"): {"retried": Ended([COMPLETE])},
+    Ending("a write", "somebody cancels its jobs", "an exception, no `_SUCCESS`", "CANCELLED"): {
+        "cancelled": Ended([CANCELLED], "cancel")
+    },
+    # An INSERT followed in the second one.
+    Ending(
+        "a table",
+        "`saveAsTable`, or `CREATE TABLE … AS SELECT`",
+        "the table and its files",
+        "one, COMPLETE: that of its files",
+    ): {"table": Ended([COMPLETE]), "ctas": Ended([COMPLETE, COMPLETE])},
+    Ending(
+        "a table",
+        "a task fails while it is created",
+        "an exception, no table",
+        "one, ERROR with the cause: that of its files",
+    ): {"table_fails": Ended([ERROR], "", cause=ZERO), "ctas_fails": Ended([ERROR], "", cause="no")},
+    Ending("an RDD", "a task fails", "an exception, no `_SUCCESS`", WITH_CAUSE): {
+        "rdd_fails": Ended([ERROR], "", cause=ZERO)
+    },
+}
 
 
-@ending("a write", "it has no rows", really="`_SUCCESS`", record="COMPLETE")
-def test_a_write_without_rows(scene: Scene) -> None:
-    assert scene.error("empty") is None
-    assert scene.is_committed("empty")
-    assert scene.states("empty") == [COMPLETE]
-
-
-@pytest.mark.parametrize("name", ["no_shuffle", "after_shuffle"])
-@ending(
-    "a write",
-    "a task fails, before or after a shuffle",
-    really="an exception, a folder without `_SUCCESS`",
-    record="ERROR with the cause",
+@pytest.mark.parametrize(
+    ("name", "expected"), [(name, one) for ways in ENDED.values() for name, one in ways.items()]
 )
-def test_a_write_whose_task_fails(scene: Scene, name: str) -> None:
-    assert "ZeroDivisionError" in (scene.error(name) or "")
-    assert not scene.is_committed(name)
-    assert scene.states(name) == [ERROR]
-    assert scene.cause(name) == "ZeroDivisionError: division by zero"
-
-
-@ending(
-    "a write",
-    "one of its tasks fails after the others wrote",
-    really="an exception, no file is left",
-    record="ERROR with the cause",
-)
-def test_a_write_of_which_one_task_fails(scene: Scene) -> None:
-    assert scene.error("halfway")
-    assert not scene.has_rows("halfway")
-    assert scene.states("halfway") == [ERROR]
-    assert "99 comes last" in scene.cause("halfway")
-
-
-@ending(
-    "a write",
-    "the folder exists",
-    really="an exception, the folder is unchanged",
-    record="ERROR with the cause; the earlier writer's COMPLETE stays",
-)
-def test_a_write_to_a_folder_that_exists(scene: Scene) -> None:
-    assert "PATH_ALREADY_EXISTS" in (scene.error("exists") or "")
-    assert sorted(scene.states("exists")) == [COMPLETE, ERROR]
-
-
-@ending(
-    "a write",
-    "the folder exists, mode `ignore`",
-    really="no exception, nothing is written",
-    record="FILTERED",
-)
-def test_a_write_that_is_ignored(scene: Scene) -> None:
-    assert scene.error("ignored") is None
-    assert sorted(scene.states("ignored")) == [COMPLETE, FILTERED]  # COMPLETE of who wrote it
-
-
-@pytest.mark.parametrize("name", ["replaced", "appended"])
-@ending(
-    "a write",
-    "the folder exists, mode `overwrite` or `append`",
-    really="files, `_SUCCESS`",
-    record="COMPLETE",
-)
-def test_a_write_that_replaces_or_appends(scene: Scene, name: str) -> None:
-    assert scene.is_committed(name)
-    assert scene.states(name) == [COMPLETE, COMPLETE]
-
-
-@ending(
-    "a write",
-    "a task fails, mode `overwrite`",
-    really="an exception; the old files are gone",
-    record="ERROR with the cause",
-)
-def test_a_write_that_fails_to_replace(scene: Scene) -> None:
-    assert scene.error("emptied")
-    assert not scene.has_rows("emptied")
-    assert sorted(scene.states("emptied")) == [COMPLETE, ERROR]
-
-
-@ending(
-    "a write",
-    "it names a column that does not exist",
-    really="an exception before Spark starts",
-    record="none",
-)
-def test_a_write_that_spark_does_not_begin(scene: Scene) -> None:
-    assert "UNRESOLVED_COLUMN" in (scene.error("no_column") or "")
-    assert scene.states("no_column") == []
+@endings(ENDED)
+def test_what_is_written_ends_as_its_row_says(scene: Scene, name: str, expected: Ended) -> None:
+    error = scene.error(name)
+    assert (error is None) == (expected.error is None)
+    assert (expected.error or "").lower() in (error or "").lower()
+    assert scene.is_committed(name) == (expected.error is None or expected.is_committed)
+    assert scene.has_rows(name) or expected.has_rows is not True
+    assert not scene.has_rows(name) or expected.has_rows is not False
+    assert sorted(scene.states(name)) == expected.states
+    if expected.cause:
+        assert expected.cause in scene.cause(name)
 
 
 @ending("a write", "its file system accepts no files", really="an exception", record="ERROR with the cause")
@@ -225,39 +251,6 @@ def test_a_write_to_where_nothing_can_be_written(scene: Scene) -> None:
 def test_a_write_after_which_a_property_is_set(scene: Scene) -> None:
     assert scene.record("unset").data_source.endswith(f"{scene.ran.out}/source")
     assert [scene.record(name).data_source for name in ("sftp", "ftp")] == ["sftp", "ftp"]
-
-
-@ending("a write", "a task fails once and is retried", really="files, `_SUCCESS`", record="COMPLETE")
-def test_a_write_whose_task_is_tried_again(scene: Scene) -> None:
-    assert scene.error("retried") is None
-    assert scene.is_committed("retried")
-    assert scene.states("retried") == [COMPLETE]
-
-
-@ending(
-    "a write",
-    "somebody cancels its jobs",
-    really="an exception, no `_SUCCESS`",
-    record="CANCELLED",
-)
-def test_a_write_whose_jobs_are_cancelled(scene: Scene) -> None:
-    assert "cancel" in (scene.error("cancelled") or "").lower()
-    assert not scene.is_committed("cancelled")
-    assert scene.states("cancelled") == [CANCELLED]
-
-
-@pytest.mark.parametrize("name", ["table", "ctas"])
-@ending(
-    "a table",
-    "`saveAsTable`, or `CREATE TABLE … AS SELECT`",
-    really="the table and its files",
-    record="one, COMPLETE: that of its files",
-)
-def test_a_table_that_is_created(scene: Scene, name: str) -> None:
-    assert scene.error(name) is None
-    assert scene.is_committed(name)
-    # An INSERT followed in the second one.
-    assert scene.states(name) == [COMPLETE] * (2 if name == "ctas" else 1)
 
 
 @ending(
@@ -299,19 +292,6 @@ def test_a_table_that_exists(scene: Scene) -> None:
     assert len([cause for cause in causes if "TABLE_OR_VIEW_ALREADY_EXISTS" in cause]) == begins
 
 
-@pytest.mark.parametrize("name", ["table_fails", "ctas_fails"])
-@ending(
-    "a table",
-    "a task fails while it is created",
-    really="an exception, no table",
-    record="one, ERROR with the cause: that of its files",
-)
-def test_a_table_that_fails(scene: Scene, name: str) -> None:
-    assert scene.error(name)
-    assert not scene.is_committed(name)
-    assert scene.states(name) == [ERROR]
-
-
 @ending("a table", "`ALTER TABLE`, `DROP TABLE`", really="no data is written", record="none")
 def test_a_table_that_is_altered_or_dropped(scene: Scene) -> None:
     assert scene.error("alter") is None
@@ -324,55 +304,6 @@ def test_a_table_that_is_altered_or_dropped(scene: Scene) -> None:
 def test_an_rdd(scene: Scene) -> None:
     assert scene.is_committed("rdd")
     assert COMPLETE in scene.states("rdd")
-
-
-@ending("an RDD", "a task fails", really="an exception, no `_SUCCESS`", record="ERROR with the cause")
-def test_an_rdd_whose_task_fails(scene: Scene) -> None:
-    assert scene.error("rdd_fails")
-    assert not scene.is_committed("rdd_fails")
-    assert scene.states("rdd_fails") == [ERROR]
-    assert scene.cause("rdd_fails") == "ZeroDivisionError: division by zero"
-
-
-READING = """
-from pathlib import Path
-spark = waybill.spark.session("reading", **LOCAL, **SETTINGS)
-context = spark.sparkContext
-folder = Path(OUT, "in")
-(folder / "sub").mkdir(parents=True)
-for name in ("a", "b", "c", "sub/d"):
-    (folder / f"{name}.txt").write_text(name)
-
-def save(name, rdd):
-    attempt(name, lambda: rdd.map(lambda one: (str(one),)).toDF("v STRING").write.parquet(f"{OUT}/{name}"))
-
-save("text", context.textFile(f"{folder}/a.txt"))
-save("relative", context.textFile("out/in/a.txt,out/in/b.txt"))
-save("pattern", context.textFile(f"file://{folder}/[ab].txt"))
-save("folder", context.textFile(f"{folder}/sub"))
-save("binary", context.binaryFiles(f"{folder}/b.txt").keys())
-save("whole", context.wholeTextFiles(f"{folder}/c.txt"))
-save("hadoop", context.newAPIHadoopFile(
-    f"{folder}/c.txt", "org.apache.hadoop.mapreduce.lib.input.TextInputFormat",
-    "org.apache.hadoop.io.LongWritable", "org.apache.hadoop.io.Text",
-).values())
-save("union", context.textFile(f"{folder}/a.txt").union(context.textFile(f"{folder}/sub/d.txt")))
-save("folder and file", context.textFile(f"{folder}/sub").union(context.textFile(f"{folder}/sub/d.txt")))
-save("named", context.textFile(f"{folder}/a.txt").setName("orders: [raw"))
-save("fails", context.textFile(f"{folder}/a.txt").map(lambda _: 1 / 0))
-save("rows", spark.read.text(f"{folder}/a.txt").rdd)
-frame = spark.read.text(f"{folder}/b.txt")
-lines = context.textFile(f"{folder}/a.txt").map(lambda line: (line,)).toDF("value STRING")
-attempt("frame", lambda: frame.union(lines).write.parquet(f"{OUT}/frame"))
-attempt("saved", lambda: context.textFile(f"{folder}/c.txt").saveAsTextFile(f"{OUT}/saved"))
-spark.stop()
-tell()
-"""
-
-
-@pytest.fixture(scope="module")
-def reading(play: Play) -> Scene:
-    return play(READING)
 
 
 @ending(
@@ -400,13 +331,13 @@ def reading(play: Play) -> Scene:
         "saved": {"in/c.txt"},
     }.items(),
 )
-def test_a_file_that_an_rdd_reads_is_a_source(reading: Scene, name: str, files: set[str]) -> None:
-    assert bool(reading.error(name)) == (name == "fails")
-    record = reading.record(name)
+def test_a_file_that_an_rdd_reads_is_a_source(scene: Scene, name: str, files: set[str]) -> None:
+    assert bool(scene.error(name)) == (name == "fails")
+    record = scene.record(name)
     assert record.final_state is (ERROR if name == "fails" else COMPLETE)
-    events = [event for event in reading.ran.events if event.run.runId == record.did]
+    events = [event for event in scene.ran.events if event.run.runId == record.did]
     inputs = {one.name for event in events for one in event.inputs or ()}
-    assert inputs == {f"{reading.ran.out}/{file}" for file in files}
+    assert inputs == {f"{scene.ran.out}/{file}" for file in files}
     assert record.data_source in {f"file:{one}" for one in inputs}
 
 
