@@ -33,7 +33,7 @@ CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-lowest test-marquez test-spark-truth test-spark-truth-35 test-spark-truth-40 test-spark-truth-newest test-endings test-ecosystem \
-	faults walks explore storm sql-oracle nightly lint format bench bench-guard docs clean
+	simulation faults walks explore storm sql-oracle nightly lint format bench bench-guard docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Ma
 
 test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients (dbt, Airflow and, with Maven, Java's), and the quick start in a fresh environment
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
+
+simulation: SEEDS ?= 0 249
+simulation: .venv/dev.stamp ## Run random sequences of what happens to a home beside a model, at most five minutes (SEEDS="first last")
+	$(PY) tests/simulation/repeat.py $(SEEDS) --processes=2 --minutes=5
 
 faults: .venv/dev.stamp ## Run the exhaustive tests, at most 35 minutes
 	$(DECIDE) -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) --ignore=tests/collector/page $(ARGS) tests/faults tests/collector tests/exporter tests/transport

@@ -1,44 +1,68 @@
-"""Runs sequences by their seeds: ``.venv/bin/python tests/simulation/repeat.py SEED [LAST SEED] [--first]``.
-
-With ``--first``, the first that fails is the last.
-"""
+"""Runs sequences by their seeds: ``.venv/bin/python tests/simulation/repeat.py SEED [LAST SEED]``."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from actions import simulate
 
-REAL_S = time.process_time
+CPU_S: Callable[[], float] = time.process_time
+"""The real clock of a process, which no world changes."""
 MESSAGE_CHARS_MAX = 2_000
 
 
-def main(first: int, last: int, *, ends_with_first: bool = False) -> int:
-    """Run the sequences of these seeds, and print which fail; the result is their number."""
+def run(seed: int) -> tuple[str, float]:
+    """Run the sequence of a seed; return what failed, empty if nothing did, and its CPU time in seconds."""
     logging.disable()
-    began_s, failed = REAL_S(), 0
-    for seed in range(first, last + 1):
-        try:
-            simulate(seed)
-        except Exception as error:
-            failed += 1
-            notes = "\n  ".join(getattr(error, "__notes__", ()))
-            message = str(error)[:MESSAGE_CHARS_MAX]
-            sys.stdout.write(f"seed {seed}: {type(error).__name__}: {message}\n  {notes}\n")
+    began_s = CPU_S()
+    try:
+        simulate(seed)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong is told with its seed
+        notes = "\n  ".join(getattr(error, "__notes__", ()))
+        message = str(error)[:MESSAGE_CHARS_MAX]
+        return f"seed {seed}: {type(error).__name__}: {message}\n  {notes}\n", CPU_S() - began_s
+    return "", CPU_S() - began_s
+
+
+def main() -> int:
+    """Run the sequences of these seeds, as many as the time allows; the result is how many have failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("last", type=int, nargs="?")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e6, help="no sequence begins after that time")
+    parser.add_argument("--first", action="store_true", help="the first that fails is the last")
+    given = parser.parse_args()
+    if given.last is None:
+        logging.disable()
+        simulate(given.seed)  # its failure has a traceback
+        return 0
+    ends_s = time.monotonic() + given.minutes * 60
+    failed, done, spent_s = 0, 0, 0.0
+    with ProcessPoolExecutor(given.processes, get_context("spawn")) as processes:
+        seeds = range(given.seed, given.last + 1)
+        for future in as_completed([processes.submit(run, seed) for seed in seeds]):
+            if future.cancelled():
+                continue
+            failure, cpu_s = future.result()
+            failed, done, spent_s = failed + bool(failure), done + 1, spent_s + cpu_s
+            sys.stdout.write(failure)
             sys.stdout.flush()
-            if first == last:
-                raise
-            if ends_with_first:
-                break
-    sys.stdout.write(f"{failed} of {last + 1 - first} failed, {REAL_S() - began_s:.1f} s of CPU\n")
+            if time.monotonic() > ends_s or (failure and given.first):
+                processes.shutdown(wait=False, cancel_futures=True)
+    left = f"; there was no time for {len(seeds) - done}" if done < len(seeds) else ""
+    sys.stdout.write(f"{failed} of {done} sequences failed, {spent_s / done:.1f} s of CPU each{left}\n")
     return failed
 
 
 if __name__ == "__main__":
-    seeds = [int(one) for one in sys.argv[1:] if one.isdigit()]
-    sys.exit(bool(main(seeds[0], seeds[-1], ends_with_first="--first" in sys.argv)))
+    sys.exit(bool(main()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from actions import simulate
 
-SEEDS = 40
-PARTS = 8
+SEEDS = 10
+PARTS = 5
 
 REGRESSIONS = {
     "the index says of a step that published a day that it did nothing": 26,

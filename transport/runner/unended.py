@@ -195,7 +195,8 @@ class UnendedRuns:
         if looks or any(_OF_SPARK in entry.body for entry in entries):
             events = [entry.run_event for entry in entries]
             keys = {key_of_run(event.run.runId) for event in events if event is not None}
-            self._known = self._known_rows.of(keys - self._runs.keys())
+            # What is here already was read before, and could not be stored.
+            self._known = self._known_rows.of(keys - self._runs.keys()) | self._known
             for entry, event in zip(entries, events, strict=True):
                 if (begun := entry.begun_transforms) is not None:
                     self._take_begun(begun, entry.received_ms)
