@@ -5,14 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import sys
+from importlib.abc import MetaPathFinder
+from types import FrameType
 from typing import Final
 
 _FILES: Final = 65_536
 """How many files may be open if the system sets no limit."""
 
+_WITHIN_IMPORT: Final = ("importlib._bootstrap", "pyarrow.")
+_OURS: Final = "waybill."
+
+
+class _NoPandasForUs(MetaPathFinder):
+    """pyarrow loads pandas with its first array, in half a second; our own code has no use for it."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who imports it
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_WITHIN_IMPORT):
+            frame = frame.f_back
+        if name == "pandas" and frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
 
 def prepare() -> None:
-    """Set variables that libraries read on loading, unless already set, and raise the open-file limit."""
+    """Set variables that libraries read on loading, unless already set, and raise the open-file limit.
+
+    Nor does our own code load pandas from here on.
+    """
+    sys.meta_path.insert(0, _NoPandasForUs())
     # The usual limit of 1,024 open files is too low for a collector.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else hard

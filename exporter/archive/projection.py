@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 GATHER_S: Final = 60.0
 """Entries wait this long for others, so that there are few large files instead of many small ones."""
 
+_READ_EVERY_S: Final = 0.5
+"""While it gathers, it reads what has arrived so often: what was read lately is not read again."""
+
 _FILED: Final = "filed"
 _READ_MAX: Final = 10_000
 _READ_BYTES_MAX: Final = 8 * 2**20
@@ -161,7 +164,8 @@ class Archive(Projection):
             return self._write(count)
         if not self._gathered:
             return Step()
-        return Step(retry_s=max(self._due_s - self._journal.clock.monotonic_s(), 0.0))
+        due_s = max(self._due_s - self._journal.clock.monotonic_s(), 0.0)
+        return Step(retry_s=min(due_s, _READ_EVERY_S), gathers=True)
 
     def _begin(self) -> None:
         self._reset()

@@ -27,7 +27,6 @@ _LOOKS_EVERY_S: Final = 30.0
 """How often it looks for changes that come with no new entry: a compaction that was due, or an age-off."""
 _TRIES_AGAIN_EVERY_S: Final = 300.0
 """How often it tries unreadable files again, and compares the folders: of 43,000 files that takes 0.3 s."""
-_BEHIND_S: Final = 0.05
 _RETRY_S: Final = 5.0
 
 
@@ -66,8 +65,7 @@ class KeysKeeper(Projection):
         if problem is not None:
             self._position = None
             return Step(retry_s=_RETRY_S, problem=problem)
-        is_behind = self.pending() > 0
-        return Step(applied=int(applied), retry_s=_BEHIND_S if is_behind else _LOOKS_EVERY_S)
+        return Step(applied=int(applied), retry_s=_LOOKS_EVERY_S, gathers=True, follows=LAYOUT)
 
     def pending(self) -> int:
         """The entries of which the keys do not know what became of them."""

@@ -49,6 +49,10 @@ SETTLE_S: Final = 10.0
 LINGER_S: Final = 1.0
 """After a batch, new entries wait this long for others to be written with them."""
 
+_FEW: Final = 100
+_FEW_LINGER: Final = 2
+"""Fewer entries wait so many times as long beyond that, since each batch is another file."""
+
 _ENTRIES_MAX: Final = 50_000
 _FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
@@ -107,6 +111,8 @@ class Layout(Projection):
         self._goes_on = False
         self._was_away = False
         self._has_plain_spark = False
+        self._settle_seq = 0
+        """The newest mark of its own."""
 
     def step(self) -> Step:
         """Write one batch of entries, or compact the hours that are due."""
@@ -158,14 +164,23 @@ class Layout(Projection):
             self._schedule.squashed(hour)
         cursor = self._journal.cursor(LAYOUT)
         waiting = self._journal.last_seq() - cursor
-        linger_s = self._wrote_s + self._linger_s - self._clock.monotonic_s()
-        if waiting and (linger_s <= 0 or waiting >= _ENTRIES_MAX):
+        linger_s = self._lingers_s(cursor, waiting)
+        if waiting and linger_s <= 0:
             entries = self._journal.feed(LAYOUT, cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX)
             entries = _first_range(entries)
             # If more than one batch is waiting, there is no reason to linger.
             self._goes_on = len(entries) < waiting
             return self._apply(self._runs, entries)
         return self._do_what_is_due(self._runs, linger_s if waiting else None)
+
+    def _lingers_s(self, cursor: int, waiting: int) -> float:
+        """How much longer the entries that wait do so for others, in seconds."""
+        if waiting >= _ENTRIES_MAX or self._journal.last_mark() > max(cursor, self._settle_seq):
+            return 0.0
+        due_s, now_s = self._wrote_s + self._linger_s, self._clock.monotonic_s()
+        if due_s > now_s or waiting >= _FEW:
+            return due_s - now_s
+        return min(due_s + _FEW_LINGER * self._linger_s - now_s, self._linger_s)
 
     def _apply(self, runs: UnsettledRuns, entries: list[Entry]) -> Step:
         first, last, count = entries[0], entries[-1], len(entries)
@@ -231,7 +246,7 @@ class Layout(Projection):
         if linger_s is not None:
             settles_ms = None  # the entries that wait tell the time themselves
         if settles_ms is not None and self._next_s <= self._clock.monotonic_s():
-            self._journal.mark(b"settle", at_ms=settles_ms)
+            self._settle_seq = self._journal.mark(b"settle", at_ms=settles_ms)
             return Step(applied=1, problem=self._damage)
         if hours := self._schedule.to_compact():
             self._compact(hours)
@@ -241,7 +256,7 @@ class Layout(Projection):
             waits_s.append(max(linger_s, 0.0))
         if settles_ms is not None:
             waits_s.append(max(self._next_s - self._clock.monotonic_s(), 0.0))
-        return Step(retry_s=min(waits_s), problem=self._damage)
+        return Step(retry_s=min(waits_s), gathers=linger_s is not None, problem=self._damage)
 
     def _compact(self, hours: Collection[Hour], retraction: Retraction | None = None) -> CompactionReport:
         nodes = {node.name for node in self._journal.nodes()}

@@ -175,9 +175,9 @@ class Index:
             if due_s == 0.0:  # a day was published, and another one is due
                 return Step(applied=1)
             return Step(retry_s=min(due for due in (analysis_s, due_s, _LOOK_S) if due is not None))
-        if waiting < _ENTRIES_MAX and linger_s > 0:
+        if waiting < _ENTRIES_MAX and linger_s > 0 and self._journal.last_mark() <= self._place:
             self._publish()
-            return Step(retry_s=linger_s if analysis_s is None else min(linger_s, analysis_s))
+            return Step(retry_s=linger_s if analysis_s is None else min(linger_s, analysis_s), gathers=True)
         entries, upto = self._next()
         # The power must not take entries from the journal that the index has: others would get their numbers.
         self._journal.sync_all()
@@ -199,8 +199,8 @@ class Index:
         if self._is_flushing:
             self._publish(all_now=True)
             self._is_flushing = False
-        # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
-        self._journal.commit(INDEX, cursor=self._place, durable=False)
+        # It fsyncs what emitters leave to the runner. A cursor that is behind is corrected at the next start.
+        self._journal.commit(INDEX, cursor=self._place)
 
     def _publish(self, *, all_now: bool = False) -> float | None:
         """Publish what is due; return how many seconds later the next day is, None if none has changed."""

@@ -342,6 +342,31 @@ def test_entries_that_follow_soon_wait_for_each_other(site: Site) -> None:
     assert len(site.found()) == 10
 
 
+@pytest.mark.parametrize(("count", "waits_s"), [(1, 3.0), (99, 3.0), (100, 1.0)])
+def test_few_entries_wait_longer_for_others_since_each_batch_is_a_file(
+    site: Site, count: int, waits_s: float
+) -> None:
+    site.restart(linger_s=1.0)
+    site.emit(event("r", "COMPLETE", 0, facets=facet(did="d")))
+    assert site.layout.step().applied
+    began_s = site.clock.monotonic_s()
+    site.emit(*(event(f"r{at}", "COMPLETE", at, facets=facet(did=f"d{at}")) for at in range(count)))
+    while not (step := site.layout.step()).applied:
+        assert step.gathers
+        site.clock.move(step.retry_s or 0)
+    assert site.clock.monotonic_s() - began_s == pytest.approx(waits_s, abs=0.01)
+
+
+def test_a_flush_does_not_wait_for_further_entries(site: Site) -> None:
+    site.restart(linger_s=1.0)
+    site.emit(event("r", "COMPLETE", 0, facets=facet(did="d")))
+    assert site.layout.step().applied
+    began_s = site.clock.monotonic_s()
+    site.emit(event("s", "COMPLETE", 0, facets=facet(did="e")))
+    site.flush()
+    assert site.clock.monotonic_s() - began_s < 0.01
+
+
 def test_while_runs_settle_and_others_come_no_step_asks_again_at_once(site: Site) -> None:
     site.restart(linger_s=0.5)
     ends_s = site.clock.monotonic_s() + 2.5

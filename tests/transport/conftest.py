@@ -63,6 +63,10 @@ class Copy:
         entries = self.journal.feed(self.name, self.cursor, limit=7)
         if not entries:
             return Step(retry_s=0.001) if (self.folder / "hasty").exists() else Step()
+        if (self.folder / "gathers").exists() and not any(entry.kind is Kind.MARK for entry in entries):
+            with (self.folder / "gathers").open("a") as file:
+                file.write("asked\\n")
+            return Step(retry_s=60.0, gathers=True)
         for entry in entries:
             trap(entry.body, self.folder)
         with (self.folder / "copied").open("ab") as file:

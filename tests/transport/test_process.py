@@ -41,3 +41,18 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     soft, hard = done.stdout.split()
     assert soft == hard
+
+
+def test_waybills_own_code_loads_no_pandas_in_its_own_processes_and_that_of_others_may() -> None:
+    pytest.importorskip("pandas")
+    code = """
+import sys, waybill.transport.process
+waybill.transport.process.prepare()
+import pyarrow
+from waybill.facets.arrow import to_table
+to_table([])
+print("pandas" in sys.modules)
+print(type(pyarrow.table({"a": [1]}).to_pandas()).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "DataFrame"]

@@ -524,6 +524,25 @@ def test_a_projection_that_backs_off_costs_no_processor_while_entries_come(
     assert time.process_time() - used_s < 1
 
 
+def test_a_projection_that_gathers_is_called_for_a_mark_and_not_for_each_entry(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    (copy_folder / "gathers").touch()
+    sent = [b"%d" % number for number in range(6)]
+    left = iter(sent)
+
+    def until() -> bool:
+        if (body := next(left, None)) is not None:
+            journal.append(Kind.OPENLINEAGE, body)
+        elif not journal.last_mark():
+            journal.mark(b"flush")
+        return copied(copy_folder) == sent
+
+    Runner(journal, settings_of(tmp_path / "home")).run(until=until)
+    assert len((copy_folder / "gathers").read_text().split()) <= 2
+
+
 def test_a_projection_that_has_nothing_to_do_and_asks_again_at_once_is_counted(
     tmp_path: Path, copy_folder: Path, empty_turns: list[str]
 ) -> None:

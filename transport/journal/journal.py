@@ -329,6 +329,10 @@ class Journal:
         """The newest entry's sequence number; 0 for an empty journal."""
         return int(self._value("SELECT coalesce(max(seq), 0) FROM entries"))
 
+    def last_mark(self) -> int:
+        """The newest mark's sequence number; 0 without one."""
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM entries WHERE digest IS NULL"))
+
     def first(self) -> Entry | None:
         """The oldest entry that is not pruned."""
         return next(iter(self.read(0, limit=1)), None)

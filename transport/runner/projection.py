@@ -41,12 +41,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         applied: how much was done: the entries that the cursor moved over, or the files made; 0: nothing.
         retry_s: call again after this many seconds even if no entry arrives; None: only when an entry
             arrives.
+        gathers: new entries are no reason to call it earlier; a mark is.
+        follows: what this other projection does is a reason, too.
         problem: why it cannot continue, in one sentence; None if there is no problem.
         to_correct: the setting to correct before it can continue; None: it continues by itself.
     """
 
     applied: int = 0
     retry_s: float | None = None
+    gathers: bool = False
+    follows: str | None = None
     problem: str | None = None
     to_correct: str | None = None
 

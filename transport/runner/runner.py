@@ -33,7 +33,7 @@ BLOCKED_S: Final = 3600.0
 
 _RUNNER: Final = "runner"
 _STATUSES_FROM: Final = "runner_pid"
-_POLL_S: Final = 0.05
+_POLL_S: Final = 0.1
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
 _OPEN_RUNS_EVERY_S: Final = 1.0
@@ -128,6 +128,7 @@ class Runner:
             self._stopping.set()
             for worker in self._workers:
                 if worker.ident is not None:
+                    worker.wake()
                     worker.join()
         self.close()
         return last_seq
@@ -143,6 +144,7 @@ class Runner:
                 self._journal,
                 self._settings,
                 self._stopping,
+                self._note_progress,
                 lease=self._lease,
                 is_suspect=projection.name in suspects,
             )
@@ -169,15 +171,17 @@ class Runner:
     def _work(self, idle_s: float, blocked_s: float, until: Callable[[], bool] | None) -> int:
         for worker in self._workers:
             worker.start()
-        last_seq, quiet_since_s = -1, self._clock.monotonic_s()
+        last_seq, last_mark, quiet_since_s = -1, -1, self._clock.monotonic_s()
         while not (until and until()):
             if not self._journal.home.is_dir():
                 break  # the whole home was deleted, so on purpose
             newest, now_s = self._journal.last_seq(), self._clock.monotonic_s()
             if newest != last_seq:
                 last_seq, quiet_since_s = newest, now_s
+                mark = self._journal.last_mark()
                 for worker in self._workers:
-                    worker.wake()
+                    worker.note_entries(is_marked=mark != last_mark)
+                last_mark = mark
             self.keep_house(now_s)
             quiet_s = now_s - quiet_since_s
             settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
@@ -188,6 +192,10 @@ class Runner:
                 break
             self._clock.wait(self._stopping, _POLL_S)
         return last_seq
+
+    def _note_progress(self, name: str) -> None:
+        for worker in self._workers:
+            worker.note_progress(name)
 
     def close(self) -> None:
         """Complete what the projections leave open, and close them."""
@@ -267,6 +275,7 @@ class _Worker(threading.Thread):
         journal: Journal,
         settings: Settings,
         stopping: threading.Event,
+        on_progress: Callable[[str], None],
         *,
         lease: int | None,
         is_suspect: bool,
@@ -281,6 +290,7 @@ class _Worker(threading.Thread):
         self._clock = journal.clock
         self._settings = settings
         self._stopping = stopping
+        self._on_progress = on_progress
         self._lease = lease
         self._is_suspect = is_suspect
         self._isolation_due_s = float("-inf")
@@ -289,20 +299,35 @@ class _Worker(threading.Thread):
         self._short_turns = self._empty_turns = 0
         self._count_due_s = float("-inf")
         self._woken = threading.Event()
+        self._rests: Step | None = None
+        """The step after which it rests."""
+
+    def note_entries(self, *, is_marked: bool) -> None:
+        """Note that entries have arrived, and whether one is a mark."""
+        self.settled = False
+        if is_marked or self._rests is None or not self._rests.gathers:
+            self._woken.set()
+
+    def note_progress(self, name: str) -> None:
+        """Note that a projection has done something."""
+        if self._rests is None or self._rests.follows == name:
+            self._woken.set()
 
     def wake(self) -> None:
-        self.settled = False
         self._woken.set()
 
     def run(self) -> None:
         while not self._stopping.is_set():
+            self._rests = None
             self._woken.clear()
             began_s, used_s = self._clock.monotonic_s(), time.thread_time()
             step, pending = self.step()
             waited_s = self._clock.monotonic_s() - began_s - (time.thread_time() - used_s)
             self._count(step, waited_s)
             self._report(step)
-            if not step.applied:
+            if step.applied:
+                self._on_progress(self.projection_name)
+            else:
                 self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
                 self._rest(step)
 
@@ -320,10 +345,9 @@ class _Worker(threading.Thread):
             # New entries do not wake a projection that is backing off from its backend.
             self._clock.wait(self._stopping, step.retry_s)
             return
-        deadline_s = self._clock.monotonic_s() + step.retry_s if step.retry_s is not None else float("inf")
-        while not self._stopping.is_set() and (remaining_s := deadline_s - self._clock.monotonic_s()) > 0:
-            if self._clock.wait(self._woken, min(remaining_s, _POLL_S)):
-                return
+        self._rests = step
+        if not self._stopping.is_set():
+            self._clock.wait(self._woken, step.retry_s)
 
     def close(self, *, finish: bool) -> None:
         """Close the projection; with `finish`, complete its output first."""
@@ -398,6 +422,7 @@ class _Worker(threading.Thread):
                 log.error("projection %s: %s", name, step.problem)
             self._journal.commit(_RUNNER, put={name: msgspec.json.encode(status)})
             self._reported, self._count_due_s = status, now_s + _COUNT_EVERY_S
+            self._on_progress(self.projection_name)
 
 
 def _said(error: Exception) -> str:
