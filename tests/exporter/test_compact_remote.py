@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts import HOUR_MS, Layout, record
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
+from waiting import at_once
 
 from waybill.exporter.compaction import CompactionReport, compact_remote
 from waybill.facets import merge_all
@@ -103,11 +103,7 @@ def test_two_compactors_at_once_lose_nothing_and_leave_nothing_twice(bucket: Sto
         put_raw(bucket, tmp_path, *ROWS[at::3], node=f"a{at}")
     put_raw(bucket, tmp_path, *ROWS, node="bb")
     reports: list[CompactionReport] = []
-    threads = [threading.Thread(target=lambda: reports.append(compact_remote(bucket.url))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda: reports.append(compact_remote(bucket.url)) for _ in range(2))
     assert [report.failed for report in reports] == [{}, {}]
     assert raws(bucket) == []
     assert merge_all(bucket.rows()) == merge_all(ROWS)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from layouts import HOUR_MS, Layout, record
+from waiting import at_once
 
 from waybill.exporter import DestinationError, export, open_destination
 from waybill.exporter.compaction import Retraction
@@ -133,14 +134,11 @@ def test_what_another_host_exported_is_merged_not_replaced(
 def test_exports_of_many_hosts_at_once_lose_nothing(store: Store, tmp_path: Path) -> None:
     layouts = [filled(Layout(tmp_path / str(at)), record(f"d{at}")) for at in range(4)]
     failed: list[dict[str, str]] = []
-    threads = [
-        threading.Thread(target=lambda one=one: failed.append(dict(run(one, store).failed)))
-        for one in layouts
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+
+    def export_one(layout: Layout) -> None:
+        failed.append(dict(run(layout, store).failed))
+
+    at_once(partial(export_one, layout) for layout in layouts)
     assert failed == [{}] * 4
     assert store.rows() == [record(f"d{at}") for at in range(4)]
     assert_listed(store)

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hypothesis import given, strategies as st
-from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
+from layouts import HOUR_MS, NODE, START_MS, record
 
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import Hour, RawName
-from waybill.exporter.parquet import RAW_FILTERS, encode, open_file
-from waybill.facets.arrow import from_table, to_table
-
-if TYPE_CHECKING:
-    from waybill.facets import ProvenanceRecord
+from waybill.exporter.parquet import open_file
+from waybill.facets.arrow import from_table
 
 
 def test_a_range_is_one_file_for_each_hour_it_touches(root: Path) -> None:
@@ -38,15 +33,6 @@ def test_a_replayed_range_overwrites_its_files_with_the_same_bytes(root: Path) -
 def test_no_records_are_no_file(root: Path) -> None:
     assert RawWriter(root).write(RawName(NODE, 1, 1), []) == []
     assert not root.exists()
-
-
-@given(st.lists(records_strategy()))
-def test_records_come_back_from_a_file_as_they_were(records: list[ProvenanceRecord]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(pa.BufferReader(encode(to_table(records), RAW_FILTERS)))
-    assert from_table(table) == records
 
 
 def test_the_first_and_the_last_instant_allowed_have_their_hours(root: Path) -> None:

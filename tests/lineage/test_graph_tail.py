@@ -88,19 +88,6 @@ def test_what_is_not_found_may_be_in_what_it_lacks(waiting: Settings) -> None:
     assert (done.returncode, sentence in " ".join(done.stderr.split())) == (2, True), done
 
 
-def test_the_note_goes_once_all_is_in_the_index(waiting: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    flush(waiting)
-    assert lacking(waiting.home) == 0
-    done = call("impact", "lake/t0", "--home", waiting.home)
-    assert (done.returncode, done.stderr) == (0, "")
-    with caplog.at_level(logging.WARNING):
-        reached = Lineage.open(waiting.home).downstream("lake/t0", None)
-    assert shown(reached[-1].node) == f"lake/t{CHAIN_LENGTH}"
-    assert caplog.messages == []
-    with pytest.raises(NotFoundError, match=r"^no dataset, column or job has the name 'lake/x'$"):
-        Lineage.open(waiting.home).dependencies("lake/x")
-
-
 def test_an_index_that_stays_open_lacks_what_came_later_until_it_is_indexed(waiting: Settings) -> None:
     with (
         contextlib.closing(Journal(waiting.home)) as journal,

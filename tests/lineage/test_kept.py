@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from events import event
+from waiting import at_once
 
 from waybill.lineage.answers import GraphAnswers
 from waybill.lineage.graph import OfDependencies
@@ -143,9 +143,5 @@ def test_questions_of_several_threads_each_have_a_reader(site: Site) -> None:
             with site.kept.open() as reader, site.kept.open() as other:
                 found.extend((len(reader.open_files()), len(other.open_files())))
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(ask for _ in range(3))
     assert found == [1] * 120

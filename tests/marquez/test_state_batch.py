@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from waybill.marquez.state_batch import StateBatch
-from waybill.transport import JournalError, Kind
+from waybill.transport import Kind
 
 if TYPE_CHECKING:
+    import pytest
+
     from waybill.transport import Journal
 
 
@@ -38,24 +38,6 @@ def test_a_row_that_is_tied_to_an_entry_goes_with_it_unless_it_was_written_anew(
     batch.commit(3)
     journal.prune(2, 2**62)
     assert sorted(journal.state("p")) == ["deleted and put", "tied no more", "tied to a later entry"]
-
-
-def test_what_could_not_be_committed_is_committed_next_time(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch = StateBatch(journal, "p")
-    batch.put("a", b"1", seq=1)
-
-    def fail(*_: object, **__: object) -> None:
-        raise JournalError("the disk is full; make room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "commit", fail)
-        with pytest.raises(JournalError):
-            batch.commit(1)
-    assert journal.state("p") == {}
-    batch.commit(1)
-    assert (journal.state("p"), journal.cursor("p")) == ({"a": b"1"}, 1)
 
 
 def test_nothing_is_written_where_nothing_has_changed(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
@@ -12,3 +13,12 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "waited in vain"
         time.sleep(0.02)
+
+
+def at_once(works: Iterable[Callable[[], object]]) -> None:
+    """Do several things, each in a thread of its own, and wait until all are done."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -9,12 +9,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import events
 import pytest
+from waiting import at_once
 
 from waybill.transport import Journal, JournalError, Settings, flush, locks
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
@@ -298,11 +299,7 @@ def test_of_many_that_adopt_at_once_each_entry_comes_once(blocked: Path, own: Pa
     settings = settings_of(blocked, own / "fallback")
     emit(settings, *range(20))
     unblock(blocked)
-    threads = [threading.Thread(target=emit, args=(settings, 100 + number)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(emit, settings, 100 + number) for number in range(4))
     emit(settings)
     found = kept(blocked)
     assert sorted(found) == sorted(event(number) for number in (*range(20), *range(100, 104)))

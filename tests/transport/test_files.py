@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport.files import Files, publish, publish_alone, publish_new, sweep
+from waybill.transport.files import Files, publish_alone, publish_new
 
 
 def test_publishing_alone_makes_the_folder_and_sweeps_what_a_crash_left_of_this_file(tmp_path: Path) -> None:
@@ -18,28 +18,6 @@ def test_publishing_alone_makes_the_folder_and_sweeps_what_a_crash_left_of_this_
     publish_alone(Files(), folder / "one.json", b"2")
     assert (folder / "one.json").read_bytes() == b"2"
     assert sorted(path.name for path in folder.iterdir()) == [".other.json.0123abcd.tmp", "one.json"]
-
-
-def test_a_sweep_leaves_published_and_hidden_files_alone(tmp_path: Path) -> None:
-    publish(Files(), tmp_path / "kept.json", b"1")
-    for name in (".lock", "plain.tmp", ".left.json.0123abcd.tmp"):
-        (tmp_path / name).touch()
-    sweep(Files(), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "kept.json", "plain.tmp"]
-
-
-def test_a_sweep_of_a_folder_that_does_not_exist_does_nothing(tmp_path: Path) -> None:
-    sweep(Files(), tmp_path / "none")
-
-
-def test_a_new_file_never_replaces_one_with_other_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "one"
-    for _ in range(2):  # as after a crash
-        publish_new(Files(), path, b"1")
-    with pytest.raises(FileExistsError):
-        publish_new(Files(), path, b"2")
-    assert path.read_bytes() == b"1"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_new_file_needs_no_file_system_with_links(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import apsw
 import pytest
 from hypothesis import given, strategies as st
 from manual_clock import ManualClock
+from waiting import at_once
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
 from waybill.transport.journal.database import ENTRY_BYTES_MAX
@@ -128,15 +129,7 @@ def test_a_repeat_of_what_another_process_has_not_fsynced_is_fsynced_before_it_i
 
 def test_one_caller_that_needs_an_fsync_makes_its_whole_group_durable(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    durable = {"durable": True}, {"durable": False}
-    appends = [
-        threading.Thread(target=journal.append, args=(EVENT, b"%d" % at), kwargs=durable[at % 2])
-        for at in range(8)
-    ]
-    for thread in appends:
-        thread.start()
-    for thread in appends:
-        thread.join()
+    at_once(partial(journal.append, EVENT, b"%d" % at, durable=at % 2 == 0) for at in range(8))
     assert len(bodies(journal)) == 8
     journal.append(EVENT, b"last")
     assert not journal.has_unsynced
@@ -316,11 +309,7 @@ def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -
             body = b"%d-%d" % (thread, number)
             seqs[body] = journal.append(EVENT, body)
 
-    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(append, thread) for thread in range(8))
     assert {entry.body: entry.seq for entry in journal.read(0, limit=10_000)} == seqs
     assert sorted(seqs.values()) == list(range(1, 801))
 
@@ -644,11 +633,7 @@ def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Pa
         except JournalError as error:
             outcomes[thread] = error
 
-    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(append, thread) for thread in range(6))
     assert isinstance(outcomes[0], JournalError)
     assert sorted(bodies(journal)) == [b"1", b"2", b"3", b"4", b"5"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from manual_clock import ManualClock
+from waiting import at_once
 
 from waybill.transport import Journal, JournalFullError, Kind, RootError, Settings, locks
 from waybill.transport.files import Files
@@ -90,11 +91,7 @@ def test_the_same_range_can_be_begun_again_and_no_other(journal: Journal, root: 
 def test_homes_that_begin_at_once_make_one_marker(tmp_path: Path, root: Path) -> None:
     journals = [Journal(tmp_path / str(at)) for at in range(4)]
     filings = [Filing(journal, root, "layout", "files", Files()) for journal in journals]
-    threads = [threading.Thread(target=filing.open) for filing in filings]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(filing.open for filing in filings)
     assert len({known.id for journal in journals if (known := known_root(journal))}) == 1
     for journal in journals:
         check_root(journal, root)

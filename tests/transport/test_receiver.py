@@ -6,13 +6,14 @@ import gzip
 import http.client
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 from events import members
+from waiting import at_once
 
 from waybill.transport import Journal, Kind, Receiver
 from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES, Redaction
@@ -187,11 +188,7 @@ def test_many_connections_at_once_lose_nothing(receiver: Receiver, journal: Jour
             assert answer(connection, event(producer=f"https://example.org/{sender}/{number}"))[0] == 201
         connection.close()
 
-    senders = [threading.Thread(target=send, args=(sender,)) for sender in range(8)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
+    at_once(partial(send, sender) for sender in range(8))
     assert len(set(bodies(journal))) == 160
 
 

@@ -13,12 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forking import in_fork
-from waiting import wait_until
+from waiting import at_once, wait_until
 
 from waybill.transport import (
     Journal,
@@ -252,11 +253,7 @@ def test_of_emitters_that_start_at_once_and_disagree_all_follow_the_same_one(tmp
         together.wait()
         followed.append(Supervisor.open(journal, settings).settings.root)
 
-    threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(emitter, tmp_path / name) for name in "abcd")
     assert len(followed) == 4
     assert len(set(followed)) == 1
 
@@ -447,11 +444,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
         return popen(*args, **options)
 
     monkeypatch.setattr(subprocess, "Popen", counting)
-    threads = [threading.Thread(target=supervisor.ensure_runner) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(supervisor.ensure_runner for _ in range(20))
     assert len(started) == 1
     wait_until((copy_folder / "works by").exists)
     end_runner(home)

@@ -7,9 +7,9 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,6 +19,7 @@ import pytest
 from events import event as event_of
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
+from waiting import at_once
 
 from waybill.facets import (
     FinalState,
@@ -623,11 +624,7 @@ def test_threads_share_a_tracker(trail: Trail) -> None:
                     f.annotate(number=number)
                 f.egress("lake")
 
-    threads = [threading.Thread(target=work, args=(f"feed-{number}",)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(work, f"feed-{number}") for number in range(6))
     told = {(r.data_source, r.filename, r.transforms, str(r.annotations)) for r in trail.records()}
     assert told == {
         (f"feed-{feed}", f"feed-{feed}-{n}", (f"clean-feed-{feed}",), str({"number": str(n)}))
@@ -638,12 +635,8 @@ def test_threads_share_a_tracker(trail: Trail) -> None:
 
 def test_branches_of_one_file_may_end_in_threads_of_their_own(trail: Trail, f: TrackedFile) -> None:
     branches = [f.branch() for _ in range(16)]
-    threads = [threading.Thread(target=b.egress, args=("lake",)) for b in branches]
     with f:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(partial(b.egress, "lake") for b in branches)
     assert len(trail.records()) == 16
 
 
