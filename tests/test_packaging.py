@@ -34,7 +34,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-
 ROOMS = ("facets", "transport", "marquez", "exporter", "lineage", "collector", "spark", "pipelines", "cli")
 FACE = ("__init__.py", "__main__.py", "py.typed")
 FOREIGN = re.compile(
-    r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"
+    r"(?<![\w.>])/(?:work|root|home/\w+|Users/\w+)/"
     r"|\b(?:pypi|pythonhosted|npmjs|maven|debian|crates)\.(?:org|io)\b|apache\.org/maven"
     # Nobody has registered these for us, so anybody else may.
     r"|\bwaybill[\w-]*\.github\.io\b|\bgithub\.com/waybill|\bol:waybill\b"

@@ -214,7 +214,8 @@ class Runner:
 
     def step(self, name: str) -> Step:
         """Do one step of a projection, as its thread would."""
-        return next(worker for worker in self._workers if worker.projection_name == name).step()[0]
+        [worker] = [worker for worker in self._workers if worker.projection_name == name]
+        return worker.step()[0]
 
     def keep_house(self, now_s: float) -> None:
         """Checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
