@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,17 +24,17 @@ from uuid import UUID
 
 import msgspec
 
-from waybill.facets import UNREADABLE, RunEvent, has_record, observe
 from waybill.transport.journal import key_of_run
 
 from .. import parquet
-from ..archive import archived_files, folder_hour, read_entries, read_run_ids
-from ..names import LAYOUT, RawName, hour_of
+from ..archive import archived_files, folder_hour, read_run_ids
+from ..names import LAYOUT, RawName
 from ..parquet import Covers
-from ..rebuilding import GatheredRuns, StatesByRun
+from ..rebuilding import GatheredRuns, PartReport, StatesByRun, Wanted, read_folded
+from ..sources import EventsSource
 
 if TYPE_CHECKING:
-    from waybill.transport.journal import Entry, Node, StateStore
+    from waybill.transport.journal import Node, StateStore
 
 log = logging.getLogger("waybill.exporter")
 
@@ -187,31 +188,22 @@ class ForgottenRuns:
         run_ids = {runs[key] for key in self._keys.among(runs)}
         if not run_ids:
             return {}
-        gathered = GatheredRuns()
-        nodes = {node.name for node in self._nodes()}
         began_ms = min(begun_ms(run_id) or 0 for run_id in run_ids)
-        hours = hour_of(max(began_ms - _SKEW_MS, 0)), hour_of(max(before_ms, 0))
-        for name, path in archived_files(self._root, *hours):
-            if name.node not in nodes:
+        source = EventsSource(self._root, max(began_ms - _SKEW_MS, 0))
+        nodes = {node.name for node in self._nodes()}
+        gathered, wanted = GatheredRuns(), Wanted(system_name=self._system_name)
+        for part in map(Path, source.parts()):
+            name = RawName.parse(part.name)
+            if name is None or name.node not in nodes or folder_hour(part).start_ms >= before_ms:
                 continue
-            try:
-                for entry in chain.from_iterable(read_entries(path, run_ids=run_ids)):
-                    if entry.received_ms < before_ms:
-                        self._gather(gathered, entry)
-            except parquet.DAMAGED as error:
-                log.warning("%s", parquet.unreadable(path, error, root=self._root))
+            report = PartReport()
+            read = partial(source.read, str(part), run_ids=run_ids, before_ms=before_ms)
+            for _, states in read_folded(read, partial(source.place, str(part)), wanted, report):
+                for run_id, state in states.items():
+                    gathered.add(run_id, state)
+            if problem := report.damaged or report.first_unreadable:
+                log.warning("%s", problem)
         return gathered.states()
-
-    def _gather(self, gathered: GatheredRuns, entry: Entry) -> None:
-        event = entry.event
-        if isinstance(event, RunEvent):
-            system_name = entry.system_name or self._system_name
-            try:
-                state = None if has_record(event) else observe(event, system_name=system_name)
-            except UNREADABLE:
-                log.exception("entry %d of the archive cannot be read and is left out", entry.seq)
-            else:
-                gathered.add(event.run.runId, state)
 
     def _archive_began_ms(self) -> int | None:
         return next((folder_hour(path).start_ms for _, path in archived_files(self._root)), None)

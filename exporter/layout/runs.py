@@ -212,7 +212,8 @@ class UnsettledRuns:
             )
         self._touch(key, run, received_ms)
         if seen is None:
-            self._set_faceted(key, run)
+            run.faceted = True
+            self._drop_due(key)
         elif not run.faceted:
             self._gathered[key].add(seen)
             self._note(run, seen)
@@ -246,23 +247,24 @@ class UnsettledRuns:
             if (run := self._runs[key]) is not None:
                 self._touch(key, run, received_ms)
         runs = {key: run for key in sorted(self._before) if (run := self._runs[key]) is not None}
+        changed = {}
         for key, run in runs.items():
             is_settled = key in self._settled
-            if key in self._gathered:
+            if run.faceted:
+                self._drop(key, run.parts)
+                run.parts, run.written = [], 0
+            elif key in self._gathered:
                 state = self._gathered[key].whole()
                 self._append(key, run, state, first=0 if is_settled else run.written)
             elif is_settled and 0 < run.written < len(run.parts):
                 last = run.parts.pop()
-                state = self._state_of(key, last, self._put)
+                state = self._state_of(key, last, put)
                 self._drop(key, [last])
                 self._append(key, run, state, first=0)
             if is_settled:
                 run.written = len(run.parts)
-        changed = {
-            key: (self._before[key], run.parts)
-            for key, run in runs.items()
-            if (key in self._settled or run.faceted) and self._before[key] != run.parts
-        }
+            if (is_settled or run.faceted) and self._before[key] != run.parts:
+                changed[key] = self._before[key], run.parts
         put |= self._run_rows.encoded(runs)
         due = {key: self._due[key] for key in self._due_changed if key in self._due}
         put |= self._due_rows.encoded(due)
@@ -340,7 +342,8 @@ class UnsettledRuns:
             key = key_of_run(run_id)
             run = cast("Run", self._runs[key])
             if state is None:
-                self._set_faceted(key, run)
+                run.faceted = True
+                self._drop_due(key)
                 continue
             self._before[key] = (state,)
             if not run.faceted:
@@ -358,12 +361,6 @@ class UnsettledRuns:
     def _touch(self, key: str, run: Run, received_ms: int) -> None:
         run.touched_ms = received_ms
         self._before.setdefault(key, run.parts[: run.written])
-
-    def _set_faceted(self, key: str, run: Run) -> None:
-        self._drop_due(key)
-        self._gathered.pop(key, None)
-        self._drop(key, run.parts)
-        run.faceted, run.parts, run.written = True, [], 0
 
     def _settle(self, key: str) -> None:
         self._drop_due(key)
@@ -388,12 +385,9 @@ class UnsettledRuns:
 
     def _prune(self, received_ms: int) -> None:
         """Forget runs that got no events for a long time."""
-        stored = self._store.state_of(LAYOUT, [PRUNED]).get(PRUNED)
         end = (received_ms - self._retain_ms) // _MINUTE_MS
-        start = end if stored is None else int(stored)
-        if stored is not None and end <= start:
-            return
-        end = min(end, start + _PRUNED_MINUTES_MAX)
+        start = int(self._store.state_of(LAYOUT, [PRUNED]).get(PRUNED, str(end)))
+        end = min(max(start, end), start + _PRUNED_MINUTES_MAX)
         forgotten: dict[str, None] = {}
         for minute in range(start, end):
             for row, value in self._store.state(LAYOUT, f"{TOUCHED}{minute:012}:").items():

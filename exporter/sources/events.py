@@ -47,13 +47,19 @@ class EventsSource(msgspec.Struct, frozen=True):
         files = archived_files(self.root, hour_of(self.since_ms))
         return [str(path.relative_to(self.root)) for _, path in files]
 
-    def read(self, part: str, *, run_ids: Collection[str] | None = None) -> Iterator[Sequence[Stored]]:
-        """The entries of a file, or those of some runs."""
+    def read(
+        self, part: str, *, run_ids: Collection[str] | None = None, before_ms: int = 2**63
+    ) -> Iterator[Sequence[Stored]]:
+        """The entries of a file, or those of some runs; only those that arrived before an instant."""
         path = Path(self.root, part)
         file = path if isinstance(self.root, Path) else read_object(part)
         try:
             for batch in read_entries(file, run_ids=run_ids):
-                yield [Stored(one.seq, one.kind, one.system_name, one.body) for one in batch]
+                yield [
+                    Stored(one.seq, one.kind, one.system_name, one.body)
+                    for one in batch
+                    if one.received_ms < before_ms
+                ]
         except parquet.DAMAGED as error:
             root = self.root if isinstance(self.root, Path) else None
             raise SourceError(parquet.unreadable(path, error, root=root)) from None

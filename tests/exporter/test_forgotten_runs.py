@@ -109,7 +109,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         paths.append(path)
         return read_entries(path, run_ids=run_ids)
 
-    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_entries", note)
+    monkeypatch.setattr("waybill.exporter.sources.events.read_entries", note)
     return paths
 
 

@@ -314,7 +314,7 @@ def test_a_run_is_looked_for_in_no_file_from_before_it_began(
         opened.append(path)
         return ()
 
-    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_entries", note)
+    monkeypatch.setattr("waybill.exporter.sources.events.read_entries", note)
     among(known, [late], archived.until_ms)
     assert len(opened) == 2  # a clock may be a day ahead
 
@@ -324,13 +324,13 @@ def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_once(
 ) -> None:
     archived = Archived(root, 50)
     opened: Counter[Path] = Counter()
-    for read in (read_entries, read_run_ids):
+    for room, read in (("sources.events", read_entries), ("layout.forgotten_runs", read_run_ids)):
 
         def note(path: Path, read: Callable[..., object] = read, **given: object) -> object:
             opened[path] += 1
             return read(path, **given)
 
-        monkeypatch.setattr(f"waybill.exporter.layout.forgotten_runs.{read.__name__}", note)
+        monkeypatch.setattr(f"waybill.exporter.{room}.{read.__name__}", note)
     known = archived_runs(journal, root)
     for _ in range(40):
         assert among(known, (str(uuid.uuid4()) for _ in range(100)), archived.until_ms) == set()
