@@ -22,7 +22,7 @@ from waybill.transport.journal import Entry, Kind
 
 from ..directory import names
 from ..names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
-from ..parquet import FORMAT, check_format, fill_in, seal_in, to_be_sealed
+from ..parquet import DAMAGED, FORMAT, check_format, fill_in, seal_in, to_be_sealed
 
 EVENTS_SCHEMA: Final = pa.schema(
     [
@@ -144,13 +144,16 @@ def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def last_seal(root: Path, node: str, upto: int) -> str | None:
-    """The seal of a journal's last file up to a sequence number, if any; raises `DAMAGED` as reading does."""
+    """The seal of a journal's last file up to a sequence number, if there is one that can be read."""
     for day in reversed(list(names(root / EVENTS))):
         for hour in reversed(list(names(root / EVENTS / day))):
             folder = root / EVENTS / day / hour
             found = [name for name in map(RawName.parse, names(folder)) if name and name.node == node]
             if before := [name for name in found if name.last <= upto]:
-                return seal_in(pq.read_metadata(folder / str(max(before))).metadata)
+                try:
+                    return seal_in(pq.read_metadata(folder / str(max(before))).metadata)
+                except DAMAGED:
+                    return None  # `verify` reports it
     return None
 
 

@@ -8,7 +8,6 @@ Each file is sealed, names the previous file, and is in the root's ledger.
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,6 @@ from waybill.transport.files import Files, publish_new, sweep
 from waybill.transport.root import Filing
 from waybill.transport.runner import Projection, Step, left_s
 
-from .. import parquet
 from ..ledger import recorded
 from ..names import ARCHIVE, EVENTS, RawName, events_folder, relative
 from ..parquet import Covers
@@ -204,7 +202,7 @@ class Archive(Projection):
         entries = self._gathered[:count]
         node = self._filing.begin(entries[0].seq, entries[-1].seq)
         if node != self._node:
-            self._begin_chain(node)
+            self._node, self._seal = node, last_seal(self._root, node, self._journal.cursor(ARCHIVE))
         name = RawName(node, entries[0].seq, entries[-1].seq)
         folder = self._root / events_folder(arrival_hour(entries[0]))
         if self._stored_range is not None:
@@ -224,10 +222,3 @@ class Archive(Projection):
         self._cursor, self._stored_range, self._seal = name.last, None, seal
         self._keep(self._gathered[count:])
         return Step(applied=count)
-
-    def _begin_chain(self, node: str) -> None:
-        """Continue the chain of a node's files."""
-        self._node, self._seal = node, None
-        # A damaged file has no readable seal to name; `verify` reports it.
-        with contextlib.suppress(*parquet.DAMAGED):
-            self._seal = last_seal(self._root, node, self._journal.cursor(ARCHIVE))

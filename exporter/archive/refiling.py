@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -12,7 +11,6 @@ import msgspec
 
 from waybill.transport.files import publish_alone
 
-from .. import parquet
 from ..ledger import recorded
 from ..names import RawName, events_folder, relative
 from ..quarantine import quarantine
@@ -70,10 +68,7 @@ def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, 
             changed.add_quarantined(
                 [quarantine(root, PurePosixPath(place), hour, data, reason=reason, files=files)]
             )
-        before = None
-        # A damaged file has no readable seal to name; `verify` reports it.
-        with contextlib.suppress(*parquet.DAMAGED):
-            before = last_seal(root, node, entries[0].seq - 1)
+        before = last_seal(root, node, entries[0].seq - 1)
         content, seal = encode_entries(node, list(map(ArchivedEntry.of, entries)), before)
         publish_alone(files, path, content)
         changed[place] = seal

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .folding import fold_entries, load_runs
     from .projection import SETTLE_S, Layout, has_plain_spark, open_layout, write_again
     from .runs import UnsettledRuns
 

@@ -34,15 +34,12 @@ from ..directory import raw_files, raw_hours
 from ..names import LAYOUT, PROVENANCE, Hour, RawName
 from ..parallel import workers_default
 from ..raw_notes import forget_raws, note_raws
-from .folding import fold_entries, load_runs
-from .runs import unpublish
+from .runs import UnsettledRuns, unpublish
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
-
-    from .runs import UnsettledRuns
 
 SETTLE_S: Final = 10.0
 """A derived run has settled when it got no event for this long after its end."""
@@ -152,7 +149,7 @@ class Layout(Projection):
             if self._was_away:
                 self._schedule.wrote(raw_hours(self._settings.root))
                 self._was_away = False
-            self._runs = load_runs(self._journal, self._settings, settle_ms=self._settle_ms)
+            self._runs = UnsettledRuns(self._journal, self._settings, settle_ms=self._settle_ms)
             if (begun := self._filing.begun()) is not None:
                 first, last = begun
                 limit = last - first + 1
@@ -187,7 +184,7 @@ class Layout(Projection):
         tables = []
         while entries:
             some = entries[:_FOLD_ENTRIES]
-            tables.append(fold_entries(runs, some, self._settings, self._set_aside))
+            tables.append(runs.fold(some, self._set_aside))
             del entries[:_FOLD_ENTRIES]  # with their decoded events
         # Only a claim shows whether the journal's numbers were used before, and the look-up needs to know
         # that.

@@ -16,13 +16,13 @@ all runs, memory only what is due and the runs of a batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
 from waybill.facets import (
-    AnnotationRule,
+    UNREADABLE,
     ProvenanceRecord,
     RunEvent,
     RunState,
@@ -34,15 +34,19 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.folding import Gathered, ParentSeen
+from waybill.facets.sizes import made_chars
 from waybill.transport.journal import StateRows, key_of_run
 
 from ..names import LAYOUT, RawName
+from ..stored_records import decode_entries
+from .forgotten_runs import ForgottenRuns
 
 if TYPE_CHECKING:
-    from waybill.facets.merge_rule import RecordKey
-    from waybill.transport.journal import StateStore
+    import pyarrow as pa
 
-    from .forgotten_runs import ForgottenRuns
+    from waybill.facets.merge_rule import RecordKey
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Entry, Journal, StateStore
 
 # State keys.
 RUN: Final = "run:"  # of the runs
@@ -52,7 +56,10 @@ TOUCHED: Final = "touched:"  # of the runs touched in a minute, for pruning: min
 PRUNED: Final = "pruned"  # of the first minute that has not been pruned yet
 
 _MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
 _PRUNED_MINUTES_MAX: Final = 100
+_SMALL_BYTES: Final = 2**16  # whose events make no large records
+_MADE_CHARS_MAX: Final = 2**29  # the records of one event; admission's default is far lower
 _ROW_BYTES: Final = 2**20
 _INLINE_BYTES_MAX: Final = 4 * 2**10
 _RUN_BYTES_MAX: Final = 160 * 2**20  # a larger run gets no further outputs, because it is folded in memory
@@ -131,32 +138,27 @@ class FoldedBatch(NamedTuple):
 
 
 class UnsettledRuns:
-    """Folds events into runs, one batch at a time; `finish` ends a batch.
+    """Folds entries into runs, one batch at a time, also for those who ask before the layout has come so far.
+
+    `finish` ends a batch.
 
     Args:
-        store: has the layout's state.
-        forgotten: the runs that are no longer stored.
-        rule: which annotations of a record are written.
+        journal: the home's, which has the layout's state.
+        settings: its agreed settings.
         settle_ms: how long after its last event an ended run settles.
-        retain_ms: how long a run without events is remembered.
+        store: has the state instead of the journal.
     """
 
     def __init__(
-        self,
-        store: StateStore,
-        forgotten: ForgottenRuns,
-        *,
-        rule: AnnotationRule,
-        settle_ms: int,
-        retain_ms: int,
+        self, journal: Journal, settings: Settings, *, settle_ms: int, store: StateStore | None = None
     ) -> None:
-        self._store = store
-        self._forgotten = forgotten
-        self._rule = rule
+        self._store = store or journal
+        self._forgotten = ForgottenRuns(self._store, settings.root, journal.nodes, settings.system_name)
+        self._settings = settings
         self._settle_ms = settle_ms
-        self._retain_ms = retain_ms
-        self._run_rows = StateRows(store, LAYOUT, RUN, Run)
-        self._due_rows = StateRows(store, LAYOUT, DUE, Due)
+        self._retain_ms = int(settings.journal_retain_days * _DAY_MS)
+        self._run_rows = StateRows(self._store, LAYOUT, RUN, Run)
+        self._due_rows = StateRows(self._store, LAYOUT, DUE, Due)
         self._due: dict[str, Due] = {}
         self._children: dict[str, set[str]] = defaultdict(set)
         self._begin()
@@ -185,6 +187,27 @@ class UnsettledRuns:
     def settles_ms(self) -> int | None:
         """When the next run settles, in epoch milliseconds of received time."""
         return next((due.settles_ms for due in self._due.values()), None)
+
+    def fold(self, entries: Sequence[Entry], on_error: Callable[[Entry, Exception], None]) -> pa.Table:
+        """Fold the entries' run events, and return the records that entries contain themselves."""
+        system_name = self._settings.system_name
+        found = decode_entries(
+            entries, system_name=system_name, rule=self._settings.annotation_rule, on_error=on_error
+        )
+        self.load(key_of_run(event.run.runId) for event in found.events if event is not None)
+        for entry, event in zip(entries, found.events, strict=True):
+            self.settle_until(entry.received_ms)
+            if entry.is_flush:
+                self.settle_all()
+            elif event is not None:
+                stamped = entry.system_name or system_name
+                try:
+                    if len(entry.body) > _SMALL_BYTES and made_chars(event) > _MADE_CHARS_MAX:
+                        raise ValueError("its records would be too large; send fewer outputs in one event")
+                    self.add_event(event, system_name=stamped, received_ms=entry.received_ms)
+                except UNREADABLE as error:
+                    on_error(entry, error)
+        return found.records
 
     def load(self, keys: Iterable[str]) -> None:
         """Read the stored runs among some keys, all at once."""
@@ -297,7 +320,7 @@ class UnsettledRuns:
     ) -> Iterator[ProvenanceRecord]:
         if parts:
             for record in records_of(merge_states(*(self._state_of(key, part, put) for part in parts))):
-                yield keep_annotations(record, self._rule)
+                yield keep_annotations(record, self._settings.annotation_rule)
 
     def _state_of(self, key: str, part: Part | RunState, put: Mapping[str, bytes]) -> RunState:
         """Read a part of a run from the state about to be stored, or from the stored state."""

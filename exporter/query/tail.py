@@ -29,7 +29,7 @@ from waybill.transport.root import begun_range
 
 from .. import parquet
 from ..archive import archived_files, filed_ranges, read_entries
-from ..layout import SETTLE_S, fold_entries, load_runs
+from ..layout import SETTLE_S, UnsettledRuns
 from ..names import HOUR_MS, LAYOUT, Hour, RawName, hour_of
 from ..stored_records import entries_of
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
-
-    from ..layout import UnsettledRuns
 
 _HELD_BYTES_MAX: Final = 64 * 2**20
 """Records that take more go into a temporary file."""
@@ -167,11 +165,11 @@ class _Fold:
     def tail(self, last_seq: int, now_ms: int) -> Tail:
         """The tail at an instant, with all entries up to now."""
         if self._seq != last_seq or self._until_ms <= now_ms:
-            runs = load_runs(self._journal, self._settings, self._store, settle_ms=_SETTLE_MS)
+            runs = UnsettledRuns(self._journal, self._settings, settle_ms=_SETTLE_MS, store=self._store)
             for entries in entries_after(self._journal, self._settings.root, self._seq, self._unread):
                 in_range = sum(entry.seq <= self._begun for entry in entries)
                 for some in filter(None, (entries[:in_range], entries[in_range:])):
-                    self._rows.add(fold_entries(runs, self._readable(some), self._settings, self._note))
+                    self._rows.add(runs.fold(self._readable(some), self._note))
                     self._seq = some[-1].seq
                     if self._seq >= self._begun:
                         self._finish(runs, self._rows, some[-1].received_ms)

@@ -38,15 +38,7 @@ from waybill.exporter.parquet import (
     read_window,
     spans,
 )
-from waybill.facets import (
-    AnnotationRule,
-    FinalState,
-    ProvenanceRecord,
-    RunEvent,
-    decode_event,
-    fold,
-    merge_all,
-)
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.facets.arrow import from_table, to_table, to_tables
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.journal import Entry, Node, key_of_run
@@ -183,22 +175,12 @@ def among(known: ForgottenRuns, run_ids: Iterable[str], before_ms: int) -> set[s
     return set(known.among({key_of_run(run_id): run_id for run_id in run_ids}, before_ms))
 
 
-def _runs(journal: Journal) -> UnsettledRuns:
-    return UnsettledRuns(
-        journal,
-        archived_runs(journal, Path("none")),
-        rule=AnnotationRule(),
-        settle_ms=1,
-        retain_ms=10**15,
-    )
-
-
 @pytest.mark.exhaustive
 def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events(
-    journal: Journal,
+    journal: Journal, settings: Settings
 ) -> None:
     def work(number: int) -> None:
-        runs = _runs(journal)
+        runs = UnsettledRuns(journal, settings, settle_ms=1)
         for at in range(number):
             body = decode_event(event("r", "COMPLETE", 1, outputs=outputs(f"out-{at}")))
             assert isinstance(body, RunEvent)
@@ -231,9 +213,9 @@ def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(s
 
 
 @pytest.mark.exhaustive
-def test_a_late_failure_takes_time_as_the_number_of_outputs(journal: Journal) -> None:
+def test_a_late_failure_takes_time_as_the_number_of_outputs(journal: Journal, settings: Settings) -> None:
     def work(number: int) -> None:
-        runs = _runs(journal)
+        runs = UnsettledRuns(journal, settings, settle_ms=1)
         kinds = [("COMPLETE", 5, outputs(*(f"out-{at}" for at in range(number)))), ("FAIL", 4, [])]
         for kind, at_ms, names in kinds:
             body = decode_event(event("r", kind, at_ms, outputs=names))
