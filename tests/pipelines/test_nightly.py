@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
+from served import Collector
 
 from waybill.lineage import Lineage
 from waybill.transport import fingerprint_of
@@ -28,28 +26,16 @@ def folder(tmp_path: Path) -> Path:
     return copy
 
 
-def start_collector(script: Path, home: Path, port: int) -> subprocess.Popen[bytes]:
-    options = ["--home", str(home), "--listen", f"127.0.0.1:{port}", "--provenance-enabled"]
-    process = subprocess.Popen([script, "serve", *options], stderr=subprocess.DEVNULL)
-    deadline_s = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health/live", timeout=1).close()
-            return process
-        except OSError:
-            assert process.poll() is None, "the collector has ended"
-            assert time.monotonic() < deadline_s, "the collector never answered"
-            time.sleep(0.1)
-
-
+@pytest.mark.exhaustive
 def test_a_night_is_known_whole_although_the_collector_was_killed(
-    folder: Path, script: Path, tmp_path: Path, free_tcp_port: int
+    folder: Path, script: Path, tmp_path: Path
 ) -> None:
     own, central = tmp_path / "own", tmp_path / "central"
+    collector = Collector(central, "--provenance-enabled")
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "OPENLINEAGE_URL": f"http://127.0.0.1:{free_tcp_port}/api/v1/lineage",
+        "OPENLINEAGE_URL": f"{collector.url}/api/v1/lineage",
         "WAYBILL_RUNNER": "none",
     }
 
@@ -60,18 +46,17 @@ def test_a_night_is_known_whole_although_the_collector_was_killed(
         )
         assert done.returncode == 0, done.stderr
 
-    collector = start_collector(script, central, free_tcp_port)
     try:
         waybill("run", folder / "clean", "--provenance-enabled")
         waybill("flush")
-        collector.send_signal(signal.SIGKILL)
-        collector.wait(30)
+        collector.process.kill()
+        collector.process.communicate()
         waybill("run", folder / "report")  # nobody listens, and nothing is lost
-        collector = start_collector(script, central, free_tcp_port)
+        collector = Collector(central, "--provenance-enabled", "--listen", collector.address)
         waybill("flush")
     finally:
-        collector.terminate()
-        collector.wait(60)
+        collector.process.kill()
+        collector.process.communicate()
     for home in (own, central):
         lineage = Lineage.open(home)
         reached = lineage.impact(f"file{folder / 'orders.csv'}").nodes
