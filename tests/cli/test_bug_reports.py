@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 NULL_POINTER = "java.lang.NullPointerException"
-DEPTH = 1_000
 
 
 def did(number: int, letter: str = "0") -> str:
@@ -160,22 +159,6 @@ def test_an_id_in_capitals_is_the_same_id(called: Run, site: Site) -> None:
     assert called("trace", "--home", site.home, "part.csv").stdout.startswith("up.csv")
 
 
-def test_a_drawing_in_mermaid_shows_the_names_of_the_files(called: Run, site: Site) -> None:
-    """After Mermaid issues 6111 and, in its issue tracker, 234: it reads quoted labels as Markdown."""
-    names = ["1. orders.csv", "- north.csv", "__init__.py"]
-    parents = [None, did(5), did(5)]
-    site.post(
-        "/provenance",
-        [
-            record(did=did(5, str(at)), parentDid=parent, filename=name)
-            for at, (name, parent) in enumerate(zip(names, parents, strict=True))
-        ],
-    )
-    assert called("flush", "--home", site.home).returncode == 0
-    drawn = called("trace", "--home", site.home, names[0], "--mermaid").stdout
-    assert sorted(re.findall(r'"<div>(.*?)<br>', drawn)) == sorted(names)
-
-
 def test_graphml_of_ids_that_are_no_uuids_keeps_to_its_schema(
     called: Run, site: Site, tmp_path: Path
 ) -> None:
@@ -200,66 +183,11 @@ def test_graphml_of_ids_that_are_no_uuids_keeps_to_its_schema(
     assert len(list(graph.iter(f"{space}edge"))) == len(names) - 1
 
 
-def test_a_run_that_a_scheduler_repeats_ends_as_its_last_attempt_did(called: Run, tmp_path: Path) -> None:
-    """After Airflow pull request 44617."""
-    told = [
-        sent(did(8), "START"),
-        sent(did(8), "FAIL", 5),
-        sent(did(8), "START", 40, inputs=["x/in"], outputs=["x/out"]),
-        sent(did(8), "COMPLETE", 49),
-    ]
-    code, root = rebuilt(called, tmp_path, "\n".join(map(json.dumps, told)))
-    (line,) = called("find", "--root", root, "--all", "--json").stdout.splitlines()
-    one = json.loads(line)
-    times = (one["created"][11:19], one["completed"][11:19])
-    assert (code, one["final_state"], one["data_sink"], *times) == (
-        0,
-        "COMPLETE",
-        "x/out",
-        "12:00:00",
-        "12:49:00",
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "jobs"),
-    [
-        ("{0}{1}\n{2}\n", 0, ["one", "two", "three"]),
-        ("{torn}{1}\n{2}\n", 1, ["two", "three"]),
-        ("{0}\n{1}\n{2}\n\0\0\0\0", 1, ["one", "two", "three"]),
-        ("\N{ZERO WIDTH NO-BREAK SPACE}{0}\r\n{1}\r\n{2}\r\n", 0, ["one", "two", "three"]),
-    ],
-    ids=["two in a line", "a torn one before a whole one", "zeros at the end", "from Windows"],
-)
-def test_lines_of_a_crashed_writer_are_read_as_far_as_they_are_whole(
-    called: Run, tmp_path: Path, text: str, code: int, jobs: list[str]
-) -> None:
-    """After shipwright pull request 405, gascity issue 5336 and OpenLineage pull request 2441."""
-    lines = [
-        json.dumps(sent(did(10, str(at)), minute=at, job=f"a/{job}"))
-        for at, job in enumerate(["one", "two", "three"])
-    ]
-    done, root = rebuilt(called, tmp_path, text.format(*lines, torn=lines[0][:80]))
-    told = called("find", "--root", root, "--all", "--oldest", "--json").stdout.splitlines()
-    assert (done, [json.loads(line)["transforms"] for line in told]) == (code, [[job] for job in jobs])
-
-
 def test_a_byte_order_mark_before_json_is_ignored(called: Run, site: Site) -> None:
     """After Pode issue 1604, and axoasset pull request 87: .NET and old PowerShell write one."""
     site.post("/api/v1/lineage", sent(did(11, "a"), job="marked/job"), mark=MARK)
     site.post("/provenance", [record(did=did(11, "b"), systemName="marked")], mark=MARK)
     assert len(find(called, site, "--system", "marked")) == 2
-
-
-def test_a_chain_of_a_thousand_versions_is_traced_to_its_origin(called: Run, site: Site) -> None:
-    """After LabKey pull requests 5169 and 5316: a running total, in which each version has one parent."""
-    site.post(
-        "/provenance",
-        [record(did=f"v{at}", parentDid=f"v{at - 1}" if at else None) for at in range(DEPTH)],
-    )
-    assert called("flush", "--home", site.home).returncode == 0
-    done = called("trace", "--home", site.home, f"v{DEPTH - 1}", "--up", "--json")
-    assert len(json.loads(done.stdout)["files"]) == DEPTH
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x01"])

@@ -77,17 +77,13 @@ def test_an_event_of_2099_is_the_last_one_until_the_next_comes(
             assert index.answer(OfDetails("lake/orders")).description == "by ada"
         (record,) = lineage.find(Query(did="wrong"))
         assert instant(record.completed)[:19] == ahead[:19]  # a record keeps its times
-        done = called("doctor", "--home", settings.home, "--json")
-        (clocks,) = (one for one in json.loads(done.stdout) if one["check"] == "clocks")
+        clocks = clocks_of(called, settings)
         assert (clocks["level"], "etl/load" in clocks["says"], ahead[:4] in clocks["says"]) == (
             "note",
             True,
             True,
         )
-        slis = json.loads(called("slis", "--home", settings.home, "--json").stdout)
-        ages = [
-            one["value"] for one in slis["levels"] if one["sli"] == "freshness" and one["value"] is not None
-        ]
+        ages = freshness_of(called, settings)
         assert all(0 <= age < 60 for age in ages)
         assert len(ages) == 1
         assert flush(settings).problems == {}
@@ -192,16 +188,8 @@ def test_a_clock_that_is_a_minute_ahead_is_taken_as_it_is(called: Run, settings:
     last = Lineage.open(settings.home).dependencies("lake/orders").last_run
     assert last is not None
     assert instant(last.started_ms) == soon
-    clocks = next(
-        one
-        for one in json.loads(called("doctor", "--home", settings.home, "--json").stdout)
-        if one["check"] == "clocks"
-    )
-    assert clocks["level"] == "ok"
-    slis = json.loads(called("slis", "--home", settings.home, "--json").stdout)
-    assert [
-        one["value"] for one in slis["levels"] if one["sli"] == "freshness" and one["value"] is not None
-    ] == [0]
+    assert clocks_of(called, settings)["level"] == "ok"
+    assert freshness_of(called, settings) == [0]
 
 
 def test_a_file_that_ends_in_9999_is_not_the_last_one_of_its_job_for_ever(settings: Settings) -> None:

@@ -138,26 +138,6 @@ def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
     assert "waiting" not in look(WAYBILL_PORT=port(collector.url), OPENLINEAGE_API_KEY=key)
 
 
-def test_something_broken_is_exit_code_1(called: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WAYBILL_PORT", "1")
-    done = called("dev", "status")
-    assert done.returncode == 1
-    assert "broken  collector: Waybill's collector at http://localhost:1: nothing answers" in done.stdout
-    done = called("dev", "status", "--json")
-    assert done.returncode == 1
-    assert {one["check"] for one in json.loads(done.stdout)} >= {service.name for service in SERVICES}
-
-
-@pytest.mark.parametrize("command", ["up", "down", "logs"])
-def test_without_docker_it_says_what_to_install(
-    called: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = called("dev", command)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("waybill: docker is not installed; install Docker")
-
-
 def test_status_without_docker_asks_the_urls(
     look: Callable[..., Findings], marquez: str, tmp_path: Path
 ) -> None:
@@ -220,12 +200,6 @@ def test_the_file_is_found_in_a_folder_above_or_the_checkout_and_is_never_anothe
     own.write_text("name: shop\nservices: {}\n", encoding="utf-8")
     assert Path(waybill("dev", "logs", cwd=below).stdout.strip()).samefile(FILE)
     assert waybill("dev", "logs", "--file", own).stdout.strip() == str(own)
-
-
-def test_a_file_of_the_stack_that_is_not_there_is_exit_code_2(called: Run, tmp_path: Path) -> None:
-    done = called("dev", "up", "--file", tmp_path / "missing.yml")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "missing.yml is not there; give the path of Waybill's docker-compose.yml" in done.stderr
 
 
 def test_the_services_are_those_of_the_file() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
+from letters import letter, row_of
 
 from waybill.cli.commands.doctor import home_is_well, marquez_answers, root_is_right, runs_end
 from waybill.cli.commands.status import status_of
@@ -26,7 +27,6 @@ from waybill.collector.metrics import Metrics
 from waybill.exporter.health import LAG_MAX_S, ProblemKind, problems_of_projections
 from waybill.exporter.names import COMPACTED, DAMAGED, Hour
 from waybill.exporter.quarantine import Quarantined
-from waybill.marquez import DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
 from waybill.transport.config import agree
 from waybill.transport.fallback import fallback_of
@@ -111,18 +111,7 @@ def lose_compacted(journal: Journal, settings: Settings, _: pytest.MonkeyPatch) 
 
 
 def refuse(journal: Journal, *_: object) -> None:
-    letter = DeadLetter(
-        backend="marquez",
-        seq=1,
-        size_bytes=1,
-        key="run r",
-        received_ms=1,
-        set_aside_ms=1,
-        tries=1,
-        status=422,
-        reason="no",
-    )
-    journal.commit("marquez", cursor=0, put={"dead:1": msgspec.json.encode(letter)})
+    journal.commit("marquez", cursor=0, put=row_of(letter()))
 
 
 def leave_in_fallback(_: Journal, settings: Settings, __: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-@pytest.fixture
-def home(home: Path) -> Path:
-    """A home with nothing in it yet."""
-    home.mkdir()
-    return home
-
-
 def test_the_page_is_the_help_of_the_commands() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python docs/reference.py"
 
@@ -105,20 +98,6 @@ def test_no_command_shows_the_help_and_is_exit_code_2(called: Run) -> None:
 def test_the_version_is_the_package_s(called: Run) -> None:
     done = called("--version")
     assert re.fullmatch(r"waybill \d+\.\d+\.\d+\n", done.stdout)
-
-
-def test_every_setting_is_an_option_of_the_same_name(called: Run) -> None:
-    from waybill.transport.config import SETTINGS
-
-    page = called("settings", "--help").stdout
-    for name in SETTINGS:
-        assert f"--{name.replace('_', '-')}" in page
-
-
-def test_nothing_is_coloured_where_there_is_no_terminal(called: Run, home: Path) -> None:
-    for command in ("status", "doctor", "settings"):
-        done = called(command, "--home", home)
-        assert "\x1b" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

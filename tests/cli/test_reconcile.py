@@ -58,14 +58,6 @@ def test_what_marquez_lost_is_listed_and_repaired(
     assert called("reconcile", *elsewhere, "--since", "1h").returncode == 0
 
 
-def test_a_missing_marquez_is_exit_code_2(called: Run, settings: Settings) -> None:
-    with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in"):
-        pass
-    done = called("reconcile", "--home", settings.home)
-    assert done.returncode == 2
-    assert f"`waybill settings apply --home {settings.home} --marquez-url URL`" in done.stderr
-
-
 def test_a_home_with_nothing_in_it_has_nothing_to_compare(
     called: Run, home: Path, new_marquez: Callable[[], str]
 ) -> None:

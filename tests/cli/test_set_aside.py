@@ -8,12 +8,11 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 import pytest
 import typer
+from letters import letter, row_of
 
 from waybill.cli.app import app
-from waybill.marquez import DeadLetter
 from waybill.transport import Journal, Kind, Rejects
 from waybill.transport.config import SETTINGS
 
@@ -38,18 +37,8 @@ def home(home: Path) -> Path:
         for seq, owner in ((1, "layout"), (2, "archive"), (2, "layout")):
             journal.poison.set_aside(owner, seq, "it is odd")
         for seq, owner in ((1, "marquez"), (2, "marquez"), (2, "other")):
-            letter = DeadLetter(
-                backend=owner,
-                seq=seq,
-                key="run r",
-                received_ms=1,
-                set_aside_ms=2,
-                tries=1,
-                status=422,
-                reason="it is odd",
-                size_bytes=2,
-            )
-            rows = {f"dead:{seq}": msgspec.json.encode(letter), f"body:{seq}": b'{"number":%d}' % seq}
+            told = letter(seq, backend=owner, reason="it is odd", size_bytes=2)
+            rows = row_of(told) | {f"body:{seq}": b'{"number":%d}' % seq}
             journal.commit(owner, cursor=2, put=rows)
         Rejects(journal).add(Kind.OPENLINEAGE, [(b'{"number":%d}' % at, "it is odd") for at in (1, 2, 3)])
     return home

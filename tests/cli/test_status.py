@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from letters import letter, row_of
 
-from waybill.marquez import Counters, DeadLetter
+from waybill.marquez import Counters
 from waybill.transport import Journal, Kind, Settings, flush, locks
 from waybill.transport.fallback import fallback_of
 
@@ -72,21 +73,7 @@ def test_dead_letters_are_told_once_and_only_where_something_is(
     called: Run, home: Path, journal: Journal
 ) -> None:
     assert "for good" not in called("status", "--home", home).stdout
-    letter = DeadLetter(
-        backend="marquez",
-        seq=1,
-        size_bytes=1,
-        key="run r",
-        received_ms=1,
-        set_aside_ms=1,
-        tries=1,
-        status=422,
-        reason="no",
-    )
-    put = {
-        "dead:1": msgspec.json.encode(letter),
-        "figures": msgspec.json.encode(Counters(delivered=7, refused=1)),
-    }
+    put = row_of(letter()) | {"figures": msgspec.json.encode(Counters(delivered=7, refused=1))}
     journal.commit("marquez", cursor=0, put=put)
     journal.close()
     told = called("status", "--home", home).stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING
 
 from served import record
@@ -42,7 +41,3 @@ def test_a_deleted_journal_is_refused_and_all_that_was_acknowledged_comes_into_t
     assert collector.get("/health/ready").status == 503
     errors = [line for line in collector.stop()[1].splitlines() if " error " in line]
     assert f"{home / 'journal.db'} was deleted while it was open" in errors[0]
-
-
-def truncate(path: Path) -> None:
-    os.truncate(path, 100)

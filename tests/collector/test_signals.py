@@ -38,9 +38,9 @@ def faults(home: Path, workers: int, moments: str, *signals: int) -> list[str]:
 @pytest.mark.parametrize(
     ("workers", "moments", "signals"),
     [
-        (1, "lines/30", (TERM,)),
-        (1, "lines/60", (TERM, TERM)),
-        (1, "lines/60", (INT,)),
+        (1, "lines/90", (TERM,)),
+        (1, "lines/90", (TERM, TERM)),
+        (1, "lines/90", (INT,)),
         (2, "ms:0:150:50", (TERM,)),
         (1, "stop:0:45:15", (TERM, INT)),
         (2, "ms:0:300:100", (QUIT,)),

@@ -167,5 +167,5 @@ def look(browser: Browser, url: str, name: str, path: str, check: Callable[[Page
     assert {one.status for one in loaded} == {200}, name
     weight_bytes = sum(len(one.body()) for one in loaded)
     assert weight_bytes < WEIGHT_MAX_BYTES, f"{name} weighs {weight_bytes:,} bytes"
-    opened.check_use()
+    opened.check_use(each=True)
     opened.close()
