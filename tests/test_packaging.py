@@ -329,7 +329,7 @@ def test_nothing_is_public_by_accident(tmp_path: Path) -> None:
         "        if not own and not python: print(f'{name}.{attribute}')"
     )
     reached = set(python(code, tmp_path).split())
-    offered = {}
+    offered: dict[str, bool] = {}
     for room in ROOMS:
         module = importlib.import_module(f"waybill.{room}")
         assert len(module.__all__) == len(set(module.__all__))
