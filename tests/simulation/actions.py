@@ -11,7 +11,7 @@ from typing import Final
 from model import Run, event, told_body
 from world import World, opened
 
-from waybill.transport import WaybillError
+from waybill.transport import RootError, WaybillError
 
 LENGTH: Final = 200
 RUNS: Final = 24
@@ -41,6 +41,9 @@ class Actions:
             (1, self.delete_index),
             (6, self.change_mood),
             (3, self.ask),
+            (2, self.export),
+            (1, self.take_root_away),
+            (6, self.bring_root_back),
             (8, self.crash),
             (4, self.fail),
             (2, self.fill_disk),
@@ -56,6 +59,7 @@ class Actions:
         self.done.append("settle")
         self._world.settle()
         self._world.check()
+        self._world.operations.check()
 
     def _note(self, what: object) -> None:
         self.done[-1] += f" {what}"
@@ -116,6 +120,7 @@ class Actions:
     def crash(self) -> None:
         """Something is done whose process dies at one of its calls, or the power fails there."""
         world, chance = self._world, self._chance
+        self.bring_root_back()
         do = self._choose_any()
         calls, loses_power = int(chance.expovariate(1 / 12)), chance.random() < 0.3
         self._note(f"{'power' if loses_power else 'kill'} at call {calls} of {do.__name__}")
@@ -140,7 +145,7 @@ class Actions:
     def _choose_any(self) -> Callable[[], object]:
         steps = (self.step, self.step, self.step)
         return self._chance.choice(
-            (*steps, self.emit, self.tell, self.keep_house, self.flush, self.end_runner)
+            (*steps, self.export, self.emit, self.tell, self.keep_house, self.flush, self.end_runner)
         )
 
     def fill_disk(self) -> None:
@@ -164,7 +169,25 @@ class Actions:
         self._world.backend.mood = mood
 
     def ask(self) -> None:
-        self._world.ask()
+        try:
+            self._world.ask()
+        except RootError:
+            if not self._world.operations.is_away:
+                raise
+
+    def export(self) -> None:
+        try:
+            self._world.operations.export()
+        except (WaybillError, OSError):
+            if not self._world.faults.are_there:
+                raise
+
+    def take_root_away(self) -> None:
+        """The disk of the root is not mounted for a while."""
+        self._world.operations.take_away(self._world.journal)
+
+    def bring_root_back(self) -> None:
+        self._world.operations.bring_back()
 
 
 def simulate(seed: int, length: int = LENGTH) -> None:
