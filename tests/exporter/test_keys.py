@@ -429,32 +429,6 @@ def test_a_file_of_the_keys_that_lacks_rows_hides_no_record(
     assert keys.problem is None
 
 
-def test_whoever_keeps_the_keys_up_dies_at_any_step_and_the_next_goes_on(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "root")
-    for at in range(10):  # so many that some are merged
-        layout.write(record(f"did-{at}", at_ms=at * HOUR_MS))
-        layout.compactor().compact()
-        keep(layout.root)
-    layout.write(record("late", at_ms=1), record("more", at_ms=11 * HOUR_MS))
-    layout.compactor().compact()
-    shutil.copytree(layout.root / KEYS, tmp_path / "before")
-    for calls in range(1, 100):
-        keys = Keys()
-        try:
-            keep(layout.root, files=StoppingFiles(calls))
-        except StoppedError:
-            pass
-        else:
-            break
-        assert len(find(layout.root, Query(did="late"), access=keys)) == 1
-        keep(layout.root)
-        assert listed(layout.root, Query(did="late")) == {"edge 00"}
-        assert len(find(layout.root, Query(did="more"), access=keys)) == 1
-        shutil.rmtree(layout.root / KEYS)
-        shutil.copytree(tmp_path / "before", layout.root / KEYS)
-    assert calls > 8
-
-
 def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(layout: Layout) -> None:
     layout.write(record("a"), record("b", at_ms=HOUR_MS))
     layout.compactor().compact()

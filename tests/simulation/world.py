@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import apsw
 import pytest
 from crashes import Faults
 from model import GONE, SEVERITY, START_MS, TYPES, Model, Run, comparable
@@ -29,6 +30,7 @@ from operations import Operations
 from waybill.exporter import Query, check
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import Lineage, find
+from waybill.lineage.index import INDEX_NAME
 from waybill.marquez import Delivery
 from waybill.marquez.backend import Answer, Correction, Verdict
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, Kind, Settings
@@ -258,6 +260,8 @@ class World:
         """Have the model forget the last entries, which the power has taken."""
         last_seq = self.journal.last_seq()
         assert last_seq >= self._durable, f"entries after {last_seq} are lost, {self._durable} was durable"
+        place = self._place_of_index()
+        assert place <= last_seq, f"the index has entries up to {place}, the journal up to {last_seq}"
         for seq in [one for one in self._told if one > last_seq]:
             body = self._told.pop(seq)[0].body
             if body.startswith(b"{") and "run" in (event := json.loads(body)):
@@ -267,6 +271,13 @@ class World:
         self.model.told.clear()
         for _, tell in self._told.values():
             tell()
+
+    def _place_of_index(self) -> int:
+        path = self._given.home / INDEX_NAME
+        if not path.exists():
+            return 0
+        with contextlib.closing(apsw.Connection(str(path))) as index:
+            return index.execute("SELECT max(seq) FROM place").get or 0 if index.pragma("user_version") else 0
 
     def begin_program(self) -> None:
         """Begin another program that emits; the one before stays alive."""

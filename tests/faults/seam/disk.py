@@ -15,6 +15,7 @@ for it.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -82,10 +83,16 @@ class ForgetfulDisk:
         """Bytes at a place of a file; at its end for None."""
         if path.name.endswith(_FORGOTTEN):
             return
-        file = self._files[path]
+        file = self._file_at(path)
         at = len(file.now()) if offset is None else offset
         for start in range(0, len(data), SECTOR_BYTES):
             file.since.append(_writing(at + start, bytes(data[start : start + SECTOR_BYTES])))
+
+    def _file_at(self, path: Path) -> _File:
+        if path not in self._files:  # made by somebody who tells nobody
+            self.created(path)
+            self.wrote(path, 0, path.read_bytes())
+        return self._files[path]
 
     def truncated(self, path: Path, size_bytes: int) -> None:
         """A file truncated, or filled up with zeros, to a size."""
@@ -99,10 +106,7 @@ class ForgetfulDisk:
         if path in self._made or path.is_dir():
             self.synced_folder(path)
             return
-        if path not in self._files:  # written by a library, which tells nobody
-            self.created(path)
-            self.wrote(path, 0, path.read_bytes())
-        file = self._files[path]
+        file = self._file_at(path)
         for change in file.since:
             change(file.kept)
         file.since = []
@@ -155,7 +159,8 @@ class ForgetfulDisk:
                 if path not in kept:
                     path.unlink()
             elif path not in folders & made:
-                path.rmdir()
+                with contextlib.suppress(OSError):  # what is in it is kept
+                    path.rmdir()
         for folder in sorted(folders & made):
             folder.mkdir(parents=True, exist_ok=True)
         for path, content in kept.items():

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -130,17 +130,23 @@ class Sender(threading.Thread):
 
 
 class Emitter:
-    """A pipeline's process, and its reports."""
+    """A pipeline's process, and its reports.
 
-    def __init__(self, home: Path, root: Path, first: int, durability: str, env: dict[str, str]) -> None:
+    Args:
+        first: the number of its first emission.
+        env: its environment.
+    """
+
+    def __init__(self, home: Path, root: Path, first: int, durability: str, env: Mapping[str, str]) -> None:
         self.ledger = Ledger()
-        path = os.pathsep.join((env["PYTHONPATH"], str(EMITTER.parent.parent)))
+        self._begun = threading.Event()
+        path = os.pathsep.join((str(EMITTER.parent.parent), env.get("PYTHONPATH", "")))
         words = [sys.executable, str(EMITTER), str(home), str(root), str(first), durability]
         self._process = subprocess.Popen(
             words,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=env | {"PYTHONPATH": path, "EMITTER_PAUSE_S": "0.05"},
+            env={**env, "PYTHONPATH": path},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -148,7 +154,13 @@ class Emitter:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def wait_until_begun(self) -> None:
+        """Wait until it has said something; only pytest limits how long a busy machine may take for that."""
+        while not self._begun.wait(1):
+            assert not self.has_ended(), "the emitter died by itself"
+
     def kill(self) -> None:
+        """End it as `kill -9` does, and take down what it had said."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -158,6 +170,7 @@ class Emitter:
         for line in self._process.stdout:
             if line.endswith(b"\n"):  # the kill may have cut the last line short
                 self.ledger.take(line)
+                self._begun.set()
 
 
 class Town:
@@ -219,9 +232,10 @@ class Town:
         for emitter in [one for one in self.emitters if one.has_ended()]:
             self.emitters.remove(emitter)
             self.end_emitter(emitter)
+        slow = {**self._env, "EMITTER_PAUSE_S": "0.05"}
         while len(self.emitters) < EMITTERS:
             durability = self._chance.choice(("power", "process"))
-            emitter = Emitter(self.home, self.root, next(self._firsts), durability, self._env)
+            emitter = Emitter(self.home, self.root, next(self._firsts), durability, slow)
             self.emitters.append(emitter)
 
     def end_emitter(self, emitter: Emitter) -> None:
