@@ -97,11 +97,3 @@ def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
     verified = called("verify", tmp_path)
     assert verified.returncode == 1
     assert f"damaged {tmp_path / kept}: " in verified.stdout
-
-
-def test_with_nothing_to_compact_it_says_so(called: Run, tmp_path: Path) -> None:
-    written(tmp_path)
-    assert called("compact", tmp_path).stdout
-    done = called("compact", tmp_path)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"nothing to compact: {tmp_path} has no raw files left\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -52,24 +51,6 @@ def left(settings: Settings) -> list[int]:
         return [letter.seq for letter in dead_letters(journal)]
     finally:
         journal.close()
-
-
-def test_they_are_listed_with_the_backends_words(called: Run, refused: Settings) -> None:
-    done = called("dead-letters", "list", "--home", refused.home)
-    heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert heading == ["seq", "backend", "set aside (UTC)", "status", "about", "reason"]
-    words = '{"code": 422, "message": "fault 422 on request"}'
-    assert [(*row[:2], *row[3:]) for row in rows] == [
-        (str(number + 1), "marquez", "422", f"run {number}", words) for number in range(3)
-    ]
-    lines = called("dead-letters", "list", "--home", refused.home, "--json").stdout.splitlines()
-    assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
-
-
-def test_one_is_shown_byte_for_byte(called: Run, refused: Settings) -> None:
-    done = called("dead-letters", "show", "2", "--home", refused.home)
-    assert done.stdout.encode() == BODIES[1] + b"\n"
-    assert done.stderr.startswith('2 of marquez: {"code": 422')
 
 
 def test_what_the_backend_accepts_now_is_no_longer_a_dead_letter(
