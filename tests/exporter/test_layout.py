@@ -17,7 +17,7 @@ from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.quarantine import list_quarantined
-from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, decode_event, fold
+from waybill.facets import PRODUCER, ProvenanceRecord, decode_event, fold
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
@@ -184,30 +184,11 @@ def test_a_run_settles_when_its_application_ends(site: Site) -> None:
     assert [row.did for row in site.found()] == ["child"]
 
 
-def test_an_event_after_the_end_replaces_what_was_recorded(site: Site) -> None:
-    site.emit(event("r", "COMPLETE", HOUR_MS + 5), event("other", "COMPLETE", HOUR_MS + 6))
-    site.flush()
-    site.emit(event("r", "FAIL", 4))
-    files = site.flush()
-    failed = derived("r", 4, final_state=FinalState.ERROR)
-    assert site.rows() == [failed, derived("other", HOUR_MS + 6)]
-    assert files == [
-        "provenance/compacted/edge/20260101/00.parquet",
-        "provenance/compacted/edge/20260101/01.parquet",
-    ]
-
-
 def test_an_event_after_the_end_that_changes_nothing_writes_nothing(site: Site) -> None:
     site.emit(event("r", "COMPLETE", 5))
     site.flush()
     site.emit(event("r", "RUNNING", 5))
     assert site.flush() == []
-
-
-def test_a_run_that_has_not_ended_is_not_recorded_by_a_flush(site: Site) -> None:
-    site.emit(event("r", "START", 0), event("r", "RUNNING", 5))
-    assert site.flush() == []
-    assert site.found() == []
 
 
 def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> None:
@@ -220,26 +201,6 @@ def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> No
 
 INFERRED = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
 FILE = facet(did="d", dataSource="in", filename="f", annotations={"customer": "acme"})
-
-
-@pytest.mark.parametrize("about", [{}, FILE], ids=["derived", "file"])
-def test_an_inferred_end_is_recorded_as_such_and_replaced_by_a_late_own_one_in_every_file(
-    site: Site, about: dict[str, object]
-) -> None:
-    site.emit(event("r", "START", 0, facets=about), event("r", "ABORT", 5, facets={**about, **INFERRED}))
-    site.flush()
-    (inferred,) = site.rows()
-    assert inferred.final_state is FinalState.CANCELLED
-    assert inferred.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
-    site.emit(event("r", "COMPLETE", 2 * HOUR_MS, facets=about), event("other", "COMPLETE", 9))
-    site.work()
-    site.journal.mark(b"settle", at_ms=site.clock.now_ms() + 1_000)
-    site.work()
-    assert [(row.final_state, row.annotations) for row in site.found() if row.did != "other"] == [
-        (FinalState.COMPLETE, None)
-    ]
-    site.flush()
-    assert [row.final_state for row in site.rows() if row.did != "other"] == [FinalState.COMPLETE]
 
 
 def test_an_inferred_end_of_a_run_that_ended_by_itself_writes_nothing(site: Site) -> None:

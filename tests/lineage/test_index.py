@@ -78,27 +78,6 @@ def test_records_that_come_as_such_write_nothing_but_the_place(site: Site) -> No
     assert {name for name, some in rows.items() if some} == {"place"}
 
 
-def test_a_run_is_open_from_its_start_to_its_end_and_again_if_it_is_begun_again(site: Site) -> None:
-    steps = [
-        (event("r", "START", 1), {"r"}),
-        (event("r", "RUNNING", 2), {"r"}),
-        (event("r", "FAIL", 3), set()),
-        (event("r", "RUNNING", 4), set()),
-        (event("r", "START", 2), set()),
-        (event("r", "START", 5), {"r"}),
-        (event("r", "COMPLETE", 4), {"r"}),
-        (event("r", "COMPLETE", 6), set()),
-    ]
-    for is_applied in (False, True):
-        for body, are_open in steps:
-            site.append(body.replace(b'"r"', b'"s"') if is_applied else body)
-            if is_applied:
-                site.catch_up()
-            assert site.open_dids() == (
-                {did.replace("r", "s") for did in are_open} if is_applied else are_open
-            )
-
-
 def test_an_open_file_is_known_with_its_name_and_what_its_end_repeats(settings: Settings, site: Site) -> None:
     with Tracker(settings=settings) as tracker:
         begun = tracker.file("lost.csv", data_source="in")

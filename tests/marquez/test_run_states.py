@@ -143,29 +143,6 @@ def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(site: Site
     assert site.marquez.runs == {"run": "COMPLETED"}
 
 
-def test_an_inferred_end_of_a_run_that_was_begun_again_is_followed_by_the_runs_own(site: Site) -> None:
-    states = []
-    steps = [
-        ("START", "run"),
-        ("START", "run"),
-        ("COMPLETE", "run"),
-        ("START", "run"),
-        ("RUNNING", "run"),
-        ("ABORT", INFERRED),
-        ("START", "run"),
-        ("FAIL", "run"),
-    ]
-    for number, (kind, run) in enumerate(steps):
-        said = {} if run == "run" else {"run": run}
-        site.keep("run", number, eventType=kind, eventTime=MOMENTS[number], **said)
-        worker = site.worker()
-        worker.run()
-        assert worker.delivery.pending() == 0
-        states.append(site.marquez.runs["run"])
-    assert states[2:] == ["COMPLETED", "RUNNING", "RUNNING", "COMPLETED", "RUNNING", "FAILED"]
-    assert site.numbers("run") == [0, 1, 2, 3, 4, 5, 2, 6, 7]
-
-
 def test_an_end_whose_repeat_was_needless_for_a_while_is_sent_again_all_the_same(
     site: Site, worker: Worker
 ) -> None:
@@ -255,17 +232,6 @@ def test_a_start_that_the_journal_let_go_of_is_told_from_the_end(site: Site) -> 
     start, end = site.marquez.stored[-2:]
     assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
     assert start["run"] == {"runId": run, "facets": {}}, "a start has no error"
-
-
-def test_a_late_end_of_an_earlier_attempt_does_not_change_how_the_last_one_ended(site: Site) -> None:
-    run = str(uuid.uuid4())
-    steps = [("START", 0), ("START", 2), ("COMPLETE", 3), ("FAIL", 1), ("RUNNING", 4)]
-    for number, (kind, moment) in enumerate(steps):
-        site.keep(run, number, eventType=kind, eventTime=MOMENTS[moment])
-        site.worker().run()
-        if number >= 2:
-            assert site.marquez.runs[run] == "COMPLETED"
-    assert site.numbers(run) == [0, 1, 2, 3, 2, 4, 2]
 
 
 def test_the_end_that_a_run_stated_counts_after_it_was_begun_again_and_given_up(site: Site) -> None:
