@@ -76,6 +76,7 @@ class Child:
         self._environment = environment
         self._grace_s = grace_s
         self._leader: int | None = None
+        self._stopped_by = 0
         self._kill_due_s = math.inf
         self._tail: deque[bytes] = deque()
         self._handlers = contextlib.ExitStack()
@@ -125,7 +126,7 @@ class Child:
         echo = threading.Thread(target=self._echo, args=(process,), daemon=True)
         try:
             if self.stopped:  # while it was being started
-                self._stop(signal.SIGTERM, self.stopped)
+                self._stop(self._stopped_by, self.stopped)
             echo.start()
             threading.Thread(target=self._wait, args=(process,), daemon=True).start()
             self._watch(process, timeout_s, beat, beat_every_s)
@@ -167,7 +168,7 @@ class Child:
         self._stop(number, f"it was stopped by {signal.Signals(number).name}")
 
     def _stop(self, number: int, why: str) -> None:
-        self.stopped = self.stopped or why
+        self.stopped, self._stopped_by = self.stopped or why, self._stopped_by or number
         if self._leader is not None:
             self._kill_due_s = min(self._kill_due_s, SYSTEM_CLOCK.monotonic_s() + self._grace_s)
             _signal_group(self._leader, number)

@@ -9,11 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import wait_until
 
 from waybill.lineage import Lineage
 from waybill.lineage.graph import EdgeKind
@@ -29,13 +29,6 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 def types_of(told: list[dict[str, Any]]) -> list[str]:
     return [event["eventType"] for event in told]
-
-
-def wait_for(path: Path) -> None:
-    deadline_s = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline_s, f"{path} never came"
-        time.sleep(0.02)
 
 
 def backends_of(home: Path) -> tuple[BackendSetting, ...]:
@@ -171,13 +164,31 @@ def test_a_signal_goes_on_to_the_program_and_the_run_is_aborted(
     package = write_manifest(f"trap 'touch got; exit 9' {number.name[3:]}; touch up; sleep 60 & wait")
     command = [str(script), "run", str(package), "--home", str(home)]
     with subprocess.Popen(command, env={**os.environ, "WAYBILL_RUNNER": "none"}) as process:
-        wait_for(package / "up")
+        wait_until((package / "up").exists, 30)
         process.send_signal(number)
         assert process.wait(30) == 9
     assert (package / "got").exists()
     assert types_of(events()) == ["START", "ABORT"]
     message = events()[-1]["run"]["facets"]["errorMessage"]["message"]
     assert message.startswith(f"it was stopped by {number.name}")
+
+
+def test_a_signal_that_comes_while_the_program_is_started_goes_on_to_it_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = subprocess.Popen
+
+    def begin_slowly(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - Popen's own
+        process = begin(*arguments, **more)
+        wait_until((tmp_path / "up").exists, 30)
+        signal.raise_signal(signal.SIGHUP)
+        return process
+
+    monkeypatch.setattr("waybill.pipelines.child.subprocess.Popen", begin_slowly)
+    script = "trap 'exit 9' HUP; touch up; sleep 60 & wait"
+    with Child(["sh", "-c", script], folder=tmp_path, environment=os.environ, grace_s=30) as child:
+        assert child.run(timeout_s=0, beat=lambda: None, beat_every_s=0).code == 9
+    assert child.stopped == "it was stopped by SIGHUP"
 
 
 def test_a_program_that_ignores_signals_is_killed_after_its_grace(
