@@ -18,7 +18,7 @@ from stage import PREAMBLE as ATTEMPTS, QUICK_JVM, Play, Scene
 
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.spark import plain_session, spark_home
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,11 @@ class Ran:
             events = [decode_event(entry.body) for entry in entries]
             self.events = [event for event in events if isinstance(event, RunEvent)]
             journal.close()
+
+    def infer_ends(self) -> None:
+        """Let a runner end what the program left open, and read what the journal has then."""
+        flush(Settings.load({"home": self.home, "system_name": "tests"}, origin="tests", env={}))
+        self.read()
 
     def part(self, name: str, home: Path | None = None) -> Ran:
         """What one part of the program left in a home and a folder of its own."""

@@ -10,7 +10,6 @@ from endings import ending
 from stage import CTRL_C_BREAKS_PYSPARK
 
 from waybill.facets import EVIDENCE, PRODUCER, EventType, FinalState
-from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
     from stage import Play, Scene
@@ -146,8 +145,7 @@ def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
     assert not scene.is_committed("slow")
     assert scene.states("slow") == []
     assert scene.states("before") == [COMPLETE]
-    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
-    scene.ran.read()
+    scene.ran.infer_ends()
     assert scene.states("slow") == [CANCELLED]
     assert (scene.record("slow").annotations or {})[EVIDENCE].startswith("inferred: ")
 
@@ -170,8 +168,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     scene = ended(play, text, -signal.SIGKILL)
     assert scene.is_committed("after")
     assert scene.states("after") == []
-    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
-    scene.ran.read()
+    scene.ran.infer_ends()
     assert scene.states("after") == [COMPLETE]
     evidence = (scene.record("after").annotations or {})[EVIDENCE]
     assert evidence.startswith("inferred: ")
@@ -198,8 +195,7 @@ spark.range(10).write.parquet(OUT + "/after")
 """
     scene = ended(play, text, 0)
     assert application(scene) == (COMPLETE, None)
-    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
-    scene.ran.read()
+    scene.ran.infer_ends()
     assert application(scene) == (COMPLETE, None)
     assert scene.states("after") == [COMPLETE]
 

@@ -7,18 +7,16 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyspark
 import pytest
-from endings import ending
+from endings import Ending, ending, endings
 from stage import BEHIND, QUICK_JVM
 
 from waybill.facets import EVIDENCE
 from waybill.facets.spark_writes import LISTENER_ONLY
 from waybill.spark import find_java, spark_home
-from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -127,19 +125,19 @@ class Operation(NamedTuple):
     name: str
     statement: str
     fails: bool
-    says: frozenset[tuple[str, str | None]]
+    said: list[tuple[str, str | None]]
 
 
 def good(name: str, statement: str, *sinks: str | None) -> Operation:
-    return Operation(name, statement, fails=False, says=frozenset(("COMPLETE", sink) for sink in sinks))
+    return Operation(name, statement, fails=False, said=[("COMPLETE", sink) for sink in sinks])
 
 
 def bad(name: str, statement: str, *sinks: str | None) -> Operation:
-    return Operation(name, statement, fails=True, says=frozenset(("ERROR", sink) for sink in sinks))
+    return Operation(name, statement, fails=True, said=[("ERROR", sink) for sink in sinks])
 
 
 def nothing(name: str, statement: str, *sinks: str | None) -> Operation:
-    return Operation(name, statement, fails=False, says=frozenset(("FILTERED", sink) for sink in sinks))
+    return Operation(name, statement, fails=False, said=[("FILTERED", sink) for sink in sinks])
 
 
 REPLACE = "CREATE OR REPLACE TABLE"
@@ -271,8 +269,8 @@ FILE_OPERATIONS = [
 
 HALF_FAILING: Final = "FROM bad INSERT INTO m SELECT id INSERT INTO n SELECT length(v)"
 if not SPARK.startswith("3."):  # There it is several executions.
-    halves = frozenset({("COMPLETE", "m"), ("ERROR", "n")})
-    FILE_OPERATIONS.append(Operation("INSERT into two, failing", HALF_FAILING, fails=True, says=halves))
+    halves: list[tuple[str, str | None]] = [("COMPLETE", "m"), ("ERROR", "n")]
+    FILE_OPERATIONS.append(Operation("INSERT into two, failing", HALF_FAILING, fails=True, said=halves))
 
 OPERATIONS: Final = {"iceberg": ICEBERG_OPERATIONS, "delta": DELTA_OPERATIONS}
 ALL_OPERATIONS: Final = {**OPERATIONS, "files": FILE_OPERATIONS}
@@ -291,7 +289,6 @@ def ask(
     options: Mapping[str, str],
     *,
     command: tuple[str, ...] = (sys.executable,),
-    env: Mapping[str, str] = MappingProxyType({}),
     falls_behind: Operation | None = None,
     killed_after: Operation | None = None,
 ) -> Told:
@@ -302,12 +299,11 @@ def ask(
         "falls_behind": falls_behind and falls_behind.statement,
         "killed_after": killed_after and killed_after.statement,
     }
-    env = {"JAVA_HOME": str(find_java().home), **env}
     ran = run(
         BEHIND * bool(falls_behind) + PROGRAM,
         command=command,
         arguments=(json.dumps(asked),),
-        env=env,
+        env={"JAVA_HOME": str(find_java().home)},
         timeout_s=STATEMENT_TIMEOUT_S * (len(operations) + 5),
     )
     assert ran.status == (-9 if killed_after else 0), ran.stderr
@@ -316,21 +312,17 @@ def ask(
     return Told(began_ms, ran)
 
 
-def says(told: Told, operation: Operation) -> set[tuple[str, str | None]]:
-    """What the records that began with the operation say."""
-    return set(all_said(told, operation))
-
-
-def all_said(told: Told, operation: Operation) -> list[tuple[str, str | None]]:
-    """The same, as often as they say it."""
+def says(told: Told, operation: Operation) -> list[tuple[str, str | None]]:
+    """What the records that began with the operation say, sorted, each as often as they say it."""
     began_ms = told.began_ms[operation.statement]
     ended_ms = min((ms for ms in told.began_ms.values() if ms > began_ms), default=sys.maxsize)
     lake = f"{told.ran.out}/lake/"
-    return [
+    found = [
         (record.final_state.value, record.data_sink.partition(lake)[2] if record.data_sink else None)
         for record in told.ran.records
         if began_ms <= record.created < ended_ms
     ]
+    return sorted(found, key=str)
 
 
 @pytest.fixture(scope="module")
@@ -339,39 +331,41 @@ def told_of(run: Run) -> Callable[[str], Told]:
     return functools.cache(lambda form: ask(run, ALL_OPERATIONS[form], {"spark.jars.packages": packages()}))
 
 
-@pytest.mark.parametrize("form", ALL_OPERATIONS)
+@endings(
+    [
+        Ending(
+            "a table",
+            "of files, in a session with the extensions of Delta and Iceberg, with an adaptive plan",
+            "files, `_SUCCESS`; or an exception",
+            "COMPLETE, or ERROR with the cause; marked `listener: silent` if the listener said nothing",
+        ),
+        Ending(
+            "a table",
+            "of Iceberg: create, append, overwrite, `AS SELECT`, MERGE, UPDATE, DELETE, TRUNCATE; each "
+            "failing, too",
+            "a snapshot; or an exception, and none",
+            "COMPLETE, or ERROR with the cause, with the table as its sink",
+        ),
+        Ending(
+            "a table",
+            "of Delta: the same, RESTORE, CLONE and OPTIMIZE",
+            "a commit; or an exception, and none",
+            "the same, but a failed `CREATE TABLE … AS SELECT` has no sink: nothing names its folder",
+        ),
+    ]
+)
+@pytest.mark.parametrize(
+    ("form", "operation"),
+    [
+        pytest.param(form, operation, id=f"{form} {operation.name}")
+        for form, operations in ALL_OPERATIONS.items()
+        for operation in operations
+    ],
+)
 def test_a_statement_has_one_record_for_each_table_that_it_writes(
-    told_of: Callable[[str], Told], form: str
+    told_of: Callable[[str], Told], form: str, operation: Operation
 ) -> None:
-    told = told_of(form)
-    for operation in ALL_OPERATIONS[form]:
-        assert sorted(all_said(told, operation), key=str) == sorted(operation.says, key=str), operation.name
-
-
-@ending(
-    "a table",
-    "of files, in a session with the extensions of Delta and Iceberg, with an adaptive plan",
-    really="files, `_SUCCESS`; or an exception",
-    record="COMPLETE, or ERROR with the cause; marked `listener: silent` if the listener said nothing",
-)
-@pytest.mark.parametrize("operation", FILE_OPERATIONS, ids=lambda operation: operation.name)
-def test_an_operation_on_files_beside_tables_is_told_as_it_went(
-    told_of: Callable[[str], Told], operation: Operation
-) -> None:
-    assert says(told_of("files"), operation) == operation.says
-
-
-@ending(
-    "a table",
-    "of Iceberg: create, append, overwrite, `AS SELECT`, MERGE, UPDATE, DELETE, TRUNCATE; each failing, too",
-    really="a snapshot; or an exception, and none",
-    record="COMPLETE, or ERROR with the cause, with the table as its sink",
-)
-@pytest.mark.parametrize("operation", ICEBERG_OPERATIONS, ids=lambda operation: operation.name)
-def test_an_operation_on_an_iceberg_table_is_told_as_it_went(
-    told_of: Callable[[str], Told], operation: Operation
-) -> None:
-    assert says(told_of("iceberg"), operation) == operation.says
+    assert says(told_of(form), operation) == operation.said
 
 
 @ending(
@@ -381,8 +375,6 @@ def test_an_operation_on_an_iceberg_table_is_told_as_it_went(
     record="as it went; its sink is not the table, but `…/db/t.branch_x` or `…/db/t.wap_7`",
 )
 def test_a_branch_is_another_dataset_than_its_table(told_of: Callable[[str], Told]) -> None:
-    written = [one for one in ICEBERG_OPERATIONS if any(".branch_" in str(sink) for _, sink in one.says)]
-    assert [says(told_of("iceberg"), one) for one in written] == [one.says for one in written]
     states = {output.name for event in told_of("iceberg").ran.events for output in event.outputs or ()}
     assert {Path(name).name for name in states} > {"w", "w.branch_audit", "w.wap_7", "t", "t.branch_b"}
 
@@ -419,19 +411,6 @@ def test_a_part_of_a_table_has_columns_of_its_own(
 
 @ending(
     "a table",
-    "of Delta: the same, RESTORE, CLONE and OPTIMIZE",
-    really="a commit; or an exception, and none",
-    record="the same, but a failed `CREATE TABLE … AS SELECT` has no sink: nothing names its folder",
-)
-@pytest.mark.parametrize("operation", DELTA_OPERATIONS, ids=lambda operation: operation.name)
-def test_an_operation_on_a_delta_table_is_told_as_it_went(
-    told_of: Callable[[str], Told], operation: Operation
-) -> None:
-    assert says(told_of("delta"), operation) == operation.says
-
-
-@ending(
-    "a table",
     "of Iceberg: a MERGE fails, and `stop()` follows while the listener is behind",
     really="an exception, no commit",
     record="ERROR with the cause, with the table as its sink",
@@ -442,7 +421,7 @@ def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: st
     operations = [operation for operation in OPERATIONS[form] if operation.name in names]
     told = ask(run, operations, {"spark.jars.packages": packages()}, falls_behind=operations[-1])
     for operation in operations:
-        assert says(told, operation) == operation.says
+        assert says(told, operation) == operation.said
     marks = [str(one.annotations) for one in told.ran.records]
     assert not [mark for mark in marks if "not known" in mark or LISTENER_ONLY in mark]
 
@@ -457,23 +436,11 @@ def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: st
 def test_an_append_after_which_the_driver_is_killed(run: Run, form: str) -> None:
     create, append = (one for one in OPERATIONS[form] if one.name in {"create", "append"})
     told = ask(run, [create, append], {"spark.jars.packages": packages()}, killed_after=append)
-    assert says(told, append) == set()
-    flush(Settings.load({"home": told.ran.home, "system_name": "tests"}, origin="tests", env={}))
-    told.ran.read()
-    assert says(told, append) == append.says
+    assert says(told, append) == []
+    told.ran.infer_ends()
+    assert says(told, append) == append.said
     evidence = [(one.annotations or {}).get(EVIDENCE, "") for one in told.ran.records]
     assert len([one for one in evidence if one.endswith("of its output is newer than its start")]) == 1
-
-
-WAYS: Final = [
-    "jars of a builder",
-    "packages of spark-defaults",
-    "packages of the environment",
-    "packages of spark-submit",
-    "jars of spark-submit",
-    "class path of a builder",
-    "class path of spark-submit",
-]
 
 
 @ending(
@@ -492,44 +459,18 @@ def test_only_what_may_have_created_nothing_is_marked(told_of: Callable[[str], T
 
 
 CREATING: Final = {"create", "CTAS", "CTAS, failing"}
-CHOSEN: Final = {
-    form: [operation for operation in operations if operation.name in CREATING]
-    for form, operations in OPERATIONS.items()
-}
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def told_in_this_way(
-    run: Run, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Told:
-    paths = [str(path) for path in jars()]
-    submit = str(spark_home() / "bin" / "spark-submit")
-    options: dict[str, str] = {}
-    env: dict[str, str] = {}
+@pytest.mark.parametrize("way", ["jars of spark-submit", "class path of a builder"])
+def test_however_a_job_gets_its_jars_the_sinks_are_told(run: Run, way: str) -> None:
+    """What a listener sees of JARs that are named in other ways is in `test_class_loaders`."""
+    paths = list(map(str, jars()))
     command: tuple[str, ...] = (sys.executable,)
-    match request.param:
-        case "jars of a builder":
-            options["spark.jars"] = ",".join(paths)
-        case "packages of spark-defaults":
-            folder = tmp_path_factory.mktemp("conf")
-            (folder / "spark-defaults.conf").write_text(f"spark.jars.packages {packages()}\n")
-            env["SPARK_CONF_DIR"] = str(folder)
-        case "packages of the environment":
-            env["PYSPARK_SUBMIT_ARGS"] = f"--packages {packages()} pyspark-shell"
-        case "packages of spark-submit":
-            command = (submit, "--packages", packages())
-        case "jars of spark-submit":
-            command = (submit, "--jars", ",".join(paths))
-        case "class path of a builder":
-            options["spark.driver.extraClassPath"] = ":".join(paths)
-        case "class path of spark-submit":
-            command = (submit, "--driver-class-path", ":".join(paths))
-    operations = [operation for form in CHOSEN.values() for operation in form]
-    return ask(run, operations, options, command=command, env=env)
-
-
-@pytest.mark.parametrize("form", CHOSEN)
-def test_however_a_job_gets_its_jars_the_sinks_are_told(told_in_this_way: Told, form: str) -> None:
-    assert {operation.name: says(told_in_this_way, operation) for operation in CHOSEN[form]} == {
-        operation.name: operation.says for operation in CHOSEN[form]
-    }
+    options = dict[str, str]()
+    if way == "jars of spark-submit":
+        command = (str(spark_home() / "bin" / "spark-submit"), "--jars", ",".join(paths))
+    else:
+        options["spark.driver.extraClassPath"] = ":".join(paths)
+    chosen = [one for form in OPERATIONS.values() for one in form if one.name in CREATING]
+    told = ask(run, chosen, options, command=command)
+    assert [says(told, operation) for operation in chosen] == [operation.said for operation in chosen]

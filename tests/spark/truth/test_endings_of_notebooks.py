@@ -16,7 +16,6 @@ import pytest
 from endings import ending
 
 from waybill.facets import EVIDENCE, FinalState
-from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Ran
@@ -192,7 +191,7 @@ def test_a_kernel_that_is_killed_within_a_write(notebook: Notebook) -> None:
     notebook.kernel.shutdown_kernel(now=True)
     assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
     assert notebook.said("slow") == []
-    flush(Settings.load({"home": notebook.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    notebook.ran.infer_ends()
     ((state, evidence),) = notebook.said("slow")
     assert state is CANCELLED
     assert (evidence or "").startswith("inferred: ")
