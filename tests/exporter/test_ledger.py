@@ -240,11 +240,12 @@ def test_what_is_changed_in_a_days_file_is_found(
     assert (LEDGER, "ledger") in kinds(layout.root)
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_a_crash_at_any_step_when_a_day_is_folded_breaks_no_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     calendar = Calendar(monkeypatch)
-    for at in range(1, 100):
+    for at in range(1, 100, every):
         layout = Layout(tmp_path / str(at))
         for did in "abc":
             add(layout, did)

@@ -186,11 +186,11 @@ def test_a_check_beside_a_busy_layout_finds_nothing(site: Site) -> None:
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        for at in range(60):
+        for at in range(30):
             site.keep(f"{at}")
             if at % 5 == 4:
                 site.squash()
-            if at % 20 == 19:
+            if at % 10 == 9:
                 site.flush()
     finally:
         done.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from layouts import HOUR_MS, START_MS, StoppedError, StoppingFiles
 
 from waybill.exporter import IncompleteError, Wanted, check, repair
+from waybill.exporter.archive import Archive
 from waybill.exporter.names import RawName
 from waybill.exporter.repairing import RepairReport
 from waybill.exporter.verification import Finding, accept_findings
@@ -30,16 +32,21 @@ class Site:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.root = settings.root
-        self.keep("a")
-        self.keep("b", HOUR_MS)
+        with contextlib.closing(Journal(settings.home)) as journal:
+            for did, at_ms in (("a", 0), ("b", HOUR_MS)):
+                self.accept(journal, did, at_ms)
+                journal.mark(b"flush")
+                Archive(journal, settings).finish()
         self.keep("c")
         self.rows = self.records()
 
-    def keep(self, did: str, at_ms: int = 0) -> None:
+    def accept(self, journal: Journal, did: str, at_ms: int = 0) -> None:
         fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": START_MS}
-        journal = Journal(self.settings.home)
         journal.append(Kind.PROVENANCE, json.dumps([{**fields, "completed": START_MS + at_ms}]).encode())
-        journal.close()
+
+    def keep(self, did: str) -> None:
+        with contextlib.closing(Journal(self.settings.home)) as journal:
+            self.accept(journal, did)
         assert flush(self.settings).problems == {}
 
     def records(self) -> list[str]:
