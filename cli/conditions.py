@@ -12,6 +12,7 @@ import typer
 
 from waybill.exporter.query import CONDITIONS, Condition, ConditionKind, InvalidQueryError, read_conditions
 from waybill.facets import FinalState
+from waybill.transport.process import leave_numpy_out
 
 from . import completing
 from .arguments import FORMS, check_span, moment, word
@@ -40,6 +41,7 @@ def with_conditions(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def asked(*first: object, **given: Any) -> None:  # noqa: ANN401 - each is checked by its own option
+        leave_numpy_out()
         conditions = {condition.field: given.pop(condition.field) for condition in CONDITIONS}
         try:
             command(*first, _query_of(conditions, zone_of(given["tz"])), **given)

@@ -88,11 +88,13 @@ def open_answers(
     Gives the answers, a phrase for the place that they are about, and the home's journal if it is asked.
     """
     from waybill.exporter.keys import Keys
-    from waybill.exporter.query import ExportedFiles, TailReader
+    from waybill.exporter.query import TailReader
     from waybill.lineage.answers import FileAnswers, HomeAnswers
     from waybill.lineage.index import FolderRelations, Published
 
     if exported is not None:
+        from waybill.exporter.query import ExportedFiles
+
         check_home(settings, needed=False)
         destination = ExportedFiles(exported)
         published = Published(destination, destination.root)

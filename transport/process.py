@@ -13,19 +13,29 @@ from typing import Final
 _FILES: Final = 65_536
 """How many files may be open if the system sets no limit."""
 
-_WITHIN_IMPORT: Final = ("importlib._bootstrap", "pyarrow.")
-_OURS: Final = "waybill."
+_REFUSED: Final = {"pandas"}
+_ON_THE_WAY: Final = ("importlib._bootstrap", "pyarrow", "duckdb")
 
 
-class _NoPandasForUs(MetaPathFinder):
-    """pyarrow loads pandas with its first array, in half a second; our own code has no use for it."""
+class _NotForUs(MetaPathFinder):
+    """Refuses what pyarrow loads for our own code wherever it is installed, which takes half a second."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol
+        if name not in _REFUSED:
+            return
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who imports it
-        while frame is not None and frame.f_globals.get("__name__", "").startswith(_WITHIN_IMPORT):
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_ON_THE_WAY):
             frame = frame.f_back
-        if name == "pandas" and frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        if frame is not None and frame.f_globals.get("__name__", "").startswith("waybill."):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+_NOT_FOR_US: Final = _NotForUs()
+
+
+def leave_numpy_out() -> None:
+    """Have our own code load no numpy in this process either, which is for a command that only reads."""
+    _REFUSED.add("numpy")
 
 
 def prepare() -> None:
@@ -33,7 +43,8 @@ def prepare() -> None:
 
     Nor does our own code load pandas from here on.
     """
-    sys.meta_path.insert(0, _NoPandasForUs())
+    if _NOT_FOR_US not in sys.meta_path:
+        sys.meta_path.insert(0, _NOT_FOR_US)
     # The usual limit of 1,024 open files is too low for a collector.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else hard

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from waybill.transport import Settings
+from waybill.transport.process import leave_numpy_out
 
 from .. import console
 from ..arguments import Csv, JsonLines
-from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
 from ..records import as_plain, instant_of, iso
 
 
 @with_settings("home", "root", or_exported=True)
-@arrow_alone()
 def duplicates(
     settings: Settings, exported: str | None, *, as_json: JsonLines = False, as_csv: Csv = False
 ) -> None:
@@ -28,6 +27,7 @@ def duplicates(
     \b
       waybill duplicates
     """
+    leave_numpy_out()
     with open_answers(settings, exported) as (answers, _, _):
         alike = answers.duplicates()
     for note in answers.notes:

@@ -16,7 +16,6 @@ from waybill.transport import Journal, Settings, WaybillError
 
 from .. import console, open_files, records
 from ..arguments import Csv, JsonLines, Zone, check_did
-from ..arrow import arrow_alone
 from ..conditions import with_conditions
 from ..home import as_agreed, open_answers
 from ..options import with_settings
@@ -49,7 +48,6 @@ class _Form(NamedTuple):
 
 
 @with_settings("home", "root", "marquez_page_url", or_exported=True)
-@arrow_alone()
 @with_conditions
 def find(
     settings: Settings,

@@ -15,8 +15,8 @@ import typer
 
 from waybill.transport import MissingExtraError, Settings, WaybillError
 from waybill.transport.errors import sentence_of
+from waybill.transport.process import leave_numpy_out
 
-from ..arrow import arrow_alone
 from ..home import check_home, open_answers, open_graph
 from ..options import with_settings
 
@@ -34,7 +34,6 @@ Open = Callable[[], AbstractContextManager["Answers"]]
 
 
 @with_settings("home", "root", "slis", "marquez_api_key")
-@arrow_alone()
 def mcp(
     settings: Settings,
     *,
@@ -60,6 +59,7 @@ def mcp(
       waybill mcp --home /srv/waybill
       claude mcp add waybill -- waybill mcp --collector http://collector:8090
     """
+    leave_numpy_out()
     try:
         from mcp.server import stdio
     except ModuleNotFoundError:

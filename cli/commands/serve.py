@@ -14,10 +14,10 @@ import typer
 
 from waybill.transport import MissingExtraError, Settings
 from waybill.transport.config import DESTINATIONS
+from waybill.transport.process import leave_numpy_out
 
 from .. import console
 from ..arguments import repeated, seconds
-from ..arrow import arrow_alone
 from ..home import check_options, check_own_root
 from ..options import EVERY, with_settings
 from ..starting import EXIT_INTERRUPTED
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 @with_settings(*EVERY)
-@arrow_alone()
 def serve(
     settings: Settings,
     *,
@@ -86,6 +85,7 @@ def serve(
       waybill serve --provenance-enabled --event-logs s3://bucket/spark-events
       curl -H 'Content-Type: application/json' -d @event.json http://127.0.0.1:8090/api/v1/lineage
     """
+    leave_numpy_out()
     if find_spec("granian") is None:
         raise MissingExtraError("waybill serve", "collector")
     if (tls_cert is None) != (tls_key is None):

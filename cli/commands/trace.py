@@ -14,10 +14,10 @@ from waybill.facets import canonical_did
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
+from waybill.transport.process import leave_numpy_out
 
 from .. import console, records
 from ..arguments import FORMS, JsonObject, Zone, is_did, moment
-from ..arrow import arrow_alone
 from ..home import open_answers
 from ..options import with_settings
 from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, draw, rails, refuse_several
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 @with_settings("home", "root", or_exported=True)
-@arrow_alone()
 def trace(
     settings: Settings,
     exported: str | None,
@@ -91,6 +90,7 @@ def trace(
       waybill trace orders.csv --as-of 2026-01-31T12:00:00Z
       waybill trace lake/report
     """
+    leave_numpy_out()
     from waybill.lineage import drawing
     from waybill.lineage.graph import OfDependencies
 

@@ -30,11 +30,11 @@ from .. import parquet
 from ..archive import archived_files, folder_hour, read_run_ids
 from ..names import LAYOUT, RawName
 from ..parquet import Covers
-from ..rebuilding import GatheredRuns, PartReport, StatesByRun, Wanted, read_folded
-from ..sources import EventsSource
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Node, StateStore
+
+    from ..rebuilding import StatesByRun
 
 log = logging.getLogger("waybill.exporter")
 
@@ -188,6 +188,10 @@ class ForgottenRuns:
         run_ids = {runs[key] for key in self._keys.among(runs)}
         if not run_ids:
             return {}
+        # They load what rebuilds a root, which a question that knows all runs does not need.
+        from ..rebuilding import GatheredRuns, PartReport, Wanted, read_folded
+        from ..sources import EventsSource
+
         began_ms = min(begun_ms(run_id) or 0 for run_id in run_ids)
         source = EventsSource(self._root, max(began_ms - _SKEW_MS, 0))
         nodes = {node.name for node in self._nodes()}

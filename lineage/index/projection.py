@@ -199,8 +199,8 @@ class Index:
         if self._is_flushing:
             self._publish(all_now=True)
             self._is_flushing = False
-        # It fsyncs what emitters leave to the runner. A cursor that is behind is corrected at the next start.
-        self._journal.commit(INDEX, cursor=self._place)
+        # Not fsynced by itself: a cursor that is behind the place is corrected when the index is opened.
+        self._journal.commit(INDEX, cursor=self._place, durable=False)
 
     def _publish(self, *, all_now: bool = False) -> float | None:
         """Publish what is due; return how many seconds later the next day is, None if none has changed."""
