@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +25,7 @@ from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
-from waybill.exporter.layout.runs import UnsettledRuns
+from waybill.exporter.layout.runs import Run, UnsettledRuns
 from waybill.exporter.names import RawName, events_folder, hour_of
 from waybill.exporter.parquet import (
     CODED_SCHEMA,
@@ -148,6 +149,17 @@ def test_a_run_that_is_stored_in_parts_takes_back_what_was_written(site: Site) -
         site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
         assert site.rows() == folded(*bodies)
     assert len(site.journal.state("layout", "part:")) <= 4
+
+
+def test_a_run_that_settles_again_and_again_stays_in_few_parts(site: Site) -> None:
+    bodies = [event("r", "COMPLETE", 5)]
+    bodies += [event("r", "RUNNING", 1, outputs=outputs(f"{at}-" + "x" * 200)) for at in range(24)]
+    for body in bodies:
+        site.emit(body)
+        site.emit(flush=True)
+    assert in_order(site.rows()) == in_order(folded(*bodies))
+    (row,) = site.journal.state("layout", "run:").values()
+    assert len(msgspec.msgpack.decode(row, type=Run).parts) <= 6
 
 
 def test_a_facet_removes_the_parts_of_its_run(site: Site) -> None:
