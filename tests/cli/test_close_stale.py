@@ -79,22 +79,6 @@ def test_status_does_not_count_what_is_open_where_that_would_take_long(
     assert "open      not counted" in left.called("status", "--home", left.home).stdout
 
 
-def test_the_runner_ends_what_is_stale_once_the_home_agrees_on_when(left: Left) -> None:
-    left.work()
-    for days, open_then in (("2", {left.file.did, "run"}), ("1", set[str]())):
-        given = {"home": left.home, "close_stale_after": days}
-        change(left.journal, Settings.load(given, origin="tests", env={}))
-        for _ in range(2):
-            assert left.called("flush", "--home", left.home).returncode == 0
-        assert left.open() == open_then
-    found = left.ask("find", "--state", "CANCELLED")
-    assert {one["did"] for one in found} == {left.file.did, "run"}
-    for one in found:
-        evidence = one["annotations"]["waybill.evidence"]
-        assert evidence.startswith("inferred: nothing was heard of it since 2")
-        assert evidence.endswith(", and close_stale_after ended it")
-
-
 def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Left) -> None:
     given = {"home": left.home, "journal_max_bytes": "1MiB"}
     change(left.journal, Settings.load(given, origin="tests", env={}))

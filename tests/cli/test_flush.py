@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from waybill.transport import Settings, Tracker
 from waybill.transport.files import Files
 
@@ -21,20 +19,6 @@ if TYPE_CHECKING:
 def track(settings: Settings, filename: str = "orders.csv") -> None:
     with Tracker(settings=settings) as tracker, tracker.file(filename, data_source="sftp-in") as file:
         file.egress("warehouse")
-
-
-def test_the_files_it_made_are_listed_and_can_be_read_at_once(
-    called: Run, settings: Settings, root: Path
-) -> None:
-    track(settings)
-    done = called("flush", "--home", settings.home)
-    assert (done.returncode, done.stderr) == (0, "")
-    files = [Path(line) for line in done.stdout.splitlines()]
-    (compacted,) = [
-        file for file in files if file.is_relative_to(root / "provenance" / "compacted" / "tests")
-    ]
-    rows = duckdb.read_parquet(str(compacted)).project("filename, data_sink, final_state").fetchall()
-    assert rows == [("orders.csv", "warehouse", "COMPLETE")]
 
 
 def test_a_full_disk_is_told_with_its_folder_and_that_nothing_is_lost(
