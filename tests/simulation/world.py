@@ -273,11 +273,15 @@ class World:
             tell()
 
     def _place_of_index(self) -> int:
-        path = self._given.home / INDEX_NAME
-        if not path.exists():
-            return 0
-        with contextlib.closing(apsw.Connection(str(path))) as index:
-            return index.execute("SELECT max(seq) FROM place").get or 0 if index.pragma("user_version") else 0
+        """The last entry that the index has; 0 if there is none, or a full disk does not let it be read."""
+        address, flags = str(self._given.home / INDEX_NAME), apsw.SQLITE_OPEN_READWRITE
+        with (
+            contextlib.suppress(apsw.CantOpenError, apsw.FullError, apsw.IOError),
+            contextlib.closing(apsw.Connection(address, flags)) as index,
+        ):
+            if index.pragma("user_version"):
+                return index.execute("SELECT max(seq) FROM place").get or 0
+        return 0
 
     def begin_program(self) -> None:
         """Begin another program that emits; the one before stays alive."""
