@@ -34,6 +34,9 @@ class Files:
         while not path.is_dir():
             missing.append(path)
             path = path.parent
+        # Whoever made the deepest one may have died before its name was durable.
+        with contextlib.suppress(PermissionError):
+            _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         for folder in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()

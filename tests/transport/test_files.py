@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,15 @@ def test_a_new_file_needs_no_file_system_with_links(tmp_path: Path) -> None:
     assert Path(refused.value.filename2) == path
     assert path.read_bytes() == b"1"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_name_of_a_folder_whose_maker_died_is_made_durable_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda found: synced.append(Path(f"/proc/self/fd/{found}").readlink()))
+    Files().make_folder(tmp_path / "a")
+    assert synced == [tmp_path]
+    Files().make_folder(tmp_path / "a/b")
+    assert synced == [tmp_path, tmp_path, tmp_path / "a"]

@@ -19,12 +19,14 @@ class FaultyFiles(Files):
         self._plan = plan
 
     def make_folder(self, path: Path) -> None:
-        if path.is_dir():
-            return
         # One by one, as the real method does; each is noted with its folder.
-        self.make_folder(path.parent)
-        self._plan.reach("make folder", path)
+        if path.is_dir():
+            self._plan.reach("fsync folder", path.parent)
+        else:
+            self.make_folder(path.parent)
+            self._plan.reach("make folder", path)
         super().make_folder(path)
+        self._plan.noted().synced(path.parent)
 
     def write(self, path: Path, data: ReadableBuffer) -> None:
         view = memoryview(data).cast("B")
