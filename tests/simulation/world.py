@@ -252,6 +252,7 @@ class World:
         self.reopen()
         if loses_power:
             self.operations.lose_power()
+            self.faults.make_room()  # what filled it is gone, too
             self._forget_lost()
             self.end_program()
         self.look()
