@@ -194,6 +194,8 @@ class World:
         """The entries that the model knows of, each with what tells the model of it."""
         self._meanings: dict[bytes, Callable[[str | None], None]] = {}
         """What the model is told of a program's entry, by its body."""
+        self._has_stored = True
+        """Whether the last step of the delivery could note the answers that it got."""
         self._programs = 0
         self._asked = 0
         self.operations = Operations(folder, self._given, self.model)
@@ -352,15 +354,18 @@ class World:
 
         A projection whose step found nothing rests until its time has come, or an entry.
         """
-        if name == MARQUEZ:
+        if name == MARQUEZ and self._has_stored:
             self.backend.unsynced.update(self.backend.latest)
             self.backend.latest.clear()
         step = self.runner.step(name)
+        if name == MARQUEZ:
+            self._has_stored = not self.faults.are_there
         if self.faults.is_dead:
             return False
         self.look()
+        was_due = self.clock.monotonic_s >= self._due_s[name]
         self._due_s[name] = self.clock.monotonic_s + (LONG_S if step.retry_s is None else step.retry_s)
-        is_short = not step.applied and step.retry_s is not None and step.retry_s < IDLE_S_MIN
+        is_short = was_due and not step.applied and step.retry_s is not None and step.retry_s < IDLE_S_MIN
         self._short[name] = self._short[name] + 1 if is_short else 0
         assert self._short[name] < 2, f"{name} has nothing to do and asks again at once: {step}"
         if step.problem is not None and not self.faults.are_there:
