@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _OF_BOTH: Final = (
     *(condition.field for condition in CONDITIONS if condition.is_of_open),
-    *("dids", "parent_dids", "filename_dids", "literal"),
+    *("dids", "parent_dids", "filename_dids", "literal", "other_names"),
 )
 """Conditions that an open file can meet as a record can: one that has not ended ends after any `since_ms`."""
 
