@@ -291,7 +291,8 @@ class Filing:
             RootError: it is not.
         """
         if (known := known_root(self._journal)) is None:
-            marker = read_marker(self._root) or _make_marker(self._files, self._root)
+            read_marker(self._root)  # a damaged one is not replaced here
+            marker = _make_marker(self._files, self._root)
             _remember(self._journal, self._root, marker.id)
         self.check()
         if known is not None and _known(self._root, known.id) != known:
@@ -365,6 +366,8 @@ class Filing:
                     publish_alone(self._files, self._root / self._folder / FOLDER_MARK, _FOLDER_TEXT)
             if claimed != claim:
                 publish(self._files, path, _ENCODER.encode(claimed))
+            else:  # whoever published it may have died before its name was durable
+                self._files.fsync_folder(path.parent)
         return node
 
 
@@ -391,6 +394,8 @@ def _make_marker(files: Files, root: Path) -> Marker:
         if marker is None:
             marker = Marker(secrets.token_hex(8), SYSTEM_CLOCK.now_ms())
             publish_alone(files, path, _ENCODER.encode(marker))
+        else:  # as for a claim
+            files.fsync_folder(root)
     return marker
 
 

@@ -194,7 +194,6 @@ class World:
         """The entries that the model knows of, each with what tells the model of it."""
         self._meanings: dict[bytes, Callable[[str | None], None]] = {}
         """What the model is told of a program's entry, by its body."""
-        self._has_stored = True
         """Whether the last step of the delivery could note the answers that it got."""
         self._programs = 0
         self._asked = 0
@@ -354,12 +353,12 @@ class World:
 
         A projection whose step found nothing rests until its time has come, or an entry.
         """
-        if name == MARQUEZ and self._has_stored:
-            self.backend.unsynced.update(self.backend.latest)
-            self.backend.latest.clear()
+        answered = self.backend.latest.copy()
         step = self.runner.step(name)
-        if name == MARQUEZ:
-            self._has_stored = not self.faults.are_there
+        if name == MARQUEZ and not self.faults.are_there:
+            # The last answers of a step are noted by the next one.
+            self.backend.unsynced.update(answered)
+            self.backend.latest -= answered
         if self.faults.is_dead:
             return False
         self.look()
