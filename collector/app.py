@@ -239,6 +239,7 @@ class Application:
                     is_of_page=endpoint.show_problem is not None,
                     any_host=endpoint.any_host,
                 )
+                web.state.key = request.key
                 return await endpoint.answer(web)
             except Problem as problem:
                 if endpoint.show_problem is None:

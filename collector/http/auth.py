@@ -96,6 +96,7 @@ class Auth:
             raise self.refusal(
                 HTTPStatus.FORBIDDEN, detail, f"the key does not have the role {role}", key.name
             )
+        request.key = key.name
 
     async def _key_of(self, request: Request, *, is_of_page: bool) -> ApiKey:
         """The key of a request or, of one of the page, of its session."""

@@ -29,7 +29,8 @@ class Endpoint(NamedTuple):
     Attributes:
         path: as in OpenAPI: ``{name}`` stands for the rest of a path.
         role: the role that a key needs; None: no key is needed.
-        answer: answers a request; it may raise a `Problem`.
+        answer: answers a request; the name of its key is in `request.state.key`, empty without one. It may
+            raise a `Problem`.
         method: the method; HEAD is answered as GET, without the body.
         show_problem: makes the response for a `Problem`, where JSON would not do.
         is_described: whether it is for programs although it has `show_problem`: OpenAPI describes it.

@@ -77,6 +77,8 @@ class Request:
         """Path and method of the endpoint that answers it. Unknown ones are counted as one, because each
         would stay a metric for ever.
         """
+        self.key = ""
+        """The name of the key that came with it; empty without one."""
         self.held_bytes = 0
         """Its body's share of the memory for all bodies."""
         self.has_turn = False
