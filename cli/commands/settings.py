@@ -134,10 +134,10 @@ def apply(
     changes: tuple[Change, ...] = ()
     runner, adoption = locks.holder(found.home), None
     with existing_journal(found) as journal:
-        if journal is None:
-            changes = _begin(found, dry_run=dry_run)
+        before = {} if journal is None else agreed(journal)
+        if journal is None or not before:
+            changes = _beyond_defaults(found)
         else:
-            before = agreed(journal)
             after = {one.name: one.value for one in conflicts(journal, found)}
             after |= {name: found.plain(name) for name in names if before.get(name) != found.plain(name)}
             changes = tuple(
@@ -145,6 +145,10 @@ def apply(
                 for name in AGREED
                 if name in after
             )
+        if journal is None:
+            if changes and not dry_run:
+                make_home(found)
+        else:
             root = found.root if "root" in {one.name for one in changes} else None
             must_adopt = root is not None and not _is_root_of(journal, root)
             if not dry_run:
@@ -171,16 +175,13 @@ def _named(found: Settings, unset: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _begin(found: Settings, *, dry_run: bool) -> tuple[Change, ...]:
-    """Create an empty home with these settings."""
-    changes = tuple(
+def _beyond_defaults(found: Settings) -> tuple[Change, ...]:
+    """What these settings change in a home that has agreed on nothing."""
+    return tuple(
         Change(name=name, before=DEFAULTS[name], after=found.plain(name))
         for name in AGREED
         if found.explicit(name) and found.plain(name) != DEFAULTS[name]
     )
-    if changes and not dry_run:
-        make_home(found)
-    return changes
 
 
 def _apply(

@@ -233,3 +233,13 @@ def test_a_home_with_nothing_in_it_yet_begins_with_what_is_applied(called: Run, 
     assert (
         json.loads(called("settings", "--home", home, "--json").stdout)["provenance_enabled"]["value"] is True
     )
+
+
+def test_a_home_that_has_agreed_on_nothing_yet_is_told_what_changes(called: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    Journal(home).close()
+    words = ("settings", "apply", "--home", home, "--provenance-enabled", "--json")
+    changes = [{"name": "provenance_enabled", "before": False, "after": True}]
+    assert json.loads(called(*words, "--dry-run").stdout)["changes"] == changes
+    assert json.loads(called(*words).stdout)["changes"] == changes
+    assert json.loads(called(*words).stdout)["changes"] == []
