@@ -24,6 +24,9 @@ TEMPORARY_SUFFIX = ".tmp"
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """The errors of file systems without hard links."""
 
+_NOT_MADE_HERE = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS, errno.ENOTSUP})
+"""The errors of a folder in which nobody here can have made one, such as that of automatic mounts."""
+
 
 class Files:
     """The real file system. Every method raises `OSError` when its system call fails."""
@@ -35,8 +38,11 @@ class Files:
             missing.append(path)
             path = path.parent
         # Whoever made the deepest one may have died before its name was durable.
-        with contextlib.suppress(PermissionError):
+        try:
             _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            if error.errno not in _NOT_MADE_HERE:
+                raise
         for folder in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()

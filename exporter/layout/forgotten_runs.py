@@ -28,7 +28,7 @@ from waybill.transport.journal import key_of_run
 
 from .. import parquet
 from ..archive import archived_files, folder_hour, read_run_ids
-from ..names import LAYOUT, RawName
+from ..names import LAYOUT, RawName, hour_of
 from ..parquet import Covers
 
 if TYPE_CHECKING:
@@ -193,16 +193,16 @@ class ForgottenRuns:
         from ..sources import EventsSource
 
         began_ms = min(begun_ms(run_id) or 0 for run_id in run_ids)
-        source = EventsSource(self._root, max(began_ms - _SKEW_MS, 0))
+        source = EventsSource(self._root)
         nodes = {node.name for node in self._nodes()}
         gathered, wanted = GatheredRuns(), Wanted(system_name=self._system_name)
-        for part in map(Path, source.parts()):
-            name = RawName.parse(part.name)
-            if name is None or name.node not in nodes or folder_hour(part).start_ms >= before_ms:
+        for name, path in archived_files(self._root, hour_of(max(began_ms - _SKEW_MS, 0))):
+            if name.node not in nodes or folder_hour(path).start_ms >= before_ms:
                 continue
+            part = str(path)
             report = PartReport()
-            read = partial(source.read, str(part), run_ids=run_ids, before_ms=before_ms)
-            for _, states in read_folded(read, partial(source.place, str(part)), wanted, report):
+            read = partial(source.read, part, run_ids=run_ids, before_ms=before_ms)
+            for _, states in read_folded(read, partial(source.place, part), wanted, report):
                 for run_id, state in states.items():
                     gathered.add(run_id, state)
             if problem := report.damaged or report.first_unreadable:

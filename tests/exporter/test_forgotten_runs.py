@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
@@ -17,6 +18,7 @@ from layouts import HOUR_MS, START_MS, Layout, event, in_order
 from waybill.exporter.archive import Archive, archived_files, read_entries, read_run_ids
 from waybill.exporter.layout import Layout as Projection, write_again
 from waybill.exporter.layout.forgotten_runs import RunKeys
+from waybill.exporter.query import TailReader
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
@@ -330,6 +332,16 @@ def test_a_run_that_came_while_the_layout_was_off_is_looked_for(site: Site, befo
     site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
     site.tell(FAIL)
     site.check()
+
+
+def test_a_question_about_a_forgotten_run_is_answered_without_the_archive(site: Site) -> None:
+    site.tell(COMPLETE)
+    site.forget()
+    shutil.rmtree(site.settings.root / "events")
+    site.emit(FAIL)
+    with contextlib.closing(Journal(site.settings.home, to_read=True)) as journal:
+        tail = TailReader(journal).read(site.settings)
+    assert tail.records.num_rows == 1
 
 
 def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Site) -> None:

@@ -46,3 +46,7 @@ def test_the_name_of_a_folder_whose_maker_died_is_made_durable_by_the_next(
     assert synced == [tmp_path]
     Files().make_folder(tmp_path / "a/b")
     assert synced == [tmp_path, tmp_path, tmp_path / "a"]
+
+
+def test_a_folder_in_one_that_nobody_can_have_made_and_that_knows_no_fsync_is_used() -> None:
+    Files().make_folder(Path("/proc/self"))
