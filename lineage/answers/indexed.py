@@ -351,7 +351,7 @@ class FileAnswers:
                 self._ask,
                 self._ask_beside,
                 index.children_of,
-                check_sink=lambda: check_sink(sink, self._ask_beside),
+                check_sink=lambda: check_sink(query, self._ask_beside),
             ),
             query,
             columns if summed_by is None else SUMMED_COLUMNS,
@@ -362,15 +362,16 @@ class FileAnswers:
 
     def _settled(self, query: Query, index: IndexReader) -> Query:
         """The query as records and open files can answer it: with the dids that only the index finds."""
-        named = (query.filename, query.data_source, query.data_sink, query.input_dataset, query.producer)
-        if named == (None,) * len(named) and not any("=" in value for value in query.annotations.values()):
+        places = {field: getattr(query, field) for field in ("data_source", "data_sink", "missing_sink")}
+        named = (query.filename, query.input_dataset, query.producer, *places.values())
+        has_names = any(name is not None for name in named) or query.not_data_sinks
+        if not has_names and not any("=" in value for value in query.annotations.values()):
             return query
 
         def is_other_name(name: str) -> bool:
             is_open = any(file.filename == name for file in index.open_files())
             return is_open or bool(index.dids_with_input(name))
 
-        places = {field: getattr(query, field) for field in ("data_source", "data_sink")}
         others = {
             field: self._names_of(name, index) - {name}
             for field, name in places.items()
@@ -396,6 +397,7 @@ class FileAnswers:
             producer=None,
             dids=wanted,
             filename_dids=with_name,
+            not_data_sinks=tuple(name for one in query.not_data_sinks for name in self._names_of(one, index)),
             other_names=query.other_names | others,
         )
 

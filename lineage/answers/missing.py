@@ -91,6 +91,7 @@ def find_missing(
         within,
         data_sink=query.missing_sink,
         literal=frozenset({"data_sink"}),
+        other_names={"data_sink": query.other_names.get("missing_sink", frozenset())},
         final_state=FinalState.COMPLETE,
     )
     there: set[str] = set()

@@ -91,15 +91,16 @@ def _settle_pair(key: str, value: str, ask: Ask) -> tuple[str, str]:
     return next(there, pairs[0])
 
 
-def check_sink(sink: str, ask: Ask) -> None:
-    """Raise an `UnknownNameError` if no record has a sink."""
-    known: set[str] = set()
+def check_sink(query: Query, ask: Ask) -> None:
+    """Raise an `UnknownNameError` if no record has the `missing_sink` of a query by any of its names."""
+    sink, known = query.missing_sink or "", set[str]()
+    names = {sink, *query.other_names.get("missing_sink", ())}
     try:
         known.update(_known(ask, Dimension.SINK))
     except IncompleteError:
-        if sink not in known:
+        if names.isdisjoint(known):
             raise
-    if sink not in known:
+    if names.isdisjoint(known):
         raise UnknownNameError("sink", sink, _nearest(sink, known))
 
 
@@ -109,7 +110,7 @@ def unknown_names(query: Query, ask: Ask) -> Iterator[str]:
         name = getattr(query, field)
         if name is not None and not (is_pattern(name) and field in _WITH_PATTERNS):
             known = set(_known(ask, dimension))
-            if name not in known:
+            if known.isdisjoint({name, *query.other_names.get(field, ())}):
                 yield str(UnknownNameError(what, name, _nearest(name, known)))
     name = query.filename
     if name is not None and not is_pattern(name) and not query.filename_dids:

@@ -73,6 +73,10 @@ def test_a_source_and_a_sink_are_found_by_each_name_of_their_dataset(
         done = called("find", "--home", home, option, name, "--json")
         assert {json.loads(line)["did"] for line in done.stdout.splitlines()} == set(expected), done.stderr
         assert called("find", "--home", home, option, name, "--count").stdout == "2\n"
+        assert "no record has" not in called("find", "--home", home, option, name, "--state", "ERROR").stderr
+    for option in ("--not-data-sink", "--missing-sink"):
+        done = called("find", "--home", home, option, name, "--json")
+        assert {json.loads(line)["did"] for line in done.stdout.splitlines()} == set(dids[:2]), done.stderr
 
 
 def test_a_model_is_told_the_job_and_a_program_gets_the_record(told: Path, settings: Settings) -> None:
