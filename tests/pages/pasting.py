@@ -34,7 +34,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
 _FINDING = r"\b(?:[0-9a-f]{16}|[0-9a-f]{12})\b"
 _ANY = re.compile(rf"…|{_UUID}|{_TIME}|{_FINDING}|\d{{8}}/\d\d\b|\s+")
-_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━|.* \d+/\d+ \d:\d\d:\d\d$)")
+_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━|.* \d+/\d+ \d:\d\d:\d\d$|\s*\w+ing \S+\s+…$)")
 _INSTALLING = ("make ", "pip ", "python3 -m venv ")
 _WAIT_S = 120.0
 
