@@ -2,7 +2,8 @@
 
 The files with relations go there, too. The destination uses the same names as the layout. A file is written
 there whole, and replaces only the exact file that was seen there; if somebody else wrote one, its rows and
-ours are merged. So concurrent, killed and repeated exports all give the same result.
+ours are merged. So concurrent, killed and repeated exports all give the same result, unless a record was
+taken back after an export that was killed before it noted its file: the destination keeps that record.
 """
 
 from __future__ import annotations
