@@ -39,7 +39,7 @@ def local_or_url(place: str) -> Path | str:
     """Parse a user's place: the path of a file or folder, or the URL of an object store.
 
     Raises:
-        NotFoundError: it looks like a URL with a missing character, and no such path exists.
+        NotFoundError: it is empty, or looks like a URL with a missing character, and no such path exists.
     """
     if place.startswith(_FILE):
         place = place.removeprefix(_FILE).removeprefix("//")
@@ -47,6 +47,8 @@ def local_or_url(place: str) -> Path | str:
         return place.rstrip("/")
     elif _NEARLY_URL.match(place) and not Path(place).exists():
         raise NotFoundError(f"there is nothing at {place}, which looks like a mistyped URL; {_FORMS}")
+    if not place:
+        raise NotFoundError(f"the place is empty; {_FORMS}")
     return Path(place).expanduser().absolute()
 
 
