@@ -19,7 +19,7 @@ from waybill.exporter.archive import Archive, archived_files, read_entries, read
 from waybill.exporter.layout import Layout as Projection, write_again
 from waybill.exporter.layout.forgotten_runs import RunKeys
 from waybill.exporter.query import TailReader
-from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
 from waybill.transport.journal import key_of_run
@@ -342,6 +342,17 @@ def test_a_question_about_a_forgotten_run_is_answered_without_the_archive(site: 
     with contextlib.closing(Journal(site.settings.home, to_read=True)) as journal:
         tail = TailReader(journal).read(site.settings)
     assert tail.records.num_rows == 1
+
+
+def test_without_an_archive_a_late_event_of_a_forgotten_run_is_recorded_on_its_own(site: Site) -> None:
+    site.settings = msgspec.structs.replace(site.settings, archive_enabled=False)
+    site.restart()
+    for body in (COMPLETE, event("next", "START", 0), FAIL):
+        site.emit(body)
+        site.flush(["layout"])
+        site.clock.pass_hours(1)
+    assert [row.final_state for row in site.rows()] == [FinalState.COMPLETE, FinalState.ERROR]
+    assert site.journal.poison.all() == []
 
 
 def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Site) -> None:
