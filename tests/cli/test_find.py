@@ -48,6 +48,21 @@ def test_what_the_journal_let_go_of_is_found_in_the_archive(called: Run, setting
     assert sorted(names) == ["new.csv", "old.csv", "older.csv"]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--filename", "caf\udce9.csv"),
+        ("--data-source", "\udce9"),
+        ("--not-data-sink", "\udce9"),
+        ("--annotation", "k=\udce9"),
+    ],
+)
+def test_a_name_that_is_not_in_utf_8_is_refused(called: Run, kept: Kept, option: str, value: str) -> None:
+    done = called("find", "--home", kept.home, option, value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Invalid value for {option}: {value!r} is not in UTF-8; give the name as" in done.stderr
+
+
 def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, bytes, str]:
     """An event of a client that knows nothing of Waybill."""
     return Kind.OPENLINEAGE, event(run, kind, at, outputs=["db/table"]), ""
