@@ -7,7 +7,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -48,17 +49,20 @@ def main() -> int:
         return 0
     ends_s = time.monotonic() + given.minutes * 60
     failed, done, spent_s = 0, 0, 0.0
+    seeds = range(given.seed, given.last + 1)
+    waiting = iter(seeds)
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as processes:
-        seeds = range(given.seed, given.last + 1)
-        for future in as_completed([processes.submit(run, seed) for seed in seeds]):
-            if future.cancelled():
-                continue
-            failure, cpu_s = future.result()
-            failed, done, spent_s = failed + bool(failure), done + 1, spent_s + cpu_s
-            sys.stdout.write(failure)
-            sys.stdout.flush()
-            if time.monotonic() > ends_s or (failure and given.first):
-                processes.shutdown(wait=False, cancel_futures=True)
+        # Each process gets its next seed when it is done with one, so that nothing has to be cancelled.
+        running = {processes.submit(run, seed) for seed in islice(waiting, given.processes)}
+        while running:
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                failure, cpu_s = future.result()
+                failed, done, spent_s = failed + bool(failure), done + 1, spent_s + cpu_s
+                sys.stdout.write(failure)
+                sys.stdout.flush()
+            if time.monotonic() < ends_s and not (failed and given.first):
+                running |= {processes.submit(run, seed) for seed in islice(waiting, len(ended))}
     left = f"; there was no time for {len(seeds) - done}" if done < len(seeds) else ""
     sys.stdout.write(f"{failed} of {done} sequences failed, {spent_s / done:.1f} s of CPU each{left}\n")
     return failed
