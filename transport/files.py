@@ -37,9 +37,10 @@ class Files:
         while not path.is_dir():
             missing.append(path)
             path = path.parent
-        # Whoever made the deepest one may have died before its name was durable.
+        # Whoever made an empty one may have died before its name was durable. Nothing is put into it earlier.
         try:
-            _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            if not _has_entries(path):
+                _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             if error.errno not in _NOT_MADE_HERE:
                 raise
@@ -90,6 +91,11 @@ def sync(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fsync(descriptor)
+
+
+def _has_entries(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return any(entries)
 
 
 def _sync_path(path: Path, flags: int) -> None:

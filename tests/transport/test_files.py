@@ -46,6 +46,9 @@ def test_the_name_of_a_folder_whose_maker_died_is_made_durable_by_the_next(
     assert synced == [tmp_path]
     Files().make_folder(tmp_path / "a/b")
     assert synced == [tmp_path, tmp_path, tmp_path / "a"]
+    synced.clear()
+    Files().make_folder(tmp_path / "a")
+    assert synced == [], "what is in it was put there once its name was durable"
 
 
 def test_a_folder_in_one_that_nobody_can_have_made_and_that_knows_no_fsync_is_used() -> None:
