@@ -18,7 +18,7 @@ _ON_THE_WAY: Final = ("importlib._bootstrap", "pyarrow", "duckdb")
 
 
 class _NotForUs(MetaPathFinder):
-    """Refuses what pyarrow loads for our own code wherever it is installed, which takes half a second."""
+    """Refuses what pyarrow loads for our own code wherever it is installed: 0.2 s and 40 MB."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol
         if name not in _REFUSED:

@@ -48,7 +48,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
 
 def _opened(process: int, *, threads: int) -> duckdb.DuckDBPyConnection:
     _check_descriptors()
-    return duckdb.connect(
+    opened = duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
@@ -60,6 +60,9 @@ def _opened(process: int, *, threads: int) -> duckdb.DuckDBPyConnection:
             "async_threads": "0",
         },
     )
+    # DuckDB draws it on the standard output of `python -c` and of notebooks, whatever reads that.
+    opened.execute("SET enable_progress_bar = false")
+    return opened
 
 
 def _check_descriptors() -> None:

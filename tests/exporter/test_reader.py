@@ -5,6 +5,8 @@ import pickle
 import re
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -473,3 +475,12 @@ def test_tables_are_of_bounded_size_once_their_texts_are_written_out(layout: Lay
     assert sum(table.num_rows for table in some) == 80
     dids = [did for table in tables for did in table["did"].to_pylist()]
     assert dids == sorted(dids, reverse=True)
+
+
+@pytest.mark.parametrize("connect", ["connect", "connect_alone"])
+def test_a_program_that_is_given_as_text_prints_no_progress_of_a_query(connect: str) -> None:
+    """DuckDB draws it there by default, see ``findings/duckdb-progress-in-output.sh``."""
+    asks = "connect().execute(\"SELECT current_setting('enable_progress_bar')\").fetchone()"
+    program = f"from waybill.exporter.query import {connect} as connect; print({asks})"
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert printed.stdout == "(False,)\n"
