@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -66,11 +67,19 @@ class Clock:
         return int(self.wall_s * 1_000)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have all code of this process ask this clock."""
+        """Have all code of this process ask this clock; only this thread's waits move it.
+
+        A thread that an earlier test has left behind would wind it on in the middle of an action.
+        """
+        own, real_sleep = threading.get_ident(), time.sleep
+
+        def sleep(seconds: float) -> None:
+            (self.wait if threading.get_ident() == own else real_sleep)(seconds)
+
         patch.setattr(time, "time", lambda: self.wall_s)
         patch.setattr(time, "time_ns", lambda: self.now_ms * 1_000_000)
         patch.setattr(time, "monotonic", lambda: self.monotonic_s)
-        patch.setattr(time, "sleep", self.wait)
+        patch.setattr(time, "sleep", sleep)
 
 
 def change_default(patch: pytest.MonkeyPatch, kind: type, name: str, value: object) -> None:
