@@ -23,7 +23,7 @@ from waybill.transport.root import check_root
 from waybill.transport.runner import LOG_NAME, statuses, unsettled
 
 from .differing import DIFFERING, list_differing
-from .names import DAMAGED
+from .names import DAMAGED, LAYOUT, OF_PLAIN_SPARK
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -220,6 +220,11 @@ def projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
         )
         for name, one in sorted(waiting.items())
     }
+
+
+def has_plain_spark(journal: Journal) -> bool:
+    """Whether the layout has written records that rest on the word of Spark's listener alone."""
+    return journal.state_get(LAYOUT, OF_PLAIN_SPARK) is not None
 
 
 def _poison(journal: Journal) -> Iterator[Problem]:

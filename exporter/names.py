@@ -31,6 +31,8 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 LAYOUT: Final = "layout"
 """The name of the projection that files records, in the journal and the root."""
+OF_PLAIN_SPARK: Final = "plain spark"
+"""The layout's state key of records that rest on the word of Spark's listener alone."""
 
 ARCHIVE: Final = "archive"
 """The name of the projection that keeps every event."""

@@ -11,7 +11,14 @@ import msgspec
 import typer
 
 from waybill.collector.event_logs import EventLogStatus
-from waybill.exporter.health import HOLDS_UP, Problem, ProjectionStatus, problems_of, projection_statuses
+from waybill.exporter.health import (
+    HOLDS_UP,
+    Problem,
+    ProjectionStatus,
+    has_plain_spark,
+    problems_of,
+    projection_statuses,
+)
 from waybill.exporter.names import DAMAGED, KEYS
 from waybill.lineage.index import INDEX, INDEX_NAME
 from waybill.transport import Journal, Settings, locks
@@ -145,8 +152,6 @@ def _compare(root: Path) -> None:
 
 def _notes(journal: Journal) -> Iterator[str]:
     """Why the journal has a new node, and what Spark's final states are based on."""
-    from waybill.exporter.layout import has_plain_spark  # loads pyarrow
-
     node = journal.nodes()[-1]
     if node.why:
         since = f"since {iso(node.began_ms)} entries are filed as {node.name}"

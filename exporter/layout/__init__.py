@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from .projection import SETTLE_S, Layout, has_plain_spark, open_layout, write_again
+    from .projection import SETTLE_S, Layout, open_layout, write_again
     from .runs import UnsettledRuns
 
 if not TYPE_CHECKING:

@@ -31,7 +31,7 @@ from ..compaction import (
     squash_hour,
 )
 from ..directory import raw_files, raw_hours
-from ..names import LAYOUT, PROVENANCE, Hour, RawName
+from ..names import LAYOUT, OF_PLAIN_SPARK, PROVENANCE, Hour, RawName
 from ..parallel import workers_default
 from ..raw_notes import forget_raws, note_raws
 from .runs import UnsettledRuns, unpublish
@@ -56,7 +56,6 @@ _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # a batch is the same batch when it is read again
 _SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
-_PLAIN_SPARK: Final = "plain spark"
 """The state key that is there once a record was written that has nothing but the word of Spark's listener."""
 
 
@@ -209,7 +208,7 @@ class Layout(Projection):
             published.update(self._compact([], retraction).published)
         put = outcome.put
         if self._has_plain_spark:
-            put[_PLAIN_SPARK] = b""
+            put[OF_PLAIN_SPARK] = b""
         delete = outcome.delete
         if last.is_flush:
             published.update(self._compact(raw_hours(self._settings.root)).published)
@@ -300,11 +299,6 @@ def write_again(journal: Journal, cursor: int) -> None:
     """
     for entry in journal.read(cursor, limit=1):
         journal.commit(LAYOUT, put=unpublish(journal, entry.received_ms))
-
-
-def has_plain_spark(journal: Journal) -> bool:
-    """Whether the layout has written records that rest on the word of Spark's listener alone."""
-    return journal.state_get(LAYOUT, _PLAIN_SPARK) is not None
 
 
 def _first_range(entries: list[Entry]) -> list[Entry]:
