@@ -32,6 +32,8 @@ for profile, examples in (("waybill", 30), ("explore", 100)):
         print_blob=True,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
+# What the folders' own conftests import may have settings of its own, which begin with these.
+hypothesis.settings.load_profile("waybill")
 
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 RUNNER_ENDS_WITHIN_S = 20.0
