@@ -40,7 +40,7 @@ class Files:
         # Whoever made an empty one may have died before its name was durable. Nothing is put into it earlier.
         try:
             if not _has_entries(path):
-                _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                self.fsync_folder(path.parent)
         except OSError as error:
             if error.errno not in _NOT_MADE_HERE:
                 raise

@@ -19,16 +19,10 @@ class FaultyFiles(Files):
         self._plan = plan
 
     def make_folder(self, path: Path) -> None:
-        # One by one, as the real method does; each is noted with its folder.
-        if path.is_dir():
-            if any(path.iterdir()):
-                return
-            self._plan.reach("fsync folder", path.parent)
-        else:
+        if not path.is_dir():  # one by one, so that each can be the last
             self.make_folder(path.parent)
             self._plan.reach("make folder", path)
         super().make_folder(path)
-        self._plan.noted().synced(path.parent)
 
     def write(self, path: Path, data: ReadableBuffer) -> None:
         view = memoryview(data).cast("B")
