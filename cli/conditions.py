@@ -82,9 +82,6 @@ def _query_of(given: Mapping[str, Any], zone: tzinfo | None) -> Query:
     from waybill.exporter import Query
 
     texts = {field: _texts_of(value) for field, value in given.items() if value not in (None, False, [])}
-    for field, text in ((field, text) for field, some in texts.items() for text in some):
-        if text.encode("utf-8", "ignore").decode() != text:
-            raise InvalidQueryError(field, text, "is not in UTF-8; give the name as `waybill find` shows it")
     values = read_conditions(texts, lambda condition, text: moment(text, zone, _flag(condition)))
     for since, until in _SPANS:
         check_span(values.get(since), values.get(until), FLAGS[since], FLAGS[until])

@@ -242,6 +242,11 @@ def read_conditions(
     Raises:
         InvalidQueryError: one cannot be read.
     """
+    for field, texts in given.items():
+        for text in texts:
+            if text.encode("utf-8", "ignore").decode() != text:
+                what = "is not in UTF-8; give the name as `waybill find` shows it"
+                raise InvalidQueryError(field, text, what)
     return {one.field: one.read(given[one.field], read_ms) for one in CONDITIONS if given.get(one.field)}
 
 
