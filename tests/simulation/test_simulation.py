@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from actions import simulate
+from mutate import PROJECT, mutations
 
 SEEDS = 10
 PARTS = 5
@@ -18,6 +19,11 @@ REGRESSIONS = {
 def test_a_home_comes_to_what_its_model_says(part: int) -> None:
     for number in range(part, SEEDS, PARTS):
         simulate(number)
+
+
+def test_each_mutation_can_be_made() -> None:
+    texts = {one.number: (PROJECT / one.file).read_text().count(one.old) for one in mutations().values()}
+    assert texts == dict.fromkeys(range(1, 61), 1)
 
 
 @pytest.mark.parametrize("fault", REGRESSIONS)
