@@ -56,7 +56,6 @@ _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # a batch is the same batch when it is read again
 _SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
-"""The state key that is there once a record was written that has nothing but the word of Spark's listener."""
 
 
 def open_layout(journal: Journal, settings: Settings) -> Layout | None:

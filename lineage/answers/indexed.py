@@ -403,9 +403,10 @@ class FileAnswers:
 
     def _names_of(self, dataset: str, index: IndexReader) -> frozenset[str]:
         """The names of a dataset in records: what was given, and what the graph knows."""
+        names = {dataset}
         with contextlib.suppress(NotFoundError):
-            return frozenset({dataset, *(shown(one) for one in index.answer(OfNames(dataset)).names)})
-        return frozenset({dataset})
+            names.update(shown(one) for one in index.answer(OfNames(dataset)).names)
+        return frozenset(names)
 
     def _open(self, query: Query, index: IndexReader) -> list[OpenFile]:
         if not can_be_open(query):
