@@ -15,6 +15,7 @@ from waybill.transport.config import SETTINGS, agree, agreed, conflicts
 from waybill.transport.errors import SettingsFileError
 
 ANY_GROUP = 54_321
+GIVES_AWAY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 
 
 def load(tmp_path: Path, overrides: dict[str, object] | None = None, **env: str) -> Settings:
@@ -238,6 +239,7 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
         Settings.load({}, env={}, cwd=tmp_path)
 
 
+@GIVES_AWAY
 @pytest.mark.parametrize(
     ("folder_mode", "mode", "says"),
     [
@@ -266,6 +268,7 @@ def test_a_file_counts_only_if_nobody_else_may_write_it(
         Settings.load({}, env={}, cwd=folder)
 
 
+@GIVES_AWAY
 def test_a_group_may_write_a_file_where_the_home_is_the_groups(tmp_path: Path) -> None:
     file = tmp_path / "waybill.yaml"
     file.write_text("system_name: ours")
@@ -287,7 +290,7 @@ def test_a_group_may_write_a_file_where_the_home_is_the_groups(tmp_path: Path) -
         assert Settings.load(given, env=env, cwd=tmp_path).system_name == "ours"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@GIVES_AWAY
 def test_a_file_of_another_user_does_not_count_and_a_link_is_judged_by_its_target(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
