@@ -14,8 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -26,6 +24,8 @@ from waybill.transport.runner import PAUSES_S
 from .analyzer import Finding
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from .analyzer import Catalog, Found
 
 TIME_S_MAX: Final = 5.0
@@ -164,6 +164,8 @@ class Worker:
             if self._closing.is_set():
                 raise EOFError
             if self._process is None:
+                from multiprocessing import Pipe  # which most programs that load this do not need
+
                 ours, its = Pipe()
                 command = [
                     sys.executable,

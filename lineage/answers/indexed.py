@@ -32,7 +32,7 @@ from waybill.transport import NotFoundError, Settings
 from waybill.transport.counting import counted
 from waybill.transport.root import check_root
 
-from ..graph import OfDependencies, OfNames, Onward, shown
+from ..graph import Onward, shown
 from .contents import find_duplicates
 from .missing import Known, find_missing
 from .naming import check_sink, settle_patterns, unknown_keys, unknown_names
@@ -403,6 +403,8 @@ class FileAnswers:
 
     def _names_of(self, dataset: str, index: IndexReader) -> frozenset[str]:
         """The names of a dataset in records: what was given, and what the graph knows."""
+        from ..graph import OfNames
+
         names = {dataset}
         with contextlib.suppress(NotFoundError):
             names.update(shown(one) for one in index.answer(OfNames(dataset)).names)
@@ -426,6 +428,8 @@ class FileAnswers:
         """Whether the name of a file that nothing has is that of a job, which is noted."""
         if query.filename is None or query.is_pattern("filename"):
             return False
+        from ..graph import OfDependencies
+
         try:
             job = shown(index.answer(OfDependencies(f"job:{query.filename}", 0, 0)).node)
         except NotFoundError:
