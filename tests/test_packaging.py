@@ -150,12 +150,6 @@ def test_help_describes_the_package(tmp_path: Path) -> None:
     assert "class Tracker" in text
 
 
-def test_importing_waybill_loads_no_room(tmp_path: Path) -> None:
-    loaded = python("import sys, waybill; print(*sys.modules)", tmp_path).split()
-    assert [name for name in loaded if name.startswith("waybill.")] == []
-    assert {"msgspec", "importlib.metadata"} & set(loaded) == set()
-
-
 def test_a_wheel_that_is_only_on_the_path_will_do(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {wheel.filename!r}); from waybill import Tracker; print(Tracker)"
     without_metadata = (
@@ -272,50 +266,53 @@ def test_no_package_offers_a_name_that_one_of_its_modules_has() -> None:
     assert both == []
 
 
-@pytest.mark.parametrize("room", ["facets", "transport"])
-def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: Path) -> None:
-    loaded = python(f"import sys, waybill.{room}; print(*sys.modules)", tmp_path).split()
-    foreign = {"pyarrow", "pyspark", "requests", "rich", "typer", "yaml", "pandas", "numpy", "duckdb"}
-    assert f"waybill.{room}" in loaded
-    assert foreign & set(loaded) == set()
+ARRAYS = {"pyarrow", "pyspark", "pandas", "numpy", "duckdb"}
+LIBRARIES = {*ARRAYS, "requests", "rich", "typer", "yaml"}
+EMITS = """
+import os
+os.environ |= {"WAYBILL_RUNNER": "none", "WAYBILL_HOME": "home"}
+from waybill import Tracker
+with Tracker() as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
+    file.egress("lake")
+"""
+COMMANDS = """
+import typer
+from waybill.cli.app import app
+for command in typer.main.get_command(app).commands.values():
+    command.loaded
+"""
 
 
-def test_a_pipeline_that_emits_loads_what_the_architecture_says(tmp_path: Path) -> None:
-    program = """if True:
-        import os, sys
-        os.environ |= {"WAYBILL_RUNNER": "none", "WAYBILL_HOME": "home"}
-        from waybill import Tracker
-        with Tracker() as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
-            file.egress("lake")
-        print(*sys.modules)
-    """
-    loaded = python(program, tmp_path).split()
-    assert {"requests", "openlineage"} <= set(loaded), "OpenLineage's own client loads it"
-    assert {"pyarrow", "pyspark", "pandas", "numpy", "duckdb"} & set(loaded) == set()
-
-
-def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
-    each = "for command in typer.main.get_command(app).commands.values():\n    command.loaded"
-    program = f"import sys, typer\nfrom waybill.cli.app import app\n{each}\nprint(*sys.modules)"
-    loaded = python(program, tmp_path).split()
-    foreign = {"pyarrow", "pyspark", "requests", "openlineage", "pandas", "numpy", "duckdb", "granian"}
-    assert {"waybill.cli.commands.doctor", "waybill.exporter.health"} <= set(loaded)
-    assert foreign & set(loaded) == set()
-
-
-def test_no_room_makes_an_array_while_it_loads_since_arrow_then_loads_pandas(tmp_path: Path) -> None:
-    loaded = python("import sys, waybill.exporter, waybill.facets.columns; print(*sys.modules)", tmp_path)
-    assert "pyarrow" in loaded.split()
-    assert "pandas" not in loaded.split()
-
-
-def test_a_pyspark_program_loads_what_a_rebuild_needs_only_for_one(tmp_path: Path) -> None:
-    loaded = python("import sys, waybill.spark; print(*sys.modules)", tmp_path).split()
-    assert {"pyarrow", "pyspark", "pandas", "numpy"} & set(loaded) == set()
-    program = "import sys\nfrom waybill.spark import rebuild_on_spark\nprint(*sys.modules)"
-    loaded = python(program, tmp_path).split()
-    assert "pyarrow" in loaded
-    assert "pyspark" not in loaded
+@pytest.mark.parametrize(
+    ("program", "loads", "foreign"),
+    [
+        (
+            "import waybill",
+            {"waybill"},
+            {f"waybill.{room}" for room in ROOMS} | {"msgspec", "importlib.metadata"},
+        ),
+        ("import waybill.facets", {"waybill.facets"}, LIBRARIES),
+        ("import waybill.transport", {"waybill.transport"}, LIBRARIES),
+        # OpenLineage's own client loads requests.
+        pytest.param(EMITS, {"requests", "openlineage"}, ARRAYS, id="a pipeline that emits"),
+        pytest.param(
+            COMMANDS,
+            {"waybill.cli.commands.doctor", "waybill.exporter.health"},
+            ARRAYS | {"requests", "openlineage", "granian"},
+            id="all commands",
+        ),
+        # Where a room makes an array while it loads, Arrow loads pandas.
+        ("import waybill.exporter, waybill.facets.columns", {"pyarrow"}, {"pandas"}),
+        ("from waybill.spark import fetch_listener", {"waybill.spark"}, ARRAYS | {"requests"}),
+        ("from waybill.spark import rebuild_on_spark", {"pyarrow"}, {"pyspark"}),
+    ],
+)
+def test_a_program_loads_no_library_that_it_does_not_use(
+    program: str, loads: set[str], foreign: set[str], tmp_path: Path
+) -> None:
+    loaded = set(python(f"{program}\nimport sys\nprint(*sys.modules)", tmp_path).split())
+    assert loads <= loaded
+    assert foreign & loaded == set()
 
 
 def test_nothing_is_public_by_accident(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from test_guides import PAGES, REPOSITORY
 
 ROOMS = sorted(path for path in (REPOSITORY / "src" / "waybill").iterdir() if path.is_dir())
-QUOTED = re.compile(r"`(waybill(?:\.\w+)+)(?=[(`])")
+QUOTED = re.compile(r"(?:`|^::: )(waybill(?:\.\w+)+)(?=[(`]|$)", re.MULTILINE)
+"""A name in backticks, or one that the reference of Python describes."""
 NO_NAMES_OF_PYTHON = {
     "waybill.yaml": "a file",
     "waybill.service": "a unit of systemd",

@@ -11,9 +11,10 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from served import Collector, without_runner
 from stage import PREAMBLE as ATTEMPTS, QUICK_JVM, Play, Scene
 
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
@@ -182,31 +183,11 @@ def not_begun(tmp_path: Path) -> Ran:
     return Ran(tmp_path, 0, "", "", tmp_path / "home", tmp_path / "out")
 
 
-class Endpoint(NamedTuple):
-    url: str
-    home: Path
-
-
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """`waybill serve` in a process of its own."""
-    home = tmp_path_factory.mktemp("endpoint")
-    command = [
-        sys.executable,
-        "-m",
-        "waybill.cli",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--home",
-        str(home),
-    ]
-    command += ["--runner", "none", "--system-name", "tests"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        yield Endpoint(next(word.strip(",") for word in said.split() if word.startswith("http")), home)
-        process.terminate()
+    with without_runner(tmp_path_factory.mktemp("endpoint")) as collector:
+        yield collector
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sayings import AT, START_MS, ended, event_of, files, log_lines
@@ -16,6 +17,9 @@ from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.spark.event_logs import CaughtUp, LoggedApplication, catch_up, find_logs
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from waybill.spark.tracking.executions import Execution
 
 APPLICATION = "local-1790000000000"
 ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
@@ -65,6 +69,16 @@ class Store:
     def records(self) -> dict[str, ProvenanceRecord]:
         """The records of the writes, by sink."""
         return {record.data_sink: record for record in self.all_records() if record.data_sink is not None}
+
+    def log(self, *executions: Execution) -> Path:
+        """The log of the application with these executions; without any, with those of `LINES`."""
+        path = self.home.parent / APPLICATION
+        path.write_text("\n".join([*(log_lines(APPLICATION, *executions) if executions else LINES), ""]))
+        return path
+
+    def correct(self, *executions: Execution) -> CaughtUp:
+        """Correct what the log of the application tells, written as `log` does."""
+        return self.catch_up(self.log(*executions))
 
     def catch_up(self, place: Path) -> CaughtUp:
         """Correct what the one log at a place tells."""

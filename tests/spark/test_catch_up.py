@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from logged import APPLICATION, EVENTS, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
+from logged import APPLICATION, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
 from sayings import AT, COLLECT, CTAS, START_MS, ended, event_of, files, log_lines
 from stores import new_bucket
 
-from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
+from waybill.facets import PRODUCER, FinalState
 from waybill.spark.event_logs import EventLogError, LoggedApplication, find_logs, logs_of_server
 from waybill.transport import Journal, Kind, flush
-from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 if TYPE_CHECKING:
+    from waybill.spark.event_logs import CaughtUp
     from waybill.spark.tracking.executions import Execution
 
 
@@ -34,59 +34,44 @@ def store(tmp_path: Path) -> Store:
     return Store.with_events(tmp_path)
 
 
-def plain(path: Path) -> Path:
-    path.write_bytes(LOG)
-    return path
-
-
-def test_a_write_that_failed_becomes_an_error_and_one_that_did_not_stays_complete(
-    store: Store, tmp_path: Path
-) -> None:
-    assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
-    store.catch_up(plain(tmp_path / APPLICATION))
+def test_what_a_log_says_is_told_once(store: Store) -> None:
+    before = store.records()
+    assert {record.final_state for record in before.values()} == {FinalState.COMPLETE}
+    caught_up = store.correct()
     records = store.records()
-    assert records["file:/out/a"].did == RUN
-    assert records["file:/out/a"].final_state is FinalState.ERROR
-    assert records["file:/out/a"].annotations == {"errorCause": "boom"}
-    assert records["file:/out/b"].final_state is FinalState.COMPLETE
+    assert {name: (one.final_state, one.annotations) for name, one in records.items()} == {
+        "file:/out/a": (FinalState.ERROR, {"errorCause": "boom"}),
+        "file:/out/b": (FinalState.COMPLETE, None),
+        "file:/out/c": (FinalState.ERROR, {"errorCause": "lost", "run": "not known"}),
+    }
+    (lost,) = [one for one in caught_up.corrections if not one.is_run_known]
+    assert (records["file:/out/a"].did, records["file:/out/c"].did) == (RUN, lost.run)
+    assert (records["file:/out/c"].parent_did, lost.output) == (ROOT, "/out/c")
+    (body,) = caught_up.confirmations
+    confirmed = json.loads(body)["run"]
+    assert (confirmed["runId"], confirmed["facets"]["waybill_evidence"]["source"]) == (GOOD, "event log")
+    again = store.correct()
+    assert (again.is_known, again.failed, again.events) == (True, 2, ())
 
 
-def test_a_failed_write_without_a_run_becomes_a_record_of_its_own(store: Store, tmp_path: Path) -> None:
-    corrections = store.catch_up(plain(tmp_path / APPLICATION)).corrections
-    (lost,) = [correction for correction in corrections if not correction.is_run_known]
-    record = store.records()["file:/out/c"]
-    assert (record.did, record.parent_did, lost.output) == (lost.run, ROOT, "/out/c")
-    assert record.annotations == {"errorCause": "lost", "run": "not known"}
-
-
-def test_a_write_that_succeeded_without_a_run_becomes_a_record_of_its_own_once(
-    store: Store, tmp_path: Path
-) -> None:
-    log = tmp_path / APPLICATION
+def test_a_write_that_succeeded_without_a_run_becomes_a_record_of_its_own_once(store: Store) -> None:
     silent = ended(5, at=(AT[0] + 200, AT[1] + 200), plan=files("/out/d"), error="")
     query = ended(6, at=(AT[0] + 300, AT[1] + 300), plan=COLLECT, error="")
-    log.write_text("\n".join(log_lines(APPLICATION, FAILED, silent, query)))
-    store.catch_up(log)
+    store.correct(FAILED, silent, query)
     record = store.records()["file:/out/d"]
     assert (record.final_state, record.parent_did) == (FinalState.COMPLETE, ROOT)
     assert record.annotations == {"listener": "silent"}
-    count = len(store.all_records())
-    assert store.catch_up(log).events == ()
-    assert len(store.all_records()) == count
+    assert store.correct(FAILED, silent, query).events == ()
 
 
-def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began(
-    store: Store, tmp_path: Path
-) -> None:
+def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began(store: Store) -> None:
     tags = (
         "SparkConnect_OperationTag_User__Session_1",
         "SparkConnect_SessionTag_User__Tag_waybill:app=stock",
     )
     failed = ended(1, at=AT, plan=files("/out/a"), error="exists", job_tags=tags)
     succeeded = ended(2, at=(AT[0], AT[1] + 1), plan=files("/out/b"), error="", job_tags=tags)
-    log = tmp_path / APPLICATION
-    log.write_text("\n".join(log_lines(APPLICATION, failed, succeeded)))
-    store.catch_up(log)
+    store.correct(failed, succeeded)
     records = store.records()
     assert records["file:/out/a"].annotations == {"errorCause": "exists", "app": "stock"}
     assert records["file:/out/b"].annotations == {"app": "stock"}
@@ -123,110 +108,79 @@ FAILED_JOB = [
     ],
 )
 def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
-    store: Store, tmp_path: Path, error: str, cause: str
+    store: Store, error: str, cause: str
 ) -> None:
-    log, failed = tmp_path / APPLICATION, ended(1, at=AT, plan=files("/out/a"), error=error)
-    lines = log_lines(APPLICATION, failed)
+    lines = log_lines(APPLICATION, ended(1, at=AT, plan=files("/out/a"), error=error))
     job = [json.dumps(event, separators=(",", ":")) for event in FAILED_JOB]
+    log = store.log()
     log.write_text("\n".join([*lines[:3], *job, *lines[3:]]))
     store.catch_up(log)
     assert store.records()["file:/out/a"].annotations == {"errorCause": cause}
 
 
-def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> None:
-    log = plain(tmp_path / APPLICATION)
-    assert len(store.catch_up(log).corrections) == 2
-    before = store.records()
-    again = store.catch_up(log)
-    assert (again.is_known, again.failed, again.corrections, again.confirmations) == (True, 2, (), ())
-    assert store.records() == before
+B_AT = (AT[0], AT[1] + 1)
+IGNORES = ended(2, at=B_AT, plan=files("/out/b").replace("ErrorIfExists", "Ignore"), error="")
+CREATES = ended(2, at=B_AT, plan=CTAS, error="")
+WITHIN = ended(3, at=AT, plan=COLLECT, error="", within=2)
 
 
-def test_a_write_that_the_log_confirms_is_confirmed(store: Store, tmp_path: Path) -> None:
-    log = tmp_path / APPLICATION
-    log.write_text("\n".join(log_lines(APPLICATION, FAILED)))
-    assert store.catch_up(log).confirmations == ()
-    (body,) = store.catch_up(plain(log)).confirmations
-    event = decode_event(body)
-    assert isinstance(event, RunEvent)
-    assert event.run.facets is not None
-    assert event.run.facets.evidence is not None
-    assert (event.run.runId, event.run.facets.evidence.source) == (GOOD, "event log")
-
-
-def test_a_write_that_may_have_ignored_what_exists_is_not_confirmed(store: Store, tmp_path: Path) -> None:
-    plan = files("/out/b").replace("ErrorIfExists", "Ignore")
-    log = tmp_path / APPLICATION
-    log.write_text("\n".join(log_lines(APPLICATION, ended(2, at=(AT[0], AT[1] + 1), plan=plan, error=""))))
-    assert store.catch_up(log).confirmations == ()
-
-
-@pytest.mark.parametrize("within", [[], [ended(3, at=AT, plan=COLLECT, error="", within=2)]])
-def test_a_table_that_exists_is_told_by_the_log_from_the_executions_within(
-    store: Store, tmp_path: Path, within: list[Execution]
+@pytest.mark.parametrize(
+    ("executions", "says"),
+    [([IGNORES], []), ([CREATES], ["FILTERED"]), ([CREATES, WITHIN], [""])],
+    ids=["may have ignored what exists", "a table that exists", "a table with an execution within"],
+)
+def test_what_a_write_may_have_left_out_is_told_as_far_as_the_log_shows_it(
+    store: Store, executions: list[Execution], says: list[str]
 ) -> None:
-    log = tmp_path / APPLICATION
-    one = ended(2, at=(AT[0], AT[1] + 1), plan=CTAS, error="")
-    log.write_text("\n".join(log_lines(APPLICATION, one, *within)))
-    (body,) = store.catch_up(log).confirmations
-    assert (b"FILTERED" in body) is (not within)
+    told = store.correct(*executions).confirmations
+    assert ["FILTERED" * (b"FILTERED" in body) for body in told] == says
 
 
-def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store, tmp_path: Path) -> None:
+def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store) -> None:
     inferred = json.loads(event_of(RUN, "ABORT", AT[1], name="orders.write", parent=ROOT))
     inferred["run"]["facets"]["waybill_inferred"] = {"reason": "its application has ended"}
     store.emit(json.dumps({**inferred, "producer": PRODUCER}).encode())
-    store.catch_up(plain(tmp_path / APPLICATION))
+    store.correct()
     record = store.records()["file:/out/a"]
     assert (record.final_state, record.annotations) == (FinalState.ERROR, {"errorCause": "boom"})
 
 
-def inferred_ends(store: Store) -> list[tuple[str, str, str]]:
-    """The run, the type and the reason of each inferred end in the journal."""
+def runs_ended(caught_up: CaughtUp) -> list[str]:
+    """The runs of the application that were ended by inference."""
+    ends = [json.loads(one) for one in caught_up.ends]
+    assert {one["eventType"] for one in ends} <= {"ABORT"}
+    return [one["run"]["runId"] for one in ends]
+
+
+def test_an_application_whose_end_only_its_log_has_is_ended_by_inference_once(store: Store) -> None:
+    assert "its end inferred" in store.command(store.log()).stderr
     with closing(Journal(store.home)) as journal:
-        bodies = [json.loads(one.body) for one in journal.read(0) if b"waybill_inferred" in one.body]
-    return [
-        (one["run"]["runId"], one["eventType"], one["run"]["facets"]["waybill_inferred"]["reason"])
-        for one in bodies
-    ]
+        (inferred,) = [json.loads(one.body) for one in journal.read(0) if b"waybill_inferred" in one.body]
+    assert (inferred["run"]["runId"], inferred["eventType"]) == (ROOT, "ABORT")
+    reason = inferred["run"]["facets"]["waybill_inferred"]["reason"]
+    assert reason == "its event log says that it has ended"
+    assert store.correct().ends == ()
 
 
-def test_an_application_whose_end_only_its_log_has_is_ended_by_inference_once(
-    store: Store, tmp_path: Path
+SECOND = ROOT.replace("0000", "0008")
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "at_ms", "producer", "ends"),
+    [
+        (ROOT, "COMPLETE", START_MS + 60_000, "https://example.org/listener", []),
+        (ROOT, "FAIL", START_MS + 60_000, PRODUCER, []),
+        (SECOND, "START", START_MS + 61_000, "https://example.org/listener", [ROOT]),
+        (SECOND, "START", AT[0], "https://example.org/listener", [ROOT, SECOND]),
+    ],
+    ids=["its own end", "a failure of ours", "a later attempt's log is another", "of a later attempt"],
+)
+def test_the_end_of_an_application_ends_its_attempts_before_unless_their_ends_are_known(
+    store: Store, run: str, kind: str, at_ms: int, producer: str, ends: list[str]
 ) -> None:
-    log = plain(tmp_path / APPLICATION)
-    assert "its end inferred" in store.command(log).stderr
-    assert inferred_ends(store) == [(ROOT, "ABORT", "its event log says that it has ended")]
-    assert store.catch_up(log).ends == ()
-
-
-def test_the_runs_that_such_an_application_left_open_are_ended_too(tmp_path: Path) -> None:
-    child = RUN.replace("0001", "0007")
-    body = json.loads(event_of(child, "START", AT[0], output=None, parent=ROOT, application=APPLICATION))
-    body["job"]["facets"]["jobType"] |= {"integration": "SPARK", "processingType": "BATCH"}
-    begun = json.loads(EVENTS[0])
-    begun["job"]["facets"]["jobType"] |= {"integration": "SPARK", "processingType": "NONE"}
-    own = Store(tmp_path / "own")
-    own.emit(json.dumps(begun).encode(), json.dumps(body).encode())
-    own.catch_up(plain(tmp_path / APPLICATION))
-    with closing(Journal(own.home)) as journal:
-        runs = UnendedRuns(journal)
-        for now_ms in (now := time.time_ns() // 1_000_000, now + SETTLE_MS + 1_000):
-            while runs.look(now_ms):
-                pass
-    assert [(run, kind) for run, kind, _ in inferred_ends(own)] == [(ROOT, "ABORT"), (child, "ABORT")]
-
-
-@pytest.mark.parametrize("is_known", ["its own end", "a failure of ours"])
-def test_an_application_whose_end_is_known_is_not_ended_again(
-    store: Store, tmp_path: Path, is_known: str
-) -> None:
-    kind, producer = (
-        ("COMPLETE", "https://example.org/listener") if is_known == "its own end" else ("FAIL", PRODUCER)
-    )
-    told = json.loads(event_of(ROOT, kind, START_MS + 60_000, output=None, name="orders"))
+    told = json.loads(event_of(run, kind, at_ms, output=None, name="orders", application=APPLICATION))
     store.emit(json.dumps({**told, "producer": producer}).encode())
-    assert store.catch_up(plain(tmp_path / APPLICATION)).ends == ()
+    assert runs_ended(store.correct()) == ends
 
 
 def test_a_log_without_an_end_ends_nothing_for_the_application_may_be_idle(
@@ -237,42 +191,18 @@ def test_a_log_without_an_end_ends_nothing_for_the_application_may_be_idle(
     assert store.catch_up(log).ends == ()
 
 
-def test_the_end_of_a_later_attempt_shows_that_an_earlier_one_is_over_and_not_the_reverse(
-    store: Store, tmp_path: Path
-) -> None:
-    second = ROOT.replace("0000", "0008")
-    began_ms = START_MS + 61_000
-    store.emit(event_of(second, "START", began_ms, output=None, name="orders", application=APPLICATION))
-    assert [
-        json.loads(one)["run"]["runId"] for one in store.catch_up(plain(tmp_path / APPLICATION)).ends
-    ] == [ROOT]
-    other = Store.with_events(tmp_path / "other")
-    other.emit(event_of(second, "START", AT[0], output=None, name="orders", application=APPLICATION))
-    ends = other.catch_up(tmp_path / APPLICATION).ends
-    assert [json.loads(one)["run"]["runId"] for one in ends] == [ROOT, second]
-
-
-def test_what_is_in_the_archive_alone_counts_too(store: Store, tmp_path: Path) -> None:
-    log = plain(tmp_path / APPLICATION)
-    store.catch_up(log)
+def test_what_is_in_the_archive_alone_counts_too_and_older_parts_of_it_are_not_read(store: Store) -> None:
+    store.correct()
     flush(store.settings)
     with closing(Journal(store.home)) as journal:
         journal.prune(journal.last_seq(), time.time_ns() // 1_000_000 + 1000)
         assert {entry.kind for entry in journal.read(0, limit=100)} == {Kind.MARK}
-    assert store.catch_up(log).corrections == ()
-
-
-def test_parts_of_the_archive_from_before_the_application_are_not_read(store: Store, tmp_path: Path) -> None:
-    log = plain(tmp_path / APPLICATION)
-    flush(store.settings)
-    before, within = (store.home / "events" / hour / "00" for hour in ("20240101", "20991231"))
-    before.mkdir(parents=True)
-    (before / f"{'0' * 16}-1-9.parquet").write_bytes(b"whoever reads this cannot go on")
-    done = store.command(log)
-    assert (done.returncode, store.records()["file:/out/a"].final_state) == (0, FinalState.ERROR), done.stderr
-    within.mkdir(parents=True)
-    (within / f"{'0' * 16}-1-9.parquet").write_bytes(b"nor here")
-    assert store.command(log).returncode == 1
+    for hour, code in (("20240101", 0), ("20991231", 1)):
+        folder = store.home / "events" / hour / "00"
+        folder.mkdir(parents=True)
+        (folder / f"{'0' * 16}-1-9.parquet").write_bytes(b"whoever reads this cannot go on")
+        done = store.command(store.log(), "--json")
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
 
 
 def test_an_application_that_the_home_never_heard_of_is_left_out(store: Store, tmp_path: Path) -> None:
@@ -282,30 +212,20 @@ def test_an_application_that_the_home_never_heard_of_is_left_out(store: Store, t
     assert (caught_up.is_known, caught_up.failed, caught_up.corrections) == (False, 1, ())
 
 
-def test_of_commands_within_each_other_none_is_told_twice(store: Store, tmp_path: Path) -> None:
+def test_of_commands_within_each_other_none_is_told_twice(store: Store) -> None:
     outer = ended(7, at=(AT[0] - 5, AT[1] + 5), plan=CTAS, error="boom")
     inner = ended(8, at=AT, plan=files("/out/a"), within=7)
-    log = tmp_path / APPLICATION
-    log.write_text("\n".join(log_lines(APPLICATION, outer, inner)))
-    assert [correction.run for correction in store.catch_up(log).corrections] == [RUN]
-    assert store.catch_up(log).corrections == ()
+    assert [correction.run for correction in store.correct(outer, inner).corrections] == [RUN]
+    assert store.correct(outer, inner).corrections == ()
 
 
-def test_runs_of_an_earlier_attempt_are_not_those_of_this_one(store: Store, tmp_path: Path) -> None:
+def test_runs_of_an_earlier_attempt_are_not_those_of_this_one(store: Store) -> None:
+    root, write = ROOT.replace("0000", "0009"), RUN.replace("0001", "0008")
     store.emit(
-        event_of(
-            ROOT.replace("0000", "0009"), "START", START_MS - 90_000, output=None, application=APPLICATION
-        ),
-        event_of(
-            RUN.replace("0001", "0008"),
-            "COMPLETE",
-            START_MS - 80_000,
-            job=3,
-            output="/out/earlier",
-            parent=ROOT.replace("0000", "0009"),
-        ),
+        event_of(root, "START", START_MS - 90_000, output=None, application=APPLICATION),
+        event_of(write, "COMPLETE", START_MS - 80_000, job=3, output="/out/earlier", parent=root),
     )
-    store.catch_up(plain(tmp_path / APPLICATION))
+    store.correct()
     records = store.records()
     assert records["file:/out/earlier"].final_state is FinalState.COMPLETE
     assert records["file:/out/a"].final_state is FinalState.ERROR
@@ -386,49 +306,29 @@ def test_every_form_of_a_log_says_the_same(
     assert [one.output for one in store.catch_up(place).corrections] == ["/out/a", "/out/c"]
 
 
-@pytest.mark.parametrize(
-    "write",
-    [lambda path, content: zstd(path.with_suffix(".zstd"), content), rolling, compacted, unfinished],
-    ids=["zstd", "rolling", "compacted", "unfinished"],
-)
-def test_logs_in_an_object_store_say_the_same(
-    store: Store,
-    tmp_path: Path,
-    s3_address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    write: Callable[[Path, bytes], object],
+def test_logs_in_an_object_store_say_the_same_and_a_store_without_is_named(
+    store: Store, tmp_path: Path, s3_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket, folder = new_bucket(s3_address, monkeypatch), tmp_path / "logs"
+    url = bucket.url.replace("s3://", "s3a://")
+    for place, says in ((url, f"no event log in {url}"), ("hdfs://name/logs", "not the URL of a supported")):
+        done = store.command(place)
+        assert (done.returncode, says in " ".join(done.stderr.split())) == (2, True), done.stderr
     folder.mkdir()
-    write(folder / APPLICATION, LOG)
-    for path in folder.rglob("*"):
-        if path.is_file():
-            bucket.put(path.relative_to(folder).as_posix(), path.read_bytes())
-    done = store.command(bucket.url.replace("s3://", "s3a://"), "--json")
+    rolling(folder / APPLICATION, LOG)
+    for path in folder.glob("*/*.zstd"):
+        bucket.put(path.relative_to(folder).as_posix(), path.read_bytes())
+    done = store.command(url, "--json")
     assert [json.loads(line)["output"] for line in done.stdout.splitlines()] == ["/out/a", "/out/c"], done
 
 
-def test_an_object_store_without_logs_and_one_that_is_not_known_are_named(
-    store: Store, s3_address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = new_bucket(s3_address, monkeypatch)
-    done = store.command(bucket.url)
-    assert done.returncode == 2
-    assert f"there is no event log in {bucket.url}" in " ".join(done.stderr.split())
-    done = store.command("hdfs://name/logs")
-    assert done.returncode == 2
-    assert "hdfs://name/logs is not the URL of a supported object store" in " ".join(done.stderr.split())
-
-
-def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -> None:
-    plain(tmp_path / APPLICATION)
-    for url in (f"file:{tmp_path}/{APPLICATION}", f"file://{tmp_path}/{APPLICATION}"):
+def test_a_folder_may_be_given_as_java_writes_it(store: Store) -> None:
+    for url in (f"file:{store.log()}", f"file://{store.log()}"):
         assert [LoggedApplication.read(log).id for log in find_logs(url)] == [APPLICATION]
-    assert store.command(f"file:{tmp_path}/{APPLICATION}").returncode == 0
 
 
-def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left_out(tmp_path: Path) -> None:
-    (log,) = find_logs(plain(tmp_path / APPLICATION))
+def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left_out(store: Store) -> None:
+    (log,) = find_logs(store.log())
     chars_max = LoggedApplication.read(log).plan_chars // 2
     with pytest.raises(EventLogError, match="is too large to follow"):
         LoggedApplication.read(log, chars_max=chars_max)
@@ -468,16 +368,18 @@ def test_the_command_shows_what_it_corrects_and_names_what_it_cannot_read(
 ) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    plain(folder / APPLICATION)
+    store.log().rename(folder / APPLICATION)
     (folder / "other.lzf").write_bytes(b"?")
-    dry = store.command(folder, "--dry-run")
+    dry, table = store.command(folder, "--dry-run"), store.command(folder, "--csv", "--dry-run")
     assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
     done = store.command(folder, "--json")
     assert (dry.returncode, done.returncode) == (1, 1), done.stderr
-    assert [line.split("\t") for line in dry.stdout.splitlines()][-2:] == [
+    rows = [
         [RUN, "orders.write", "/out/a", "boom"],
         ["not known", "orders.execute_insert_into_hadoop_fs_relation_command.out_c", "/out/c", "lost"],
     ]
+    assert [line.split("\t") for line in dry.stdout.splitlines()][-2:] == rows
+    assert [line.split(",") for line in table.stdout.splitlines()][-2:] == rows
     assert [json.loads(line)["is_run_known"] for line in done.stdout.splitlines()] == [True, False]
     assert f"{APPLICATION} (orders): 2 executions failed, 2 corrected" in done.stderr
     assert "other.lzf is compressed with lzf" in done.stderr
@@ -488,17 +390,11 @@ def test_a_place_without_logs_is_exit_code_2_and_then_nothing_is_corrected(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    plain(tmp_path / APPLICATION)
     for place, says in (("empty", "no event log in"), ("nowhere", "no event log")):
-        done = store.command(tmp_path / APPLICATION, tmp_path / place)
+        done = store.command(store.log(), tmp_path / place)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{says} {tmp_path / place}; give " in done.stderr
     assert store.records()["file:/out/a"].final_state is FinalState.COMPLETE
-    done = store.command(tmp_path / APPLICATION, "--csv", "--dry-run")
-    assert done.stdout.splitlines()[-2:] == [
-        f"{RUN},orders.write,/out/a,boom",
-        "not known,orders.execute_insert_into_hadoop_fs_relation_command.out_c,/out/c,lost",
-    ]
 
 
 class Answers(http.server.SimpleHTTPRequestHandler):

@@ -103,25 +103,22 @@ def test_jars_that_a_builder_names_are_seen_and_shipped_as_without_a_listener(
     assert found == said(run, options, "plain")
 
 
-def test_jars_that_spark_defaults_name_are_seen(run: Run, catalog: Catalog, tmp_path: Path) -> None:
-    (tmp_path / "spark-defaults.conf").write_text(f"spark.jars {catalog.jar}\n")
-    assert said(run, {}, env={"SPARK_CONF_DIR": str(tmp_path)})["seen"]
-
-
-def test_jars_that_the_environment_names_are_seen_and_its_class_path_hides_no_listener(
-    run: Run, catalog: Catalog
+@pytest.mark.parametrize("way", ["spark-defaults.conf", "environment", "spark-submit"])
+def test_jars_are_seen_and_shipped_that_others_name(
+    run: Run, catalog: Catalog, tmp_path: Path, way: str
 ) -> None:
-    given = f"--driver-class-path {catalog.repository} --jars {catalog.jar} pyspark-shell"
-    found = said(run, {}, env={"PYSPARK_SUBMIT_ARGS": given})
-    assert found["seen"]
-    assert found["shipped"] == ["catalog-1.0.jar"]
-
-
-def test_packages_that_spark_submit_names_are_seen(run: Run, catalog: Catalog) -> None:
-    options = [part for name, value in catalog.packages.items() for part in ("--conf", f"{name}={value}")]
-    found = said(run, {}, command=(str(spark_home() / "bin" / "spark-submit"), *options))
-    assert found["seen"]
-    assert found["shipped"] == ["org.example_catalog-1.0.jar"]
+    env, command, shipped = dict[str, str](), (sys.executable,), catalog.jar.name
+    if way == "environment":  # whose class path hides no listener
+        options = f"--driver-class-path {catalog.repository} --jars {catalog.jar}"
+        env["PYSPARK_SUBMIT_ARGS"] = f"{options} pyspark-shell"
+    elif way == "spark-submit":
+        named = [part for name, value in catalog.packages.items() for part in ("--conf", f"{name}={value}")]
+        command, shipped = (str(spark_home() / "bin" / "spark-submit"), *named), f"org.example_{shipped}"
+    else:
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.jars {catalog.jar}\n")
+        env["SPARK_CONF_DIR"] = str(tmp_path)
+    found = said(run, {}, command=command, env=env)
+    assert (found["seen"], found["shipped"]) == (True, [shipped])
 
 
 def test_a_listener_on_the_class_path_beside_jars_is_warned_of(run: Run, catalog: Catalog) -> None:

@@ -64,8 +64,6 @@ class Store:
     def __init__(self) -> None:
         self.errors: dict[int, str | None] = {}
         self.jobs: dict[int, Jobs] = {}
-        self.task_errors: dict[int, list[str]] = {}
-        self.roots: dict[int, int] = {}
         self.begun_ms = AT[0]
 
     def executionsList(self) -> Sequence:  # noqa: N802 - as above
@@ -79,7 +77,7 @@ class Store:
         ended = Sequence([] if error is None else [SimpleNamespace(getTime=lambda: AT[1])])
         return SimpleNamespace(
             executionId=lambda: number,
-            rootExecutionId=lambda: self.roots.get(number, number),
+            rootExecutionId=lambda: number,
             submissionTime=lambda: AT[0],
             completionTime=lambda: ended,
             errorMessage=lambda: Sequence([] if error in {None, FORGOTTEN} else [error]),
@@ -93,14 +91,7 @@ class Store:
         return SimpleNamespace(submissionTime=lambda: begun, stageIds=lambda: Sequence([number]))
 
     def lastStageAttempt(self, stage: int) -> SimpleNamespace:  # noqa: N802 - as above
-        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]), attemptId=lambda: 0)
-
-    def taskList(self, stage: int, *_: object) -> Sequence:  # noqa: N802 - as above
-        """The failed tasks of a stage, in which a retried one had another error."""
-        errors = ["another", *self.task_errors.get(stage, ())]
-        return Sequence(
-            [SimpleNamespace(errorMessage=lambda error=error: Sequence([error])) for error in errors]
-        )
+        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]))
 
 
 @pytest.fixture
@@ -158,14 +149,6 @@ def test_numbers_that_are_never_used_are_looked_for_in_bounded_number(
     assert asked == list(range(19_999, 19_999 - ABSENT_MAX, -1))
 
 
-def test_an_error_that_spark_has_forgotten_is_that_of_a_job_that_failed_while_it_ran(
-    store: Store, executions: Executions
-) -> None:
-    store.errors, store.jobs = {1: FORGOTTEN}, {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}
-    assert [ended.error for ended in executions.newly_ended()] == ["boom in 4"]
-    assert not executions.may_have_failed(0, AT[1], 0)
-
-
 @pytest.mark.parametrize(("state", "begun_ms"), [("SUCCEEDED", AT[0]), ("FAILED", AT[1] + 1)])
 def test_where_no_job_failed_while_it_ran_a_forgotten_outcome_is_not_known(
     store: Store, executions: Executions, state: str, begun_ms: int
@@ -173,34 +156,6 @@ def test_where_no_job_failed_while_it_ran_a_forgotten_outcome_is_not_known(
     store.errors, store.jobs, store.begun_ms = {1: FORGOTTEN}, {1: Jobs({4: state})}, begun_ms
     assert newly(executions) == []
     assert executions.may_have_failed(0, AT[1], 0)
-
-
-TRACE = "java.lang.Error: {}\n\tat a.B.c(D.java:1)\nCaused by: java.io.IOException: disk full"
-
-
-@pytest.mark.parametrize(
-    ("error", "task_errors", "known"),
-    [
-        ("Exception thrown in awaitResult: ", [], "Exception thrown in awaitResult: \nCaused by: boom in 4"),
-        ("boom in 4", [TRACE.format("boom in 4")], "boom in 4\nCaused by: " + TRACE.format("boom in 4")),
-        (TRACE.format("whole"), [], TRACE.format("whole")),
-    ],
-)
-def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
-    store: Store, executions: Executions, error: str, task_errors: list[str], known: str
-) -> None:
-    store.errors = {1: error}
-    store.jobs, store.task_errors = {1: Jobs({3: "SUCCEEDED", 4: "FAILED"})}, {4: task_errors}
-    assert [ended.error for ended in executions.newly_ended()] == [known]
-
-
-def test_an_error_without_its_causes_has_those_of_a_job_within_another_execution(
-    store: Store, executions: Executions
-) -> None:
-    store.errors, store.roots = {1: "thrown:", 2: "", 3: "boom", 4: "another"}, {2: 1, 3: 1}
-    store.jobs = {2: Jobs({7: "SUCCEEDED"}), 3: Jobs({8: "FAILED"}), 4: Jobs({9: "FAILED"})}
-    known = {one.id: one.error for one in executions.newly_ended()}
-    assert known[1] == "thrown:\nCaused by: boom in 8"
 
 
 def test_after_spark_has_stopped_what_was_kept_before_counts(store: Store, executions: Executions) -> None:

@@ -10,13 +10,19 @@ import pytest
 from waybill.spark.tracking.exit_status import ProgramFailure
 
 PROGRAM = """
-import atexit, sys
+import atexit, os, sys
 from waybill.spark.tracking import exit_status
 exit_status.watch()
 exit_status.watch()
-atexit.register(lambda: print(repr(exit_status.failure_at_exit())))
-{ending}
+for ending in {endings!r}:
+    if (child := os.fork()) == 0:
+        atexit.register(lambda: print(repr(exit_status.failure_at_exit()), flush=True))
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+if child == 0:
+    exec(ending)
 """
+"""Ends in each way, in a fork for each; prints what was noticed, and the status."""
 
 UDF_FAILED = """[PYTHON_EXCEPTION] thrown: Traceback (most recent call last):
   File "x", line 1
@@ -25,57 +31,63 @@ ZeroDivisionError: division by zero
 
 Driver stacktrace:"""
 
+FAILING = {
+    "sys.exit(3)": ("the program exited with status 3", 3),
+    "raise SystemExit(4)": ("the program exited with status 4", 4),
+    "exit(5)": ("the program exited with status 5", 5),
+    "raise SystemExit('no data')": ("no data", 1),
+    "raise ValueError('boom')": ("ValueError: boom", 1),
+    "raise KeyError": ("KeyError", 1),
+    "try:\n  1 / 0\nexcept ArithmeticError as error:\n  raise OSError('no rate') from error": (
+        "OSError: no rate; caused by: ZeroDivisionError: division by zero",
+        1,
+    ),
+    "sys.excepthook = lambda *_: None; raise ValueError('hidden')": ("ValueError: hidden", 1),
+    "try:\n  sys.exit(6)\nfinally:\n  sys.stderr.write('tidy')": ("the program exited with status 6", 6),
+    # An exit status reads and writes as ever.
+    "error = SystemExit(1, 2)\nassert error.code == (1, 2)\nerror.code = 9\nassert error.code == 9\n"
+    "assert SystemExit().code is None\nraise error": ("the program exited with status 9", 9),
+}
+GOOD = [
+    "",
+    "sys.exit()",
+    "sys.exit(0)",
+    "raise SystemExit",
+    "try:\n  sys.exit(7)\nexcept SystemExit as caught:\n  assert caught.code == 7",
+    "try:\n  raise ValueError\nexcept ValueError:\n  pass",
+    "import threading\nt = threading.Thread(target=lambda: sys.exit(1))\nt.start()\nt.join()",
+]
+INTERRUPTED = "raise KeyboardInterrupt"
+AT_PROMPT = "sys.ps1 = '>>> '; raise ValueError"
 
-def end(ending: str) -> tuple[ProgramFailure | None, int]:
-    """What was noticed of a program with this ending, and its exit status."""
-    program = [sys.executable, "-c", PROGRAM.format(ending=ending)]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
-    noticed = eval(ended.stdout, {"ProgramFailure": ProgramFailure})  # noqa: S307 - what our own program printed
-    return noticed, ended.returncode
+
+Ended = dict[str, tuple[ProgramFailure | None, int]]
 
 
-@pytest.mark.parametrize(
-    ("ending", "message", "status"),
-    [
-        ("sys.exit(3)", "the program exited with status 3", 3),
-        ("raise SystemExit(4)", "the program exited with status 4", 4),
-        ("exit(5)", "the program exited with status 5", 5),
-        ("raise SystemExit('no data')", "no data", 1),
-        ("raise ValueError('boom')", "ValueError: boom", 1),
-        ("raise KeyError", "KeyError", 1),
-        (
-            "try:\n  1 / 0\nexcept ArithmeticError as error:\n  raise OSError('no rate') from error",
-            "OSError: no rate; caused by: ZeroDivisionError: division by zero",
-            1,
-        ),
-        ("sys.excepthook = lambda *_: None; raise ValueError('hidden')", "ValueError: hidden", 1),
-        ("try:\n  sys.exit(6)\nfinally:\n  sys.stderr.write('tidy')", "the program exited with status 6", 6),
-    ],
-)
-def test_a_failing_end_has_its_reason(ending: str, message: str, status: int) -> None:
-    noticed, got = end(ending)
+@pytest.fixture(scope="module")
+def ended() -> Ended:
+    """Of each ending, what was noticed of a program with it, and its exit status."""
+    endings = [*FAILING, *GOOD, INTERRUPTED, AT_PROMPT]
+    program = [sys.executable, "-c", PROGRAM.format(endings=endings)]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
+    said = [eval(line, {"ProgramFailure": ProgramFailure}) for line in ran.stdout.splitlines()]  # noqa: S307 - what our own program printed
+    return dict(zip(endings, zip(said[::2], said[1::2], strict=True), strict=True))
+
+
+@pytest.mark.parametrize("ending", FAILING)
+def test_a_failing_end_has_its_reason(ended: Ended, ending: str) -> None:
+    noticed, status = ended[ending]
     assert noticed is not None
-    assert (noticed.message, noticed.cancelled, got) == (message, False, status)
+    assert (noticed.message, status, noticed.cancelled) == (*FAILING[ending], False)
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [
-        "",
-        "sys.exit()",
-        "sys.exit(0)",
-        "raise SystemExit",
-        "try:\n  sys.exit(7)\nexcept SystemExit as caught:\n  assert caught.code == 7",
-        "try:\n  raise ValueError\nexcept ValueError:\n  pass",
-        "import threading\nt = threading.Thread(target=lambda: sys.exit(1))\nt.start()\nt.join()",
-    ],
-)
-def test_a_good_end_is_none(ending: str) -> None:
-    assert end(ending) == (None, 0)
+def test_a_good_end_is_none_and_neither_is_what_fails_at_a_prompt(ended: Ended) -> None:
+    assert {ending: ended[ending] for ending in GOOD} == dict.fromkeys(GOOD, (None, 0))
+    assert ended[AT_PROMPT][0] is None
 
 
-def test_an_interruption_is_a_cancellation() -> None:
-    noticed, status = end("raise KeyboardInterrupt")
+def test_an_interruption_is_a_cancellation(ended: Ended) -> None:
+    noticed, status = ended[INTERRUPTED]
     assert noticed is not None
     assert (noticed.cancelled, status) == (True, -2 if status == -2 else 130)
 
@@ -97,19 +109,6 @@ def test_a_status_that_tells_of_a_signal_is_a_cancellation(status: int) -> None:
 )
 def test_a_write_that_somebody_interrupts_is_cancelled(error: str, *, cancelled: bool) -> None:
     assert ProgramFailure.of_write(error).cancelled is cancelled
-
-
-def test_what_fails_at_a_prompt_ends_nothing() -> None:
-    noticed, _ = end("sys.ps1 = '>>> '; raise ValueError")
-    assert noticed is None
-
-
-def test_an_exit_status_reads_and_writes_as_ever() -> None:
-    noticed, status = end(
-        "error = SystemExit(1, 2)\nassert error.code == (1, 2)\nerror.code = 9\nassert error.code == 9\n"
-        "assert SystemExit().code is None\nraise error"
-    )
-    assert (noticed, status) == (ProgramFailure("the program exited with status 9"), 9)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-from sayings import AT, COLLECT, CTAS, MERGE, ended, event_of, files
+from sayings import AT, ended, event_of, files
 
 from waybill.facets import (
     AnnotationRule,
@@ -23,7 +21,6 @@ from waybill.facets import (
     observe,
     records_of,
 )
-from waybill.facets.event import DatasetName
 from waybill.spark.tracking.executions import Executions
 from waybill.spark.tracking.failure_watch import UNMATCHED_MAX, FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
@@ -113,98 +110,10 @@ def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "sink"),
-    [
-        ("s3a://lake/out/a", "s3://lake/out/a"),
-        ("hdfs://name:9000/out/a", "hdfs://name:9000/out/a"),
-        ("/out/b c,d", "file:/out/b c,d"),
-    ],
-)
-def test_a_record_of_its_own_names_the_sink_as_the_listener_does(
-    watched: Watched, path: str, sink: str
-) -> None:
-    plan = files(path).replace("file:s3a", "s3a").replace("file:hdfs", "hdfs")
-    assert [record.data_sink for record in watched.end(Spark(ended(1, at=AT, plan=plan)))] == [sink]
-
-
-def test_a_command_whose_plan_names_no_folder_is_a_record_without_a_sink(watched: Watched) -> None:
-    (record,) = watched.end(Spark(ended(1, at=AT, plan=MERGE.replace("Delta[version=0, file:{path}]", "t"))))
-    assert (record.data_sink, record.transforms) == (None, ("orders.execute_merge_into_command",))
-
-
-def test_a_query_that_failed_leaves_no_record(watched: Watched) -> None:
-    assert watched.end(Spark(ended(1, at=AT, plan=COLLECT))) == []
-
-
-def test_commands_within_each_other_are_one_record_and_none_where_a_run_tells_of_them(
-    watched: Watched,
-) -> None:
-    inner = ended(2, at=(AT[0] + 5, AT[1] - 5), plan=files("/out/a"), within=1)
-    outer = ended(1, at=AT, plan=CTAS)
-    (record,) = watched.end(Spark(outer, inner))
-    assert record.data_sink == "file:/out/a"
-    other = Watched()
-    other.watch.observe(event_of(RUN, "COMPLETE", inner.completed_ms))
-    (record,) = other.end(Spark(outer, inner))
-    assert (record.did, record.final_state) == (RUN, FinalState.ERROR)
-
-
-def test_a_query_within_a_failed_command_has_no_record_of_its_own(watched: Watched) -> None:
-    query = ended(2, at=(AT[0] + 5, AT[1] - 5), jobs={3}, plan=COLLECT, within=1)
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    watched.watch.observe(event_of(GOOD, "COMPLETE", query.completed_ms, output=None))
-    watched.end(Spark(ended(1, at=AT), query))
-    failed = json.loads(event_of(GOOD, "FAIL", query.completed_ms, output=None))  # as the listener says
-    of_batch = {"integration": "SPARK", "processingType": "BATCH", "jobType": "SQL_JOB"}
-    failed["job"]["facets"] = {"jobType": of_batch}
-    (record,) = fold([*watched.events, decoded(json.dumps(failed).encode())], system_name="tests")
-    assert (record.did, record.final_state) == (RUN, FinalState.ERROR)
-
-
 def decoded(body: bytes) -> RunEvent:
     event = decode_event(body)
     assert isinstance(event, RunEvent)
     return event
-
-
-def test_an_execution_whose_jobs_the_listener_never_named_is_its_runs_failure(watched: Watched) -> None:
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    (record,) = watched.end(Spark(ended(1, at=AT, jobs={3})))
-    assert (record.did, record.annotations) == (RUN, {"errorCause": "boom"})
-
-
-def test_what_the_listener_says_while_it_is_waited_for_counts(watched: Watched) -> None:
-    spark = Spark(ended(1, at=AT))
-    spark.before_settled = lambda: assert_run(watched.watch.observe(event_of(RUN, "COMPLETE", AT[1])))
-    assert [record.did for record in watched.end(spark)] == [RUN]
-
-
-def test_what_the_listener_says_only_while_spark_stops_counts(watched: Watched) -> None:
-    spark = Spark(ended(1, at=AT), ended(2, at=(AT[0], AT[1] + 900), error=""))
-
-    def time_out() -> None:
-        raise TimeoutError("the listener is behind")
-
-    spark.before_settled = time_out
-    watched.watch.finish()
-    watched.watch.watch(spark)
-    assert watched.events == []
-    spark.before_settled = lambda: None
-    assert_run(watched.watch.observe(event_of(RUN, "COMPLETE", AT[1])))
-    assert_run(watched.watch.observe(event_of(GOOD, "COMPLETE", AT[1] + 900, output="/out/good")))
-    watched.watch.finish_stopped()
-    records = fold(watched.events, system_name="tests")
-    assert {record.did: record.final_state for record in records} == {
-        RUN: FinalState.ERROR,
-        GOOD: FinalState.COMPLETE,
-    }
-    watched.watch.finish_stopped()
-    assert fold(watched.events, system_name="tests") == records
-
-
-def assert_run(run: ObservedRun | None) -> None:
-    assert run is not None
 
 
 def test_a_failure_that_waited_for_its_run_is_given_up_while_the_application_goes_on(
@@ -252,14 +161,6 @@ def test_a_record_of_its_own_is_the_same_whoever_makes_it(watched: Watched) -> N
     assert one == other
 
 
-def test_a_write_that_succeeded_is_confirmed_once(watched: Watched) -> None:
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    (record,) = watched.end(Spark(ended(1, at=AT, error="")))
-    assert (record.did, record.final_state, record.annotations) == (RUN, FinalState.COMPLETE, None)
-    watched.watch.watch(Spark())
-    assert [event.run.facets.evidence.source for event in watched.events] == ["session"]  # type: ignore[union-attr]
-
-
 def test_a_write_is_not_confirmed_where_an_unknown_failure_may_be_its(watched: Watched) -> None:
     watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output="/out/b"))
     later = RUN.replace("dad", "daf")
@@ -295,25 +196,6 @@ def test_a_write_that_the_listener_calls_failed_is_not_confirmed(watched: Watche
     assert watched.end(Spark()) == []
 
 
-def test_a_write_that_ignored_what_exists_is_filtered(watched: Watched) -> None:
-    spark = Spark(ended(1, at=AT, plan=files("/out/a"), error=""))
-    spark.newly_ended = lambda: iter([spark.executions.pop()] if spark.executions else [])  # type: ignore[method-assign]
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    (record,) = watched.end(spark)
-    assert (record.did, record.final_state) == (RUN, FinalState.FILTERED)
-    assert record.annotations == {"filteredCause": "its output already exists"}
-
-
-def test_a_write_whose_jobs_somebody_cancelled_is_cancelled(watched: Watched) -> None:
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    error = "org.apache.spark.SparkException: Job 7 cancelled part of cancelled job group g"
-    watched.end(Spark(ended(1, at=AT, error=error)))
-    failed = decode_event(event_of(RUN, "FAIL", AT[1]))  # as the listener may call it
-    assert isinstance(failed, RunEvent)
-    (record,) = fold([*watched.events, failed], system_name="tests")
-    assert record.final_state is FinalState.CANCELLED
-
-
 def test_a_write_of_which_the_listener_said_nothing_is_a_record_with_what_its_plan_names(
     watched: Watched,
 ) -> None:
@@ -334,62 +216,6 @@ def test_a_write_that_the_listener_may_have_reported_is_no_record_of_its_own(wat
     for run in (RUN, GOOD):
         watched.watch.observe(event_of(run, "COMPLETE", AT[1] + 2))
     assert {record.did for record in watched.end(Spark(*writes))} == {RUN, GOOD}
-
-
-def test_an_insert_into_two_tables_that_the_listener_calls_a_union_has_both(watched: Watched) -> None:
-    watched.watch.observe(event_of(RUN, "START", AT[0], output=None))
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output=None, name="orders.union"))
-    records = watched.end(Spark(ended(1, at=AT, plan=TWO, error="", wrote=True)))
-    assert {(record.did, record.data_sink) for record in records} == {
-        (RUN, "file:/out/m"),
-        (RUN, "file:/out/n"),
-    }
-
-
-def test_what_a_failed_insert_into_two_tables_had_written_is_complete(watched: Watched) -> None:
-    watched.watch.observe(event_of(RUN, "START", AT[0], output=None))
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output=None, name="orders.union"))
-    failed = ended(1, at=AT, plan=TWO)
-    failed = msgspec.structs.replace(failed, written=(DatasetName("file", "/out/m"),))
-    records = watched.end(Spark(failed))
-    assert {(record.final_state, record.data_sink) for record in records} == {
-        (FinalState.COMPLETE, "file:/out/m"),
-        (FinalState.ERROR, "file:/out/n"),
-    }
-
-
-@pytest.mark.parametrize("error", ["", "boom"])
-def test_a_statement_of_delta_has_one_record_though_a_part_of_it_ends_without_an_error(
-    watched: Watched, error: str
-) -> None:
-    part = ended(2, at=(AT[0] + 5, AT[1] - 9), plan=PART, error="", within=1, around=REPLACE, wrote=True)
-    whole = ended(1, at=AT, plan=REPLACE, error=error, wrote=not error)
-    watched.watch.observe(event_of(GOOD, "COMPLETE", part.completed_ms, output="/lake/c"))
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output="/lake/c"))
-    watched.end(Spark(whole, part))
-    listener = [event_of(GOOD, "COMPLETE", part.completed_ms, output="/lake/c")]
-    (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
-    assert (record.did, record.final_state) == (RUN, FinalState.ERROR if error else FinalState.COMPLETE)
-
-
-@pytest.mark.parametrize("error", ["", "boom"])
-def test_files_within_a_command_are_told_by_the_write_of_them(watched: Watched, error: str) -> None:
-    whole = ended(1, at=AT, plan=CTAS, error=error, wrote=not error)
-    part = ended(
-        2,
-        at=(AT[0] + 5, AT[1] - 9),
-        error=error,
-        within=1,
-        around=CTAS,
-        wrote=not error,
-        plan=files("/out/a"),
-    )
-    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
-    watched.watch.observe(event_of(GOOD, "COMPLETE", part.completed_ms))
-    watched.end(Spark(whole, part))
-    listener = [event_of(RUN, "COMPLETE", AT[1])]
-    (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
-    assert (record.did, record.final_state) == (GOOD, FinalState.ERROR if error else FinalState.COMPLETE)
 
 
 def test_a_write_that_names_no_place_is_a_record_without_a_sink_and_warned_of_once(
@@ -422,18 +248,4 @@ SUMS = (
     f"   +- {INSERT} (4)\n      +- WriteFiles (3)\n\n\n(1) Scan parquet \nOutput [1]: [k#1L]\nBatched: true\n"
     "Location: InMemoryFileIndex [file:/in/orders/day=1, ... 3 entries]\nReadSchema: struct<k:bigint>\n\n"
     f"(4) {INSERT}\nInput: []\nArguments: file:/out/sums, false, Parquet, [path=/out/sums], Append, [k]\n\n"
-)
-TWO = (
-    f"== Physical Plan ==\nUnion (9)\n:- {INSERT} (4)\n:  +- WriteFiles (3)\n+- {INSERT} (8)\n"
-    f"   +- WriteFiles (7)\n\n\n(4) {INSERT}\nInput: []\nArguments: file:/out/m, false, Parquet, "
-    f"[path=file:/out/m], Append, `m`, [k]\n\n(8) {INSERT} [codegen id : 1]\nInput: []\n"
-    "Arguments: file:/out/n, false, Parquet, [path=file:/out/n], Append, `n`, [k]\n\n(9) Union\n\n"
-)
-REPLACE = (
-    "== Physical Plan ==\nAtomicReplaceTableAsSelect (1)\n\n\n(1) AtomicReplaceTableAsSelect\n"
-    "Arguments: org.apache.spark.sql.delta.catalog.DeltaCatalog@3542a251, default.c, Alias bad, true\n\n"
-)
-PART = (
-    "== Physical Plan ==\nOverwriteByExpressionExecV1 (1)\n\n\n(1) OverwriteByExpressionExecV1\n"
-    "Arguments: org.apache.spark.sql.delta.catalog.StagedDeltaTableV2@1\n\n"
 )

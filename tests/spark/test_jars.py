@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -42,7 +40,8 @@ class Repository:
 
 
 @pytest.fixture
-def repository() -> Iterator[Repository]:
+def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    """One that is the mirror."""
     found = Repository()
 
     class Handler(BaseHTTPRequestHandler):
@@ -60,6 +59,7 @@ def repository() -> Iterator[Repository]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     found.url = f"http://127.0.0.1:{server.server_port}/maven"
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", f"{found.url}/")
     yield found
     server.shutdown()
     server.server_close()
@@ -83,14 +83,6 @@ def test_the_jar_comes_from_maven_central_and_only_once(
     assert fetch_listener(cache=tmp_path).stat().st_mtime_ns == before
 
 
-def test_a_mirror_is_asked_instead_of_maven_central(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WAYBILL_MAVEN_URL", f"{repository.url}/")
-    assert fetch_jar(PUBLISHED, cache=tmp_path).read_bytes() == JAR
-    assert repository.asked == ["/maven/org/example/tools/tool/1.2/tool-1.2.jar"]
-
-
 def test_the_repositories_of_spark_s_own_settings_are_asked_one_after_the_other(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,14 +93,13 @@ def test_the_repositories_of_spark_s_own_settings_are_asked_one_after_the_other(
     assert fetch_jar(PUBLISHED, cache=tmp_path / "cache").read_bytes() == JAR
 
 
-def test_several_who_want_a_jar_at_once_get_it_and_it_is_fetched_once(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_mirror_is_asked_instead_of_maven_central_once_though_several_want_a_jar(
+    repository: Repository, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
     with ThreadPoolExecutor(4) as pool:
         paths = list(pool.map(lambda _: fetch_jar(PUBLISHED, cache=tmp_path), range(4)))
     assert {path.read_bytes() for path in paths} == {JAR}
-    assert len(repository.asked) == 1
+    assert repository.asked == ["/maven/org/example/tools/tool/1.2/tool-1.2.jar"]
 
 
 def test_a_jar_that_is_not_the_published_one_is_refused_with_the_way_out_and_not_kept(
@@ -126,9 +117,8 @@ def test_a_jar_that_is_not_the_published_one_is_refused_with_the_way_out_and_not
 
 
 def test_a_download_that_breaks_off_leaves_nothing_and_neither_does_one_that_was_killed(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
     (tmp_path / ".tool-1.2.jar.0000.tmp").write_bytes(b"of a process that was killed")
     repository.promised_bytes = 2 * len(JAR)
     with pytest.raises(SparkSetupError, match="could not be downloaded"):
@@ -172,7 +162,7 @@ def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a mirror has under their names, only the published listener and driver are taken."""
-    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
+    repository.content = b"another"
     for fetch in (fetch_listener, fetch_driver):
         with pytest.raises(SparkSetupError, match="its SHA-256 is"):
             fetch(cache=tmp_path)
@@ -184,16 +174,6 @@ def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     (tmp_path / "jars" / "scala-library-2.11.12.jar").touch()
     with pytest.raises(SparkSetupError, match=r"not available for Scala 2\.11"):
         fetch_listener(cache=tmp_path)
-
-
-def test_a_folder_without_spark_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SparkSetupError, match="SPARK_HOME"):
-        scala_version(tmp_path)
-
-
-def test_requests_is_loaded_only_to_fetch() -> None:
-    code = "import sys, waybill.spark; waybill.spark.fetch_listener; sys.exit('requests' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,171 +12,131 @@ from sayings import AT, COLLECT, CTAS, MERGE, START_MS, ended, event_of, files
 
 from waybill.facets import RunEvent, decode_event
 from waybill.spark.tracking.match_failures import match
-from waybill.spark.tracking.observed_runs import RUNS_MAX, ObservedRun, ObservedRuns
+from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
     from waybill.spark.tracking.executions import Execution
 
 
-def observe(observed: ObservedRuns, run: str, kind: str, at_ms: int, **what: Any) -> None:  # noqa: ANN401 - as for `event_of`
-    event = decode_event(event_of(run, kind, at_ms, **what))
-    assert isinstance(event, RunEvent)
-    observed.observe(event)
+def run(
+    name: str,
+    started_ms: int | None,
+    ended_ms: int | None,
+    *,
+    output: str | None = "/out/a",
+    jobs: Iterable[int] = (),
+    is_reported: bool = False,
+) -> ObservedRun:
+    outputs = set() if output is None else {output}
+    times_ms = {"started_ms": started_ms, "ended_ms": ended_ms}
+    more = {"spark_jobs": set(jobs), "outputs": outputs, "is_reported": is_reported}
+    return ObservedRun(name, "tests", "a job", **times_ms, **more)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def observed() -> ObservedRuns:
-    return ObservedRuns()
+class Case(NamedTuple):
+    """Runs and failures, and those that belong together.
+
+    Attributes:
+        found: the numbers of the failures, each with its run.
+        beside: the executions that succeeded, known once the listener has said all.
+    """
+
+    runs: list[ObservedRun]
+    failed: list[Execution]
+    found: list[tuple[int, str]]
+    beside: list[Execution] | None = None
 
 
-def found(
-    executions: list[Execution], observed: ObservedRuns, *, beside: Iterable[Execution] | None = None
-) -> list[tuple[int, str]]:
-    """The failures and their runs; `beside` are successes, known once the listener has said all."""
-    matched = match(executions, observed.runs.values(), None if beside is None else list(beside))
-    assert len(matched.pairs) + len(matched.left) <= len(executions)
-    return sorted((execution.id, run.run_id) for execution, run in matched.pairs)
+FAILED = ended(1, at=AT)
+WITHOUT_PATH = ended(1, at=AT, plan=CTAS)
+BEGAN, ENDED = AT
+TWO = [run(name, BEGAN, ENDED, output=f"/out/{name}") for name in "ab"]
+THREE = [run(name, None, ENDED, output=None) for name in "abc"]
+LATE = [run(name, None, ENDED + 2, output=f"/out/{name}") for name in "ab"]
+TOGETHER = [ended(number, at=(BEGAN + number, ENDED), plan=CTAS) for number in range(3)]
+FAILED_B = ended(1, at=AT, plan=files("/out/b"))
+
+CASES = {
+    "a job ties an execution to its run": Case(
+        [run("a", BEGAN + 500, None, jobs=[7]), run("b", None, None, jobs=[8])],
+        [ended(1, at=AT, jobs={6, 7})],
+        [(1, "a")],
+    ),
+    "without the job's name, times and path do": Case(
+        [run("a", None, ENDED)], [ended(1, at=AT, jobs={3})], [(1, "a")]
+    ),
+    "a run of other jobs is not found by its times": Case(
+        [run("a", BEGAN, ENDED, jobs=[4])], [ended(1, at=AT, jobs={3})], [], []
+    ),
+    "nor by an execution without a job": Case([run("a", BEGAN, ENDED, jobs=[1])], [FAILED], []),
+    "a run that is reported is not another failure's": Case(
+        [run("a", BEGAN, ENDED, is_reported=True)], [FAILED], [], []
+    ),
+    "the times of both ends decide": Case(
+        [run("a", *AT), run("b", BEGAN, ENDED + 1), run("c", BEGAN + 1, ENDED)], [FAILED], [(1, "a")]
+    ),
+    "a run that has not ended waits": Case([run("a", BEGAN, None)], [FAILED], []),
+    "of the same times, the path decides": Case(TWO, [FAILED_B], [(1, "b")]),
+    "for several, too": Case(TWO, [FAILED_B, ended(2, at=AT)], [(1, "b"), (2, "a")]),
+    "a write to elsewhere in the same time is none of it": Case(
+        [run("good", None, ENDED, output="/out/good")], [FAILED], [], []
+    ),
+    "a query is no run that wrote": Case(
+        [run("good", None, ENDED, output="/out/good"), run("a query", None, ENDED, output=None)],
+        [ended(1, at=AT, plan=COLLECT)],
+        [(1, "a query")],
+        [],
+    ),
+    "times alone do not decide at once": Case([run("a", *AT, output="/warehouse/t")], [WITHOUT_PATH], []),
+    "but once the listener has said all": Case(
+        [run("a", *AT, output="/warehouse/t")], [WITHOUT_PATH], [(1, "a")], []
+    ),
+    "ended together, all of them failed": Case(THREE, TOGETHER, [(0, "a"), (1, "b"), (2, "c")], []),
+    "ended together, one may be another's": Case(THREE, TOGETHER[:2], [], []),
+    "ended together, one may have succeeded": Case(
+        THREE, TOGETHER, [], [ended(9, at=AT, plan=CTAS, error="")]
+    ),
+    "milliseconds apart, a path does not decide at once": Case(LATE, [FAILED], []),
+    "but then, beside a success elsewhere": Case(
+        LATE, [FAILED], [(1, "a")], [ended(2, at=AT, plan=files("/out/b"), error="")]
+    ),
+    "not beside one of the same path": Case(LATE, [FAILED], [], [ended(2, at=AT, error="")]),
+    "nor if they are further apart": Case(LATE, [ended(1, at=(BEGAN, ENDED - 4))], [], []),
+    "where nothing decides, none is called failed": Case([run("a", *AT), run("b", *AT)], [FAILED], [], []),
+}
 
 
-def test_a_job_ties_an_execution_to_its_run(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0] + 500)
-    observe(observed, "a", "RUNNING", AT[0] + 600, job=7)
-    observe(observed, "b", "RUNNING", AT[0] + 600, job=8)
-    assert found([ended(1, at=AT, jobs={6, 7})], observed) == [(1, "a")]
-
-
-def test_an_execution_whose_jobs_the_listener_never_named_is_found_by_its_times_and_path(
-    observed: ObservedRuns,
-) -> None:
-    observe(observed, "a", "COMPLETE", AT[1])
-    assert found([ended(1, at=AT, jobs={3})], observed) == [(1, "a")]
-
-
-def test_a_run_of_other_jobs_is_not_found_by_its_times(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0], job=4)
-    observe(observed, "a", "COMPLETE", AT[1])
-    assert found([ended(1, at=AT, jobs={3})], observed, beside=()) == []
-
-
-def test_a_run_that_is_reported_is_not_another_failures(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0])
-    observe(observed, "a", "COMPLETE", AT[1])
-    observed.runs["a"].is_reported = True
-    assert found([ended(1, at=AT)], observed, beside=()) == []
-
-
-def test_the_times_of_both_ends_decide(observed: ObservedRuns) -> None:
-    for run, ends in {"a": AT, "b": (AT[0], AT[1] + 1), "c": (AT[0] + 1, AT[1])}.items():
-        observe(observed, run, "START", ends[0])
-        observe(observed, run, "COMPLETE", ends[1])
-    assert found([ended(1, at=AT)], observed) == [(1, "a")]
-
-
-def test_a_run_with_a_job_is_no_run_without_one(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0])
-    observe(observed, "a", "RUNNING", AT[0] + 1, job=1)
-    observe(observed, "a", "COMPLETE", AT[1])
-    assert found([ended(1, at=AT)], observed) == []
-
-
-def test_a_run_that_has_not_ended_waits(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0])
-    assert found([ended(1, at=AT)], observed) == []
-    observe(observed, "a", "COMPLETE", AT[1])
-    assert found([ended(1, at=AT)], observed) == [(1, "a")]
-
-
-def test_the_path_decides_between_runs_of_the_same_times(observed: ObservedRuns) -> None:
-    for run in "ab":
-        observe(observed, run, "START", AT[0], output=f"/out/{run}")
-        observe(observed, run, "COMPLETE", AT[1], output=f"/out/{run}")
-    assert found([ended(1, at=AT, plan=files("/out/b"))], observed) == [(1, "b")]
-    both = [ended(1, at=AT, plan=files("/out/b")), ended(2, at=AT, plan=files("/out/a"))]
-    assert found(both, observed) == [(1, "b"), (2, "a")]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_run_of_a_failure_is_the_one_that_the_evidence_decides(case: Case) -> None:
+    matched = match(case.failed, case.runs, case.beside)
+    assert sorted((failure.id, found.run_id) for failure, found in matched.pairs) == case.found
 
 
 @pytest.mark.parametrize("plan", [files("/out/w10"), MERGE.format(path="/out/w10")])
-@pytest.mark.parametrize("output", ["/out/w1", "/out/w10/part", "/w10", "/out"])
+@pytest.mark.parametrize(
+    ("output", "is_found"),
+    [("/out/w10", True), ("/out/w1", False), ("/out/w10/part", False), ("/w10", False), ("/out", False)],
+)
 def test_a_path_that_another_one_begins_or_ends_with_is_not_that_path(
-    observed: ObservedRuns, plan: str, output: str
+    plan: str, output: str, *, is_found: bool
 ) -> None:
-    observe(observed, "a", "COMPLETE", AT[1], output=output)
-    assert found([ended(1, at=AT, plan=plan)], observed) == []
+    matched = match([ended(1, at=AT, plan=plan)], [run("a", None, ENDED, output=output)])
+    assert bool(matched.pairs) == is_found
 
 
-@pytest.mark.parametrize("path", ["/out/w10", "hdfs://name:9000/out/w10", "/out/w10/"])
-def test_a_plan_names_its_path_with_or_without_a_host(observed: ObservedRuns, path: str) -> None:
-    observe(observed, "a", "COMPLETE", AT[1], output="/out/w10")
+@pytest.mark.parametrize("path", ["hdfs://name:9000/out/w10", "/out/w10/"])
+def test_a_plan_names_its_path_with_or_without_a_host(path: str) -> None:
     plan = MERGE.format(path=path).replace("file:hdfs", "hdfs")
-    assert found([ended(1, at=AT, plan=plan)], observed) == [(1, "a")]
+    assert match([ended(1, at=AT, plan=plan)], [run("a", None, ENDED, output="/out/w10")]).pairs
 
 
-def test_a_failure_is_not_given_to_a_run_that_wrote_to_elsewhere_in_the_same_time(
-    observed: ObservedRuns,
-) -> None:
-    observe(observed, "good", "COMPLETE", AT[1], output="/out/good")
-    assert found([ended(1, at=AT, plan=files("/out/bad"))], observed, beside=()) == []
-
-
-def test_a_query_that_failed_is_no_run_that_wrote_something(observed: ObservedRuns) -> None:
-    observe(observed, "good", "COMPLETE", AT[1], output="/out/good")
-    observe(observed, "a query", "COMPLETE", AT[1], output=None)
-    assert found([ended(1, at=AT, plan=COLLECT)], observed, beside=()) == [(1, "a query")]
-
-
-def test_times_alone_decide_once_the_listener_has_said_all(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0], output="/warehouse/t")
-    observe(observed, "a", "COMPLETE", AT[1], output="/warehouse/t")
-    failures = [ended(1, at=AT, plan=CTAS)]
-    assert found(failures, observed) == []
-    assert found(failures, observed, beside=()) == [(1, "a")]
-
-
-def test_runs_without_a_start_that_ended_together_are_decided_where_all_of_them_failed(
-    observed: ObservedRuns,
-) -> None:
-    for run in "abc":
-        observe(observed, run, "COMPLETE", AT[1], output=None)
-    failures = [ended(number, at=(AT[0] + number, AT[1]), plan=CTAS) for number in range(3)]
-    assert [run for _, run in found(failures, observed, beside=())] == ["a", "b", "c"]
-    assert found(failures[:2], observed, beside=()) == []
-    other = ended(9, at=AT, plan=CTAS, error="")
-    assert found(failures, observed, beside=[other]) == []
-
-
-def test_a_path_decides_between_times_that_are_some_milliseconds_apart(observed: ObservedRuns) -> None:
-    for run in "ab":
-        observe(observed, run, "COMPLETE", AT[1] + 2, output=f"/out/{run}")
-    failures = [ended(1, at=AT)]
-    assert found(failures, observed) == []
-    assert found(failures, observed, beside=[ended(2, at=AT, plan=files("/out/b"), error="")]) == [(1, "a")]
-    assert found(failures, observed, beside=[ended(2, at=AT, error="")]) == []
-    assert found([ended(1, at=(AT[0], AT[1] - 4))], observed, beside=()) == []
-
-
-def test_where_nothing_decides_no_run_is_called_failed(observed: ObservedRuns) -> None:
-    for run in "ab":
-        observe(observed, run, "START", AT[0])
-        observe(observed, run, "COMPLETE", AT[1])
-    assert found([ended(1, at=AT)], observed, beside=()) == []
-
-
-def test_a_command_without_a_start_is_found_by_its_end(observed: ObservedRuns) -> None:
-    observe(observed, "a", "COMPLETE", AT[1])
-    assert found([ended(1, at=AT)], observed) == [(1, "a")]
-
-
-def test_the_runs_remembered_are_bounded_and_the_oldest_go_first(observed: ObservedRuns) -> None:
-    for number in range(RUNS_MAX + 2):
-        observe(observed, f"run {number}", "START", AT[0], job=number)
-    assert len(observed.runs) == RUNS_MAX
-    assert found([ended(1, at=AT, jobs={1}), ended(2, at=AT, jobs={2})], observed) == [(2, "run 2")]
-
-
-def test_a_run_has_the_name_that_the_listener_learns_in_the_end(observed: ObservedRuns) -> None:
-    observe(observed, "a", "START", AT[0], name="unknown")
-    observe(observed, "a", "COMPLETE", AT[1], name="orders")
-    assert observed.runs["a"].name == "orders"
+def test_the_runs_remembered_are_bounded_and_have_the_names_that_the_listener_learns_in_the_end() -> None:
+    observed = ObservedRuns(runs_max=2)
+    for name, kind in (("a", "START"), ("b", "START"), ("a", "COMPLETE"), ("c", "START")):
+        event = decode_event(event_of(name, kind, BEGAN, name="orders" if kind == "COMPLETE" else "unknown"))
+        assert isinstance(event, RunEvent)
+        observed.observe(event)
+    assert {name: one.name for name, one in observed.runs.items()} == {"a": "orders", "c": "unknown"}
 
 
 class World:

@@ -58,41 +58,6 @@ NOOP = "== Physical Plan ==\nOverwriteByExpression noop-table (3)\n+- * Project 
 VIEW = "== Physical Plan ==\nExecute CreateViewCommand (1)\n   +- CreateViewCommand (2)\n\n\n"
 
 
-@pytest.mark.parametrize(
-    ("plan", "command"),
-    [
-        (files("/out/a"), FILES),
-        (ADAPTIVE, FILES),
-        (ADAPTED, FILES),
-        (SIMPLE, FILES),
-        (EXTENDED, FILES),
-        (DELTA, "Execute SaveIntoDataSourceCommand"),
-        (MERGE, "Execute MergeIntoCommand"),
-        (CTAS, "Execute CreateDataSourceTableAsSelectCommand"),
-        (NOOP, "OverwriteByExpression"),
-        (VIEW, None),
-        (COLLECT, None),
-        (QUERY, None),
-        ("", None),
-    ],
-)
-def test_a_command_is_known_by_its_name_and_a_query_is_none(plan: str, command: str | None) -> None:
-    assert command_of(plan) == command
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [files("/out/a"), files("/out/a/"), ADAPTIVE, ADAPTED, SIMPLE, EXTENDED, PARTITIONED, STATIC, DELTA],
-)
-def test_a_plan_that_writes_files_names_its_folder(plan: str) -> None:
-    assert targets_of(plan) == [DatasetName("file", "/out/a")]
-
-
-@pytest.mark.parametrize("plan", [CTAS, NOOP, VIEW, COLLECT, QUERY, ""])
-def test_a_plan_that_names_no_folder_has_no_target(plan: str) -> None:
-    assert targets_of(plan) == []
-
-
 ATOMIC = (
     "== Physical Plan ==\nAtomicCreateTableAsSelect (1)\n\n\n(1) AtomicCreateTableAsSelect\n"
     "Arguments: org.apache.iceberg.spark.SparkCatalog@67ca111, db.t, Project [id#0L, v#1], "
@@ -120,28 +85,51 @@ CREATE_V2 = (
 )
 
 
+OUT = ["/out/a"]
+SAVE = "Execute SaveIntoDataSourceCommand"
+IGNORES = files("/out/a").replace("ErrorIfExists", "Ignore")
+
+
 @pytest.mark.parametrize(
-    ("plan", "reason"),
+    ("plan", "command", "targets", "reason"),
     [
-        (files("/out/a").replace("ErrorIfExists", "Ignore"), EXISTS),
-        (DELTA.replace("Overwrite", "Ignore"), EXISTS),
-        (CTAS, EXISTS),
-        (ATOMIC, EXISTS),
-        (HIVE, EXISTS),
-        (TRANSACTION, COMMITTED),
-        (TO_DELTA_TABLE, COMMITTED),
-        (TO_DELTA_TABLE.replace("DeltaTableV2", "OtherTable"), None),
-        (files("/out/a"), None),
-        (DELTA, None),
-        (MERGE, None),
-        (QUERY, None),
+        *((plan, FILES, OUT, None) for plan in (files("/out/a"), files("/out/a/"), ADAPTIVE, ADAPTED)),
+        *((plan, FILES, OUT, None) for plan in (SIMPLE, EXTENDED, PARTITIONED, STATIC)),
+        (IGNORES, FILES, OUT, EXISTS),
+        (DELTA, SAVE, OUT, None),
+        (DELTA.replace("Overwrite", "Ignore"), SAVE, OUT, EXISTS),
+        (TRANSACTION, SAVE, OUT, COMMITTED),
+        (TO_DELTA_TABLE, "AppendDataExecV1", ["/out/t"], COMMITTED),
+        (TO_DELTA_TABLE.replace("DeltaTableV2", "OtherTable"), "AppendDataExecV1", [], None),
+        (MERGE.format(path="/out/a"), "Execute MergeIntoCommand", OUT, None),
+        (CTAS, "Execute CreateDataSourceTableAsSelectCommand", [], EXISTS),
+        (ATOMIC, "AtomicCreateTableAsSelect", [], EXISTS),
+        (HIVE, "Execute CreateHiveTableAsSelectCommand", [], EXISTS),
+        (NOOP, "OverwriteByExpression", [], None),
+        *((plan, None, [], None) for plan in (VIEW, COLLECT, QUERY, "")),
     ],
 )
-def test_a_plan_says_why_nothing_may_have_been_written(plan: str, reason: str | None) -> None:
+def test_a_plan_says_its_command_what_that_writes_to_and_why_it_may_have_written_nothing(
+    plan: str, command: str | None, targets: list[str], reason: str | None
+) -> None:
+    assert command_of(plan) == command
+    assert [target.name for target in targets_of(plan)] == targets
     assert why_nothing(plan) == reason
 
 
-@pytest.mark.parametrize("plan", [CREATE, CREATE_V2, files("/out/a").replace("ErrorIfExists", "Ignore")])
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("s3a://lake/out/a", DatasetName("s3://lake", "out/a")),
+        ("hdfs://name:9000/out/a", DatasetName("hdfs://name:9000", "/out/a")),
+        ("file:/out/b c,d", DatasetName("file", "/out/b c,d")),
+    ],
+)
+def test_a_folder_is_named_as_the_listener_names_it(path: str, target: DatasetName) -> None:
+    assert targets_of(files("/out/a").replace("file:/out/a", path)) == [target]
+
+
+@pytest.mark.parametrize("plan", [CREATE, CREATE_V2, IGNORES])
 def test_neither_plan_nor_jobs_tell_of_a_table_that_is_created_if_there_is_none(plan: str) -> None:
     assert hides_write(plan)
     sure = plan.replace(", true\n", ", false\n").replace("Ignore", "Append")

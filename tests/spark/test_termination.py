@@ -70,11 +70,18 @@ def ends(ran: Ran) -> list[EventType]:
 
 
 @pytest.mark.spark_truth
-def test_a_failure_that_sigterm_follows_at_once_is_an_error(run: Run) -> None:
+def test_a_failure_that_sigterm_follows_at_once_is_an_error_and_a_fork_that_is_terminated_ends_nothing(
+    run: Run,
+) -> None:
     ran = run(
         SESSION
         + """
 spark = begin()
+child = os.fork()
+if not child:
+    time.sleep(60)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 try:
     spark.range(5).selectExpr("if(id = 3, raise_error('boom'), 's') AS v").write.parquet(OUT + "/last")
 except Exception:
@@ -83,7 +90,9 @@ time.sleep(60)
 """
     )
     assert ran.status == -signal.SIGTERM, ran.stderr
+    assert ran.stdout.split()[-1] == str(-signal.SIGTERM)
     assert state(ran, "last") == [FinalState.ERROR]
+    assert sorted(ends(ran)) == [EventType.ABORT, EventType.FAIL]
 
 
 @pytest.mark.spark_truth
@@ -165,26 +174,6 @@ write_slowly(spark)
     assert len(state(ran, "slow")) == 1
     application = ran.application("job")
     assert (application.annotations or {})["errorCause"] == "the program exited with status 7"
-
-
-@pytest.mark.spark_truth
-def test_a_fork_of_the_driver_that_is_terminated_ends_nothing(run: Run) -> None:
-    ran = run(
-        SESSION
-        + """
-spark = begin()
-child = os.fork()
-if not child:
-    time.sleep(60)
-os.kill(child, signal.SIGTERM)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-spark.stop()
-"""
-    )
-    assert ran.status == 0, ran.stderr
-    assert ran.stdout.split()[-1] == str(-signal.SIGTERM)
-    assert ran.application("job").final_state is FinalState.COMPLETE
-    assert ends(ran) == []
 
 
 WITHOUT_SPARK = """

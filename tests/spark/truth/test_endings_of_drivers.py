@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from endings import ending
-from stage import CTRL_C_BREAKS_PYSPARK
+from endings import Ending, ending, endings
+from stage import BEHIND, CTRL_C_BREAKS_PYSPARK
 
 from waybill.facets import EVIDENCE, PRODUCER, EventType, FinalState
+from waybill.facets.spark_writes import LISTENER_ONLY
 
 if TYPE_CHECKING:
     from stage import Play, Scene
@@ -50,43 +51,7 @@ def application(scene: Scene) -> tuple[FinalState, str | None]:
     return record.final_state, (record.annotations or {}).get("errorCause")
 
 
-@ending(
-    "a driver", "it exits normally, without `stop()`", really="exit status 0", record="application COMPLETE"
-)
-def test_a_driver_that_ends(play: Play) -> None:
-    scene = ended(play, "", 0)
-    assert scene.states("before") == [COMPLETE]
-    assert application(scene) == (COMPLETE, None)
-
-
-@ending(
-    "a driver",
-    "an uncaught exception",
-    really="exit status 1",
-    record="application ERROR with the cause; finished writes stay COMPLETE",
-)
-def test_a_driver_that_raises(play: Play) -> None:
-    scene = ended(play, "raise LookupError('no dashboard')", 1)
-    assert scene.states("before") == [COMPLETE]
-    assert application(scene) == (ERROR, "LookupError: no dashboard")
-
-
-@ending(
-    "a driver", "`sys.exit(3)`", really="exit status 3", record="application ERROR, “exited with status 3”"
-)
-def test_a_driver_that_exits_with_a_status(play: Play) -> None:
-    scene = ended(play, "sys.exit(3)", 3)
-    assert application(scene) == (ERROR, "the program exited with status 3")
-
-
-@ending(
-    "a driver",
-    "an exception in a notebook's cell, the kernel continues",
-    really="later cells run",
-    record="application COMPLETE",
-)
-def test_a_driver_whose_cell_raises(play: Play) -> None:
-    cells = """
+CELLS = """
 import builtins, code
 builtins.get_ipython = lambda: None  # as a kernel of IPython's does
 shell = code.InteractiveInterpreter(globals())
@@ -94,21 +59,73 @@ shell.runcode("raise LookupError('in a cell')")
 shell.runcode("spark.range(3).write.parquet(OUT + '/after')")
 shell.runcode("spark.stop()")
 """
-    scene = ended(play, cells, 0)
-    assert scene.states("after") == [COMPLETE]
-    assert application(scene) == (COMPLETE, None)
+
+EARLY = """
+spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60000)
+for work in (lambda: {end}, lambda: spark.range(9).write.parquet(OUT + "/after")):
+    try:
+        work()
+    except Exception as error:
+        print(error)
+"""
 
 
-@ending(
-    "a driver",
-    "SIGTERM as soon as a write has returned",
-    really="exit status 143, the files are there",
-    record="the write COMPLETE, the application CANCELLED",
-)
-def test_a_driver_that_is_told_to_end_between_two_writes(play: Play) -> None:
-    scene = ended(play, "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM)
+class End(NamedTuple):
+    """How a driver ends: by what, with which status, and what the record of its application says."""
+
+    text: str
+    status: int
+    state: FinalState
+    cause: str | None
+
+
+ENDS: dict[Ending, list[End]] = {
+    Ending("a driver", "`sys.exit(3)`", "exit status 3", "application ERROR, “exited with status 3”"): [
+        End("sys.exit(3)", 3, ERROR, "the program exited with status 3")
+    ],
+    Ending(
+        "a driver",
+        "an exception in a notebook's cell, the kernel continues",
+        "later cells run",
+        "application COMPLETE",
+    ): [End(CELLS, 0, COMPLETE, None)],
+    Ending(
+        "a driver",
+        "SIGTERM as soon as a write has returned",
+        "exit status 143, the files are there",
+        "the write COMPLETE, the application CANCELLED",
+    ): [End("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM, CANCELLED, None)],
+    # As it ends for lack of memory, by its executor's thread or by Spark's own.
+    Ending(
+        "a driver",
+        "its Java runs out of memory and ends, is killed, or stops Spark, and the program catches all errors",
+        "exit status 0; each later write is an exception",
+        "finished writes COMPLETE, the application ERROR; later writes have no record",
+    ): [
+        End(
+            EARLY.format(end="spark.sparkContext._jvm.java.lang.System.exit(52)"),
+            0,
+            ERROR,
+            "Spark's Java ended with status 52, out of memory",
+        ),
+        End(
+            EARLY.format(end="spark.sparkContext._jsc.sc().stop()"),
+            0,
+            ERROR,
+            "Spark stopped before its program did",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("end", [one for ends in ENDS.values() for one in ends])
+@endings(ENDS)
+def test_a_driver_ends_as_its_row_says(play: Play, end: End) -> None:
+    scene = ended(play, end.text, end.status)
     assert scene.states("before") == [COMPLETE]
-    assert application(scene)[0] is CANCELLED
+    assert scene.states("after") == [COMPLETE] * scene.is_committed("after")
+    assert scene.is_committed("after") == (end.text == CELLS)
+    assert application(scene) == (end.state, end.cause)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -132,16 +149,14 @@ def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> N
     assert breaks_down or aborted == [EventType.ABORT] * 2
 
 
-@pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)"])
 @ending(
     "a driver",
-    "`kill -9` or `os._exit` in the middle of a write",
+    "`kill -9` or `os._exit` in the middle of a write, also of a notebook's kernel",
     really="no `_SUCCESS`",
     record="never COMPLETE; CANCELLED, marked as inferred, once Waybill sees that the process is gone",
 )
-def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
-    status = 5 if "_exit" in how else -signal.SIGKILL
-    scene = ended(play, f"once_it_writes(lambda: {how})\nwrite_slowly()", status)
+def test_a_driver_that_is_gone_within_a_write(play: Play) -> None:
+    scene = ended(play, "once_it_writes(lambda: os._exit(5))\nwrite_slowly()", 5)
     assert not scene.is_committed("slow")
     assert scene.states("slow") == []
     assert scene.states("before") == [COMPLETE]
@@ -214,33 +229,33 @@ def test_a_driver_whose_java_is_killed(play: Play) -> None:
     assert application(scene)[0] is ERROR
 
 
-# As it ends for lack of memory: its executor's thread, an option of Java, or Spark's own threads.
-EARLY_ENDS = {
-    "spark.sparkContext._jvm.java.lang.System.exit(52)": "Spark's Java ended with status 52, out of memory",
-    "spark.sparkContext._jvm.java.lang.Runtime.getRuntime().halt(3)": "Spark's Java ended with status 3",
-    "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)": "Spark's Java ended with status -9",
-    "spark.sparkContext._jsc.sc().stop()": "Spark stopped before its program did",
-}
+BUSY = """
+spark = waybill.spark.session("driver", **SETTINGS, **LOCAL)
+spark.sparkContext.setLogLevel("OFF")
+failing = spark.range(9).selectExpr("if(id = 3, raise_error('boom'), id) AS x").repartition(2)
+FALLS_BEHIND.set()
+for number in range(3):
+    spark.range(9).write.parquet(OUT + f"/good_{number}")
+    attempt(f"failed_{number}", lambda: failing.write.parquet(OUT + f"/failed_{number}"))
+spark.stop()
+ENDED["is_behind"] = {"value": str(IS_BEHIND), "error": None}
+tell()
+"""
 
 
 @ending(
     "a driver",
-    "its Java runs out of memory and ends, is killed, or stops Spark, and the program catches all errors",
-    really="exit status 0; each later write is an exception",
-    record="finished writes COMPLETE, the application ERROR; later writes have no record",
+    "`stop()` while the listener is behind, as on a busy machine",
+    really="exit status 0",
+    record="as it went: ERROR with the cause, or COMPLETE without the mark `listener only`",
 )
-@pytest.mark.parametrize(("end", "cause"), EARLY_ENDS.items())
-def test_a_driver_whose_spark_ends_first(play: Play, end: str, cause: str) -> None:
-    text = f"""
-spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60000)
-for work in (lambda: {end}, lambda: spark.range(9).write.parquet(OUT + "/after")):
-    try:
-        work()
-    except Exception as error:
-        print(error)
-"""
-    scene = ended(play, text, 0)
-    assert not scene.is_committed("after")
-    assert scene.states("after") == []
-    assert application(scene) == (ERROR, cause)
-    assert scene.states("before") == [COMPLETE]
+def test_a_driver_that_stops_while_the_listener_is_behind(play: Play) -> None:
+    scene = play(BEHIND + BUSY)
+    assert scene.ended["is_behind"]["value"] == "[True]"
+    for number in range(3):
+        assert scene.states(f"good_{number}") == [COMPLETE]
+        assert scene.states(f"failed_{number}") == [ERROR]
+        assert "boom" in scene.cause(f"failed_{number}")
+    assert len(scene.ran.records) == 7
+    marks = [str(one.annotations) for one in scene.ran.records]
+    assert not [mark for mark in marks if "not known" in mark or LISTENER_ONLY in mark]

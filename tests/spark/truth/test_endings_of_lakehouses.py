@@ -16,7 +16,7 @@ from stage import BEHIND, QUICK_JVM
 
 from waybill.facets import EVIDENCE
 from waybill.facets.spark_writes import LISTENER_ONLY
-from waybill.spark import find_java, spark_home
+from waybill.spark import find_java
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -26,7 +26,6 @@ STATEMENT_TIMEOUT_S: Final = 60
 
 pytestmark = [pytest.mark.spark_truth, pytest.mark.timeout(3600)]
 
-MAVEN: Final = Path.home() / ".m2" / "repository"
 SPARK: Final = ".".join(pyspark.__version__.split(".")[:2])
 
 
@@ -106,17 +105,6 @@ def packages() -> str:
     if SPARK not in PACKAGES:
         pytest.skip(f"there are none for PySpark {SPARK}; make test-spark-truth has others")
     return ",".join(PACKAGES[SPARK])
-
-
-def jars() -> list[Path]:
-    """Both formats' JARs on this machine; without them the test is skipped."""
-    paths = []
-    for package in packages().split(","):
-        group, artifact, version = package.split(":")
-        paths.append(MAVEN.joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar"))
-        if not paths[-1].exists():
-            pytest.skip(f"{paths[-1]} is missing; get it with: mvn dependency:get -Dartifact={package}")
-    return paths
 
 
 class Operation(NamedTuple):
@@ -286,22 +274,19 @@ class Told(NamedTuple):
 def ask(
     run: Run,
     operations: list[Operation],
-    options: Mapping[str, str],
     *,
-    command: tuple[str, ...] = (sys.executable,),
     falls_behind: Operation | None = None,
     killed_after: Operation | None = None,
 ) -> Told:
     """Run a job with these operations on tables of both formats; each fails or succeeds as it is meant to."""
     asked = {
-        "options": {**OPTIONS, **options},
+        "options": {**OPTIONS, "spark.jars.packages": packages()},
         "statements": [operation.statement for operation in operations],
         "falls_behind": falls_behind and falls_behind.statement,
         "killed_after": killed_after and killed_after.statement,
     }
     ran = run(
         BEHIND * bool(falls_behind) + PROGRAM,
-        command=command,
         arguments=(json.dumps(asked),),
         env={"JAVA_HOME": str(find_java().home)},
         timeout_s=STATEMENT_TIMEOUT_S * (len(operations) + 5),
@@ -328,7 +313,7 @@ def says(told: Told, operation: Operation) -> list[tuple[str, str | None]]:
 @pytest.fixture(scope="module")
 def told_of(run: Run) -> Callable[[str], Told]:
     """What was told of all operations of one form, in a session with the extensions of both formats."""
-    return functools.cache(lambda form: ask(run, ALL_OPERATIONS[form], {"spark.jars.packages": packages()}))
+    return functools.cache(lambda form: ask(run, ALL_OPERATIONS[form]))
 
 
 @endings(
@@ -415,11 +400,10 @@ def test_a_part_of_a_table_has_columns_of_its_own(
     really="an exception, no commit",
     record="ERROR with the cause, with the table as its sink",
 )
-@pytest.mark.parametrize("form", ["iceberg"])
-def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: str) -> None:
+def test_a_merge_that_fails_just_before_the_application_stops(run: Run) -> None:
     names = {"create", "append", "MERGE, failing"}
-    operations = [operation for operation in OPERATIONS[form] if operation.name in names]
-    told = ask(run, operations, {"spark.jars.packages": packages()}, falls_behind=operations[-1])
+    operations = [operation for operation in ICEBERG_OPERATIONS if operation.name in names]
+    told = ask(run, operations, falls_behind=operations[-1])
     for operation in operations:
         assert says(told, operation) == operation.said
     marks = [str(one.annotations) for one in told.ran.records]
@@ -435,7 +419,7 @@ def test_a_merge_that_fails_just_before_the_application_stops(run: Run, form: st
 @pytest.mark.parametrize("form", OPERATIONS)
 def test_an_append_after_which_the_driver_is_killed(run: Run, form: str) -> None:
     create, append = (one for one in OPERATIONS[form] if one.name in {"create", "append"})
-    told = ask(run, [create, append], {"spark.jars.packages": packages()}, killed_after=append)
+    told = ask(run, [create, append], killed_after=append)
     assert says(told, append) == []
     told.ran.infer_ends()
     assert says(told, append) == append.said
@@ -456,21 +440,3 @@ def test_only_what_may_have_created_nothing_is_marked(told_of: Callable[[str], T
     ended_ms = min(ms for ms in told.began_ms.values() if ms > began_ms["create, exists"])
     (record,) = [one for one in told.ran.records if began_ms["create, exists"] <= one.created < ended_ms]
     assert record.annotations == {EVIDENCE: "listener only, no sign of a write"}
-
-
-CREATING: Final = {"create", "CTAS", "CTAS, failing"}
-
-
-@pytest.mark.parametrize("way", ["jars of spark-submit", "class path of a builder"])
-def test_however_a_job_gets_its_jars_the_sinks_are_told(run: Run, way: str) -> None:
-    """What a listener sees of JARs that are named in other ways is in `test_class_loaders`."""
-    paths = list(map(str, jars()))
-    command: tuple[str, ...] = (sys.executable,)
-    options = dict[str, str]()
-    if way == "jars of spark-submit":
-        command = (str(spark_home() / "bin" / "spark-submit"), "--jars", ",".join(paths))
-    else:
-        options["spark.driver.extraClassPath"] = ":".join(paths)
-    chosen = [one for form in OPERATIONS.values() for one in form if one.name in CREATING]
-    told = ask(run, chosen, options, command=command)
-    assert [says(told, operation) for operation in chosen] == [operation.said for operation in chosen]

@@ -177,22 +177,3 @@ def test_a_kernel_that_is_shut_down_within_a_write(notebook: Notebook) -> None:
     notebook.kernel.shutdown_kernel()
     assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
     assert notebook.said("slow") == [(CANCELLED, None)]
-
-
-@ending(
-    "a notebook",
-    "the kernel is killed in the middle of a write",
-    really="no `_SUCCESS`",
-    record="never COMPLETE; CANCELLED, marked as inferred, once Waybill sees that the process is gone",
-)
-def test_a_kernel_that_is_killed_within_a_write(notebook: Notebook) -> None:
-    assert notebook.run(WRITES.format(name="before")) is None
-    notebook.begin(WRITES_SLOWLY)
-    notebook.kernel.shutdown_kernel(now=True)
-    assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
-    assert notebook.said("slow") == []
-    notebook.ran.infer_ends()
-    ((state, evidence),) = notebook.said("slow")
-    assert state is CANCELLED
-    assert (evidence or "").startswith("inferred: ")
-    assert notebook.said("before")[0][0] is COMPLETE

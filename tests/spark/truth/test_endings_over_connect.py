@@ -26,7 +26,7 @@ from waybill.spark import fetch_listener, find_java, scala_version, spark_home
 from waybill.spark.runtime import LISTENER_CLASS
 
 if TYPE_CHECKING:
-    from conftest import Endpoint
+    from served import Collector
     from stage import Play, Scene
 
 pytestmark = [
@@ -122,7 +122,7 @@ def once(is_so: Callable[[], bool], within_s: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(endpoint: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
