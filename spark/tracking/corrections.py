@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER, EventType
 from waybill.facets.annotations import LISTENER_SAYS, PART, RUN
 from waybill.facets.causes import mask_secrets
-from waybill.facets.event import Job as EventJob, Parent, ParentRun
+from waybill.facets.event import Job as EventJob, Parent, ParentRun, facet_schema_url
+from waybill.facets.json_events import RUN_EVENT_SCHEMA, instant, standard_facet
 from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 
 from .observed_runs import FailedExecution, ObservedRun
 from .plans import command_of, targets_of
 
 if TYPE_CHECKING:
-    from openlineage.client.facet_v2 import RunFacet
-
     from waybill.facets.event import DatasetName
 
     from .executions import Execution
@@ -76,13 +77,12 @@ def success_event(
     A run that wrote nothing gets a FILTERED record; `nothing` is why. The tags of Spark's jobs count as in
     one of the listener's events.
     """
-    from waybill.facets.inferred import WaybillEvidenceRunFacet
-
-    evidence = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     said = {} if nothing is None else {"final_state": "FILTERED", "filteredCause": nothing}
     if isinstance(run, UnknownRun) or run.is_unnamed:
         said[LISTENER_SAYS] = SILENT
-    facets = {EVIDENCE_FACET: evidence} | _tags_of(run, said, job_tags)
+    facets = _tags_of(run, said, job_tags) | {
+        EVIDENCE_FACET: _own_facet("WaybillEvidenceRunFacet", source=source)
+    }
     return _event_of(run, EventType.COMPLETE, run.ended_ms or 0, facets)
 
 
@@ -96,89 +96,57 @@ def failure_event(
     run says so in a tag. The language is that of the details: ``PYTHON`` or ``JAVA``. The tags of Spark's
     jobs count as for `success_event`.
     """
-    from openlineage.client.facet_v2 import error_message_run, external_query_run
-
-    facets: dict[str, RunFacet] = {
-        "errorMessage": error_message_run.ErrorMessageRunFacet(
-            message=failure.message,
-            programmingLanguage=language,
-            stackTrace=failure.details and mask_secrets(failure.details),
-            producer=PRODUCER,
-        )
-    }
-    if run.failed is not None:
-        facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
-            externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
-        )
+    error = {"message": failure.message, "programmingLanguage": language}
+    if failure.details:
+        error["stackTrace"] = mask_secrets(failure.details)
+    # An exception may name a file that is not UTF-8.
+    error = {key: text.encode("utf-8", "backslashreplace").decode() for key, text in error.items()}
     said = {}
     if failure.cancelled:
         said["final_state"] = "CANCELLED"  # although the listener may report its jobs as failed
     if isinstance(run, UnknownRun):
         said[RUN] = RUN_NOT_KNOWN
-    kind = EventType.ABORT if failure.cancelled else EventType.FAIL
-    return _event_of(run, kind, time_ms, facets | _tags_of(run, said, job_tags))
+    facets = _tags_of(run, said, job_tags)
+    facets["errorMessage"] = standard_facet("1-0-1", "ErrorMessageRunFacet", **error)
+    if run.failed is not None:
+        query = {"externalQueryId": str(run.failed.number), "source": run.failed.application_id}
+        facets["externalQuery"] = standard_facet("1-0-2", "ExternalQueryRunFacet", **query)
+    return _event_of(run, EventType.ABORT if failure.cancelled else EventType.FAIL, time_ms, facets)
 
 
 def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
     """The ABORT event of a run whose end the listener did not report; its own end replaces it."""
-    from waybill.facets.inferred import WaybillInferredRunFacet
-
-    facets = {INFERRED_FACET: WaybillInferredRunFacet(reason=reason, producer=PRODUCER)}
+    facets = {INFERRED_FACET: _own_facet("WaybillInferredRunFacet", reason=reason)}
     return _event_of(run, EventType.ABORT, time_ms, facets)
 
 
-def _event_of(
-    run: ObservedRun,
-    kind: EventType,
-    time_ms: int,
-    facets: Mapping[str, RunFacet],
-) -> bytes:
+def _event_of(run: ObservedRun, kind: EventType, time_ms: int, facets: dict[str, object]) -> bytes:
     """An event of ours about a run, with the run's job and parent, and the datasets that its plan added."""
-    # Only programs that have something to correct or to confirm load the client.
-    from openlineage.client.event_v2 import (
-        InputDataset,
-        Job,
-        OutputDataset,
-        Run as EventRun,
-        RunEvent,
-        RunState,
-    )
-
-    from waybill.transport.serial import event_to_json
-
-    instant = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return event_to_json(
-        RunEvent(
-            eventTime=instant,
-            eventType=RunState[kind.name],
-            run=EventRun(run.run_id, {**_parent_of(run), **facets}),
-            job=Job(run.namespace, run.name),
-            inputs=[InputDataset(one.namespace, one.name) for one in run.sources],
-            outputs=[OutputDataset(one.namespace, one.name) for one in run.sinks],
-            producer=PRODUCER,
-        )
+    if run.parent is not None:
+        above = {"run": run.parent.run, "job": run.parent.job}
+        facets["parent"] = standard_facet("1-2-0", "ParentRunFacet", **above)
+    return msgspec.json.encode(
+        {
+            "eventTime": instant(time_ms),
+            "eventType": kind,
+            "producer": PRODUCER,
+            "schemaURL": RUN_EVENT_SCHEMA,
+            "run": {"runId": run.run_id, "facets": facets},
+            "job": {"namespace": run.namespace, "name": run.name},
+            "inputs": [{"namespace": one.namespace, "name": one.name} for one in run.sources],
+            "outputs": [{"namespace": one.namespace, "name": one.name} for one in run.sinks],
+        }
     )
 
 
-def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
-    from openlineage.client.facet_v2 import parent_run
-
-    if run.parent is None:
-        return {}
-    facet = parent_run.ParentRunFacet(
-        run=parent_run.Run(run.parent.run.runId),
-        job=parent_run.Job(run.parent.job.namespace, run.parent.job.name),
-        producer=PRODUCER,
-    )
-    return {"parent": facet}
+def _own_facet(name: str, **members: str) -> dict[str, str]:
+    return {"_producer": PRODUCER, "_schemaURL": facet_schema_url(name), **members}
 
 
-def _tags_of(run: ObservedRun, said: dict[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:
+def _tags_of(run: ObservedRun, said: dict[str, str], job_tags: Iterable[str]) -> dict[str, object]:
     """The tags that affect the run's record; may be empty."""
-    from openlineage.client.facet_v2 import tags_run
-
     if run.is_part:
         said[PART] = "of a command"
     whole = dict(read_job_tags(job_tags)) | {TAG_PREFIX + key: text for key, text in said.items()}
-    tags = [tags_run.TagsRunFacetFields(key, text, "WAYBILL") for key, text in whole.items()]
-    return {"tags": tags_run.TagsRunFacet(tags, producer=PRODUCER)} if tags else {}
+    tags = [{"key": key, "value": text, "source": "WAYBILL"} for key, text in whole.items()]
+    return {"tags": standard_facet("1-0-0", "TagsRunFacet", tags=tags)} if tags else {}
