@@ -17,7 +17,7 @@ import msgspec
 
 from waybill.facets.event import DatasetName
 
-from .executions import load_table
+from .executions import each_of, load_table
 from .plans import dataset_at
 
 if TYPE_CHECKING:
@@ -115,12 +115,11 @@ class Datasets:
             graphs = self._context.statusStore().operationGraphForJob(job)
         except Py4JJavaError:
             return None
-        clusters = [graphs.apply(place).rootCluster() for place in range(graphs.size())]
+        clusters = [graph.rootCluster() for graph in each_of(graphs)]
         names: set[str] = set()
         for cluster in clusters:
-            inner, nodes = cluster.childClusters(), cluster.childNodes()
-            clusters += [inner.apply(place) for place in range(inner.size())]
-            names.update(str(nodes.apply(place).name()) for place in range(nodes.size()))
+            clusters += each_of(cluster.childClusters())
+            names.update(str(node.name()) for node in each_of(cluster.childNodes()))
         return names
 
     def _files_at(self, names: set[str]) -> Iterator[tuple[DatasetName, DatasetName]]:

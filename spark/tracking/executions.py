@@ -142,9 +142,7 @@ class Executions:
         """
         kept = _Kept()
         try:
-            executions = self._store.executionsList()
-            for place in range(executions.size()):
-                execution = executions.apply(place)
+            for execution in each_of(self._store.executionsList()):
                 if not execution.completionTime().isEmpty() and self._error(execution) == "":
                     kept.ends_ms.add(_completed_ms(execution))
             kept.beside = list(self.succeeded_beside(failed, slack_ms))
@@ -211,9 +209,7 @@ class Executions:
             failure.completed_ms + apart for failure in failed for apart in range(-slack_ms, slack_ms + 1)
         }
         these = {failure.id for failure in failed}
-        executions = self._store.executionsList()
-        for place in range(executions.size() if ends_ms else 0):
-            execution = executions.apply(place)
+        for execution in each_of(self._store.executionsList()) if ends_ms else ():
             has_ended = not execution.completionTime().isEmpty()
             if not has_ended or _completed_ms(execution) not in ends_ms:
                 continue
@@ -249,10 +245,9 @@ class Executions:
         """What a failed INSERT into several tables had written: each of its nodes counts its own files."""
         if len(targets_of(failed.plan)) < 2:  # noqa: PLR2004 - several
             return ()
-        counted, nodes = self._store.executionMetrics(failed.id), self._store.planGraph(failed.id).allNodes()
-        written = []
-        for node in (nodes.apply(place) for place in range(nodes.size())):
-            metrics = (node.metrics().apply(place) for place in range(node.metrics().size()))
+        counted, written = self._store.executionMetrics(failed.id), list[DatasetName]()
+        for node in each_of(self._store.planGraph(failed.id).allNodes()):
+            metrics = each_of(node.metrics())
             if any(one.name() == _FILES and counted.contains(one.accumulatorId()) for one in metrics):
                 written += targets_of(f"{_PLAN}{node.desc()}")
         return tuple(dict.fromkeys(written))
@@ -337,17 +332,15 @@ class Executions:
         tasks = self._context.statusStore().taskList(
             stage, attempt.attemptId(), 0, _TASKS_MAX, api.TaskSorting.ID, statuses
         )
-        for place in range(tasks.size()):
-            yield str(tasks.apply(place).errorMessage().get())
+        yield from (str(task.errorMessage().get()) for task in each_of(tasks))
 
     def _has_written(self, execution: Any) -> bool | None:  # noqa: ANN401 - a Java object
         """Whether one that succeeded wrote anything; None if Spark does not know: it counts as unclear."""
         plan = str(execution.physicalPlanDescription())
         if why_nothing(plan) is None and not hides_write(plan):
             return True
-        metrics, counted = execution.metrics(), self._store.executionMetrics(execution.executionId())
-        files = [metrics.apply(place) for place in range(metrics.size())]
-        if numbers := [metric.accumulatorId() for metric in files if metric.name() == _FILES]:
+        counted, metrics = self._store.executionMetrics(execution.executionId()), each_of(execution.metrics())
+        if numbers := [metric.accumulatorId() for metric in metrics if metric.name() == _FILES]:
             return any(counted.contains(number) for number in numbers)
         if hides_write(plan):
             self._unclear_ms.append(_completed_ms(execution))
@@ -363,6 +356,11 @@ class Executions:
                 return
             if int(found.get().rootExecutionId()) == int(execution.rootExecutionId()):
                 yield str(found.get().physicalPlanDescription())
+
+
+def each_of(sequence: Any) -> Iterator[Any]:  # noqa: ANN401 - Java objects
+    """The members of a Scala sequence."""
+    return (sequence.apply(place) for place in range(sequence.size()))
 
 
 def load_table(spark: Any, names: list[str]) -> Any:  # noqa: ANN401 - a Java object

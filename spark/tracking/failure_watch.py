@@ -19,6 +19,7 @@ from .exit_status import ProgramFailure
 from .match_failures import SLACK_MS, Matched, is_part, lost_writes, match, may_be_of
 from .observed_runs import FailedExecution, ObservedRun, ObservedRuns
 from .plans import EXISTS, command_of, is_discarded, why_nothing, writes
+from .termination import within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,12 +120,9 @@ class FailureWatch:
         """Report what `finish` could not: Spark has stopped, and its listener has reported everything."""
         if self._thread is not None:
             self._thread.join(STOPPED_TIMEOUT_S)  # what it waited for is there now
-        if self._behind is None:
-            return
-        thread = threading.Thread(target=self._decide_all, args=(self._behind,), daemon=True)
-        thread.start()
-        thread.join(STOPPED_TIMEOUT_S)
-        if thread.is_alive():
+        if (behind := self._behind) is not None and not within(
+            STOPPED_TIMEOUT_S, lambda: self._decide_all(behind)
+        ):
             log.warning("Spark does not answer; a failed write may be recorded as COMPLETE")
 
     def _work(self, spark: SparkSession) -> None:

@@ -107,7 +107,8 @@ def test_jars_that_a_builder_names_are_seen_and_shipped_as_without_a_listener(
 def test_jars_are_seen_and_shipped_that_others_name(
     run: Run, catalog: Catalog, tmp_path: Path, way: str
 ) -> None:
-    env, command, shipped = dict[str, str](), (sys.executable,), catalog.jar.name
+    command: tuple[str, ...] = (sys.executable,)
+    env, shipped = dict[str, str](), catalog.jar.name
     if way == "environment":  # whose class path hides no listener
         options = f"--driver-class-path {catalog.repository} --jars {catalog.jar}"
         env["PYSPARK_SUBMIT_ARGS"] = f"{options} pyspark-shell"

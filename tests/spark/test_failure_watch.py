@@ -122,11 +122,12 @@ def test_a_failure_that_waited_for_its_run_is_given_up_while_the_application_goe
     spark = Spark(ended(1, at=AT))
     thread = threading.Thread(target=watched.watch.watch, args=(spark,))
     thread.start()
-    watched.watch.observe(event_of("another", "COMPLETE", AT[1] + 1000))
+    watched.watch.observe(event_of(GOOD, "COMPLETE", AT[1] + 1000))
     assert watched.said.wait(30)
     watched.watch.finish()
     thread.join()
-    (record,) = fold(watched.events, system_name="tests")
+    records = fold(watched.events, system_name="tests")
+    (record,) = [one for one in records if one.final_state is FinalState.ERROR]
     assert record.annotations == {"errorCause": "boom", "run": "not known"}
 
 
@@ -146,7 +147,7 @@ def test_failures_that_waited_when_the_jvm_went_away_are_records_of_their_own(wa
     thread = threading.Thread(target=watched.watch.watch, args=(spark,))
     spark.before_settled = go
     thread.start()
-    watched.watch.observe(event_of("another", "COMPLETE", AT[1] + 1000))
+    watched.watch.observe(event_of(GOOD, "COMPLETE", AT[1] + 1000))
     assert gone.wait(30)
     watched.watch.finish()
     thread.join()

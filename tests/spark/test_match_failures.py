@@ -65,22 +65,12 @@ CASES = {
     "without the job's name, times and path do": Case(
         [run("a", None, ENDED)], [ended(1, at=AT, jobs={3})], [(1, "a")]
     ),
-    "a run of other jobs is not found by its times": Case(
-        [run("a", BEGAN, ENDED, jobs=[4])], [ended(1, at=AT, jobs={3})], [], []
-    ),
-    "nor by an execution without a job": Case([run("a", BEGAN, ENDED, jobs=[1])], [FAILED], []),
-    "a run that is reported is not another failure's": Case(
-        [run("a", BEGAN, ENDED, is_reported=True)], [FAILED], [], []
-    ),
     "the times of both ends decide": Case(
         [run("a", *AT), run("b", BEGAN, ENDED + 1), run("c", BEGAN + 1, ENDED)], [FAILED], [(1, "a")]
     ),
     "a run that has not ended waits": Case([run("a", BEGAN, None)], [FAILED], []),
     "of the same times, the path decides": Case(TWO, [FAILED_B], [(1, "b")]),
     "for several, too": Case(TWO, [FAILED_B, ended(2, at=AT)], [(1, "b"), (2, "a")]),
-    "a write to elsewhere in the same time is none of it": Case(
-        [run("good", None, ENDED, output="/out/good")], [FAILED], [], []
-    ),
     "a query is no run that wrote": Case(
         [run("good", None, ENDED, output="/out/good"), run("a query", None, ENDED, output=None)],
         [ended(1, at=AT, plan=COLLECT)],
@@ -100,7 +90,6 @@ CASES = {
     "but then, beside a success elsewhere": Case(
         LATE, [FAILED], [(1, "a")], [ended(2, at=AT, plan=files("/out/b"), error="")]
     ),
-    "not beside one of the same path": Case(LATE, [FAILED], [], [ended(2, at=AT, error="")]),
     "nor if they are further apart": Case(LATE, [ended(1, at=(BEGAN, ENDED - 4))], [], []),
     "where nothing decides, none is called failed": Case([run("a", *AT), run("b", *AT)], [FAILED], [], []),
 }

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,20 +16,11 @@ from databases import ByNetwork, marquez_database
 from events import event
 from stores import Store, new_bucket
 
-from waybill.exporter import (
-    Compactor,
-    IncompleteError,
-    Query,
-    SourceError,
-    Wanted,
-    check,
-    open_source,
-    rebuild,
-)
+from waybill.exporter import Compactor, IncompleteError, SourceError, Wanted, check, open_source, rebuild
 from waybill.exporter.compaction import CompactionReport, RawWriter
 from waybill.exporter.layout import Layout
 from waybill.exporter.ledger import read_ledger
-from waybill.exporter.names import RawName, hour_of
+from waybill.exporter.names import RawName
 from waybill.exporter.sources import JournalSource, LinesSource, MarquezDatabaseSource, Source
 from waybill.facets import AnnotationRule, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.lineage import find
@@ -87,6 +77,12 @@ def generated(count: int, seed: int = 5, *, hours: int = 24) -> list[bytes]:
             event(f"r{number}", chance.choice(kinds), at, job="edge/job", facets=facets, outputs=outputs)
         )
     return bodies
+
+
+def recorded(count: int, *, hours: int) -> list[ProvenanceRecord]:
+    """The records of such events."""
+    events = [decode_event(body) for body in generated(count, hours=hours)]
+    return fold([event for event in events if isinstance(event, RunEvent)], system_name="host")
 
 
 def rows(root: Path) -> list[ProvenanceRecord]:
@@ -186,36 +182,26 @@ def _driver_or_skip() -> None:
         pytest.skip(f"Maven Central cannot be reached from here: {error}")
 
 
-def test_a_rebuild_into_a_root_with_a_ledger_is_recorded_in_it(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"\n".join(generated(60, hours=3)))
-    source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
-    rebuild(source, root, msgspec.structs.replace(WANTED, systems=frozenset({"s1"})))
-    before = read_ledger(root)
-    rebuild_on_spark(spark, source, root, WANTED)
-    after = read_ledger(root)
-    assert before is not None
-    assert after is not None
-    assert (after.entries, after.changing) == (before.entries + 1, frozenset())
-    assert {path for path, _ in after.seals.items()} > {path for path, _ in before.seals.items()}
-    assert len({row.system_name for row in rows(root)}) > 1
-
-
 def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    bodies = [decode_event(body) for body in generated(200, hours=8)]
-    records = fold([body for body in bodies if isinstance(body, RunEvent)], system_name="host")
+    """Also beside a damaged raw file, which is set aside."""
+    records = recorded(200, hours=8)
     for root in (tmp_path / "embedded", tmp_path / "spark"):
         writer = RawWriter(root)
         for at in range(5):
             writer.write(RawName("aa", at + 1, at + 1), records[at::5])
             writer.write(RawName("bb", at + 1, at + 1), records[at : at + 40])
+        damaged = min(root.glob("provenance/raw/*/00/aa-*"))
+        damaged.write_bytes(b"nonsense")
     expected = Compactor(tmp_path / "embedded").compact()
     assert compact_on_spark(spark, tmp_path / "spark") == expected
+    assert [one.path for one in expected.aside] == [str(damaged.relative_to(tmp_path / "spark"))]
     assert len(expected.published) > 8
-    for path in expected.published:
+    for path in (*expected.published, *(one.kept for one in expected.aside)):
         assert (tmp_path / "spark" / path).read_bytes() == (tmp_path / "embedded" / path).read_bytes()
-    assert rows(tmp_path / "spark") == rows(tmp_path / "embedded") == merge_all(records)
+    with pytest.raises(IncompleteError, match="was quarantined"):
+        find(tmp_path / "spark")
     assert compact_on_spark(spark, tmp_path / "spark") == CompactionReport()
 
 
@@ -223,8 +209,7 @@ def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
     spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:
     store = bucket.below("raw files")
-    events = [decode_event(body) for body in generated(120, hours=4)]
-    records = fold([event for event in events if isinstance(event, RunEvent)], system_name="host")
+    records = recorded(120, hours=4)
     for root in (tmp_path / "there", tmp_path / "here"):
         for at in range(3):
             RawWriter(root).write(RawName(f"a{at}", 1, 1), records[at::2])
@@ -238,27 +223,6 @@ def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
         there = pq.ParquetFile(pa.BufferReader(found[published])).read()
         assert there.equals(pq.ParquetFile(tmp_path / "here" / published).read())
     assert compact_on_spark(spark, store.url) == CompactionReport()
-
-
-def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_done(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    events = [decode_event(body) for body in generated(60, hours=3)]
-    records = fold([event for event in events if isinstance(event, RunEvent)], system_name="host")
-    RawWriter(tmp_path).write(RawName("aa", 1, 1), records)
-    hours = sorted({hour_of(record.completed) for record in records})
-    damaged = next((tmp_path / "provenance/raw" / hours[0].day / hours[0].hour).iterdir())
-    damaged.write_bytes(b"nonsense")
-    report = compact_on_spark(spark, tmp_path)
-    (one,) = report.aside
-    assert (tmp_path / one.path, one.hour) == (damaged, hours[0])
-    assert (tmp_path / one.kept).read_bytes() == b"nonsense"
-    with pytest.raises(IncompleteError, match="was quarantined"):
-        find(tmp_path)
-    rest = [find(tmp_path, Query(since_ms=hour.start_ms, until_ms=hour.end_ms)) for hour in hours[1:]]
-    assert all(rest)
-    found = [finding for checked in check(tmp_path) for finding in checked.findings]
-    assert [finding.kind for finding in found] == ["damaged"]
 
 
 def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
@@ -287,6 +251,10 @@ def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
     assert {path: path.stat().st_ino for path in before} == before
     assert rows(root) == rows(tmp_path / "embedded")
     assert not (root / ".rebuild").exists()
+    ledger = read_ledger(root)
+    assert ledger is not None
+    assert ledger.changing == frozenset()
+    assert {path for path, _ in ledger.seals.items()} == set(report.files)
 
 
 def test_from_a_bucket_into_a_bucket_a_rebuild_goes_on_where_it_was_cut_short_and_the_next_is_merged(

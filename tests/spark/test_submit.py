@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from sayings import AT, START_MS, ended, event_of, files, log_lines
 from stage import QUICK_JVM
 
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.spark.runtime import LISTENER_CLASS
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -141,18 +139,11 @@ def test_a_signal_ends_spark_submit_first(fake: Fake) -> None:
 
 
 TRACKED = """
-import json
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.appName("submitted").config(map=LOCAL["conf"]).master(LOCAL["master"])
 spark = waybill.spark.configure(builder, tags={"team": "night"}, **SETTINGS).getOrCreate()
 assert SparkSession.builder.getOrCreate() is spark
 spark.sparkContext.setLogLevel("OFF")
-loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-loader = loader.loadClass(sys.argv[3]).getClassLoader()
-print(json.dumps({
-    "seen": loader.getResource("org/example/catalog.txt") is not None,
-    "shipped": str(spark.sparkContext._jsc.sc().listJars().mkString(",")),
-}))
 
 def attempt(write):
     try:
@@ -167,15 +158,10 @@ sys.exit(4)
 
 
 @pytest.mark.spark_truth
-def test_a_tracked_program_that_spark_submit_starts_tells_all_itself_and_has_the_jars(
-    run: Run, tmp_path: Path
-) -> None:
-    with zipfile.ZipFile(tmp_path / "catalog.jar", "w") as file:
-        file.writestr("org/example/catalog.txt", "seen")
+def test_a_tracked_program_that_spark_submit_starts_tells_all_itself(run: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     env = {"WAYBILL_HOME": str(home), "WAYBILL_RUNNER": "none"}
-    command = (*SUBMIT, "--jars", str(tmp_path / "catalog.jar"), "--driver-java-options", QUICK_JVM)
-    submitted = run(TRACKED, command=command, arguments=(LISTENER_CLASS,), env=env, home=home)
+    submitted = run(TRACKED, command=(*SUBMIT, "--driver-java-options", QUICK_JVM), env=env, home=home)
     assert submitted.status == 4, submitted.stderr
     states = {record.final_state for record in submitted.written("good")}
     assert states == {FinalState.COMPLETE, FinalState.ERROR}
@@ -184,5 +170,3 @@ def test_a_tracked_program_that_spark_submit_starts_tells_all_itself_and_has_the
     assert application.annotations == {"errorCause": "the program exited with status 4", "team": "night"}
     assert "failed, 0 corrected" in submitted.stderr
     assert list((home / "spark-event-logs").iterdir()) == []
-    said = json.loads(next(line for line in submitted.stdout.splitlines() if line.startswith("{")))
-    assert (said["seen"], said["shipped"].rpartition("/")[2]) == (True, "catalog.jar")

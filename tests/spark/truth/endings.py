@@ -77,5 +77,6 @@ def table() -> str:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2] / "shared"))
     # The tests take their rows from the module by its name, which this is not.
     sys.stdout.write(importlib.import_module("endings").table() + "\n")

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 import pytest
-from endings import ending
+from endings import Ending, ending, endings
+from waiting import wait_until
 
 import waybill.spark
 from waybill.facets import FinalState
@@ -114,13 +114,6 @@ class Server:
         self.process.wait(ENDS_WITHIN_S)
 
 
-def once(is_so: Callable[[], bool], within_s: float) -> None:
-    end_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def server(endpoint: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
@@ -141,17 +134,8 @@ def server(endpoint: Collector, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "spark.openlineage.capturedProperties": "spark.job.tags",
     }
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    command = [
-        sys.executable,
-        "-m",
-        "waybill.cli",
-        "spark",
-        "submit",
-        *options,
-        "--class",
-        SERVER,
-        "spark-internal",
-    ]
+    submit = [sys.executable, "-m", "waybill.cli", "spark", "submit"]
+    command = [*submit, *options, "--class", SERVER, "spark-internal"]
     own = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(folder)}
     env = {**os.environ, "WAYBILL_HOME": str(endpoint.home), "WAYBILL_RUNNER": "none", **own}
     said = folder / "said"
@@ -160,7 +144,7 @@ def server(endpoint: Collector, tmp_path_factory: pytest.TempPathFactory) -> Ite
         process = subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=folder)
         stack.callback(process.wait)
         stack.callback(process.terminate)
-        once(
+        wait_until(
             lambda: process.poll() is not None or b"Spark Connect server started" in said.read_bytes(),
             STARTS_WITHIN_S,
         )
@@ -177,11 +161,9 @@ def scenes(server: Server, play: Play) -> dict[str, Scene]:
 
     with ThreadPoolExecutor(2) as threads:
         found = dict(zip(("orders", "stock"), threads.map(client, ("orders", "stock")), strict=True))
-    status = -signal.SIGKILL
-    found["killed"] = play(
-        KILLED, status=status, tells=False, arguments=(server.address, "killed"), home=server.home
-    )
-    once(lambda: is_recorded(found["killed"], "slow"), ENDS_WITHIN_S)
+    own = {"arguments": (server.address, "killed"), "home": server.home}
+    found["killed"] = play(KILLED, status=-signal.SIGKILL, tells=False, **own)
+    wait_until(lambda: is_recorded(found["killed"], "slow"), ENDS_WITHIN_S)
     server.stop()
     for scene in found.values():
         scene.ran.read()
@@ -199,60 +181,50 @@ def said(scene: Scene, name: str) -> list[tuple[FinalState, str | None, str | No
     return [(state, notes.get("app"), notes.get("errorCause")) for state, notes in found]
 
 
-@ending(
-    "Spark Connect",
-    "a client's write succeeds",
-    really="files, `_SUCCESS`",
-    record="COMPLETE, confirmed by the server's event log, with the client's tags",
+@pytest.mark.parametrize("name", ["orders", "stock"])
+@endings(
+    [
+        Ending(
+            "Spark Connect",
+            "a client's write succeeds",
+            "files, `_SUCCESS`",
+            "COMPLETE, confirmed by the server's event log, with the client's tags",
+        ),
+        Ending(
+            "Spark Connect",
+            "a task of a client's write fails",
+            "an exception in the client, a folder without `_SUCCESS`",
+            "COMPLETE, marked, until the server's event log is read; then ERROR with the cause and the tags",
+        ),
+        Ending(
+            "Spark Connect",
+            "a client writes to a folder that exists",
+            "an exception in the client, the folder is unchanged",
+            "as above, on Spark 3.5 without the tags; the earlier writer's COMPLETE stays",
+        ),
+        Ending(
+            "Spark Connect",
+            "two clients work at once",
+            "each has its own files and exceptions",
+            "each record has the tags of its client",
+        ),
+    ]
 )
-def test_a_write_of_a_client(scenes: dict[str, Scene]) -> None:
-    for name in ("orders", "stock"):
-        (record, _) = sorted(scenes[name].ran.written("good"), key=lambda one: one.final_state)
-        assert (record.final_state, record.filename) == (COMPLETE, f"{name}.csv")
-        assert record.annotations == {"app": name, "team": f"of {name}"}
-        assert said(scenes[name], "in_a_thread") == [(COMPLETE, name, None)]
-
-
-@ending(
-    "Spark Connect",
-    "a task of a client's write fails",
-    really="an exception in the client, a folder without `_SUCCESS`",
-    record="COMPLETE, marked, until the server's event log is read; then ERROR with the cause and the tags",
-)
-def test_a_write_of_a_client_that_fails(scenes: dict[str, Scene]) -> None:
-    for name in ("orders", "stock"):
-        assert scenes[name].error("failed") is not None
-        assert not scenes[name].is_committed("failed")
-        ((state, app, cause),) = said(scenes[name], "failed")
-        assert (state, app) == (ERROR, name)
-        assert f"from {name}" in (cause or "")
-
-
-@ending(
-    "Spark Connect",
-    "a client writes to a folder that exists",
-    really="an exception in the client, the folder is unchanged",
-    record="as above, on Spark 3.5 without the tags; the earlier writer's COMPLETE stays",
-)
-def test_a_write_of_a_client_to_a_folder_that_exists(scenes: dict[str, Scene]) -> None:
-    for name in ("orders", "stock"):
-        _, (state, app, cause) = sorted(said(scenes[name], "good"))
-        assert (state, app) == (ERROR, name if not pyspark.__version__.startswith("3.") else None)
-        assert "exists" in (cause or "")
-
-
-@ending(
-    "Spark Connect",
-    "two clients work at once",
-    really="each has its own files and exceptions",
-    record="each record has the tags of its client",
-)
-def test_clients_that_work_at_once(scenes: dict[str, Scene]) -> None:
-    for name in ("orders", "stock"):
-        own = [one for one in scenes[name].ran.records if (one.annotations or {}).get("app") == name]
-        folder = f"{scenes[name].ran.out}/"
-        assert len(own) == 4
-        assert all(folder in (record.data_sink or "") for record in own)
+def test_writes_of_two_clients_that_work_at_once(scenes: dict[str, Scene], name: str) -> None:
+    scene, has_tags = scenes[name], not pyspark.__version__.startswith("3.")
+    (record, _) = sorted(scene.ran.written("good"), key=lambda one: one.final_state)
+    assert (record.final_state, record.filename) == (COMPLETE, f"{name}.csv")
+    assert record.annotations == {"app": name, "team": f"of {name}"}
+    assert said(scene, "in_a_thread") == [(COMPLETE, name, None)]
+    assert scene.error("failed") is not None
+    assert not scene.is_committed("failed")
+    ((state, app, cause),) = said(scene, "failed")
+    assert (state, app, f"from {name}" in (cause or "")) == (ERROR, name, True)
+    _, (state, app, cause) = sorted(said(scene, "good"))
+    assert (state, app, "exists" in (cause or "")) == (ERROR, name if has_tags else None, True)
+    own = [one for one in scene.ran.records if (one.annotations or {}).get("app") == name]
+    assert len(own) == 4
+    assert all(f"{scene.ran.out}/" in (record.data_sink or "") for record in own)
 
 
 @ending(
