@@ -158,30 +158,6 @@ def test_where_no_job_failed_while_it_ran_a_forgotten_outcome_is_not_known(
     assert executions.may_have_failed(0, AT[1], 0)
 
 
-def test_after_spark_has_stopped_what_was_kept_before_counts(store: Store, executions: Executions) -> None:
-    store.errors = {1: "boom", 2: "", 3: None}
-    failed = list(executions.newly_ended())
-    executions.keep(failed, 5)
-    store.errors = {}
-    assert newly(executions) == []
-    assert [one.id for one in executions.succeeded_beside(failed, 5)] == [2]
-    assert executions.may_have_failed(AT[0] + 9_000, AT[1] + 9_000, 5)
-    assert executions.may_have_failed(AT[0], AT[1], 5)  # the third was open at the same time
-
-
-def test_where_nothing_could_be_kept_nothing_counts_as_a_success(
-    store: Store, executions: Executions
-) -> None:
-    store.errors = {1: ""}
-    list(executions.newly_ended())
-    store.executionsList = MagicMock(side_effect=ConnectionError)  # type: ignore[method-assign]
-    with pytest.raises(ConnectionError):
-        executions.keep((), 5)
-    assert executions.may_have_failed(AT[0], AT[1], 5)
-    with pytest.raises(LookupError):
-        list(executions.succeeded_beside((), 5))
-
-
 PROGRAM = """
 import json
 from waybill.spark.tracking.executions import Executions

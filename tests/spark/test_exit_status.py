@@ -53,6 +53,8 @@ GOOD = [
 ]
 INTERRUPTED = "raise KeyboardInterrupt"
 AT_PROMPT = "sys.ps1 = '>>> '; raise ValueError"
+IN_CELL = "import builtins; builtins.get_ipython = None; raise ValueError"
+"""As a kernel of IPython's ends, in one of whose cells an exception was raised."""
 
 
 Ended = dict[str, tuple[ProgramFailure | None, int]]
@@ -61,7 +63,7 @@ Ended = dict[str, tuple[ProgramFailure | None, int]]
 @pytest.fixture(scope="module")
 def ended() -> Ended:
     """Of each ending, what was noticed of a program with it, and its exit status."""
-    endings = [*FAILING, *GOOD, INTERRUPTED, AT_PROMPT]
+    endings = [*FAILING, *GOOD, INTERRUPTED, AT_PROMPT, IN_CELL]
     program = [sys.executable, "-c", PROGRAM.format(endings=endings)]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
     said = [eval(line, {"ProgramFailure": ProgramFailure}) for line in ran.stdout.splitlines()]  # noqa: S307 - what our own program printed
@@ -75,9 +77,10 @@ def test_a_failing_end_has_its_reason(ended: Ended, ending: str) -> None:
     assert (noticed.message, status, noticed.cancelled) == (*FAILING[ending], False)
 
 
-def test_a_good_end_is_none_and_neither_is_what_fails_at_a_prompt(ended: Ended) -> None:
+def test_a_good_end_is_none_and_neither_is_what_fails_at_a_prompt_or_in_a_cell(ended: Ended) -> None:
     assert {ending: ended[ending] for ending in GOOD} == dict.fromkeys(GOOD, (None, 0))
     assert ended[AT_PROMPT][0] is None
+    assert ended[IN_CELL][0] is None
 
 
 def test_an_interruption_is_a_cancellation(ended: Ended) -> None:

@@ -78,16 +78,12 @@ def followed(tmp_path: Path) -> Followed:
     return Followed(Store.with_events(tmp_path), tmp_path / "logs")
 
 
-def test_a_failure_is_told_while_its_application_runs(followed: Followed) -> None:
-    followed.log(*LINES[:-1], name=f"{APPLICATION}.inprogress")
-    status = followed.look()
-    assert (status.corrected, followed.state_of("a")) == (1, FinalState.ERROR)
-    assert followed.state_of("b") is FinalState.COMPLETE
-
-
 def test_what_a_log_says_is_told_once_whatever_it_is_called_and_whoever_follows(followed: Followed) -> None:
     path = followed.log(*LINES[:-1], name=f"{APPLICATION}.inprogress")
-    followed.look(after_ms=2 * MINUTE_MS)
+    status = followed.look()
+    assert (status.corrected, followed.state_of("a")) == (1, FinalState.ERROR)
+    assert (status.confirmed, followed.state_of("b")) == (0, FinalState.COMPLETE)
+    assert followed.look(after_ms=2 * MINUTE_MS).confirmed == 1
     path.unlink()
     followed.log(*LINES)
     followed.look(after_ms=HOUR_MS)
@@ -97,12 +93,6 @@ def test_what_a_log_says_is_told_once_whatever_it_is_called_and_whoever_follows(
     followed.log(*LINES)
     status = followed.look(after_ms=HOUR_MS)
     assert (status.corrected, status.confirmed, followed.entries()) == (2, 1, told)
-
-
-def test_a_write_is_confirmed_once_the_listener_must_have_told_all(followed: Followed) -> None:
-    followed.log(*LINES)
-    assert followed.look().confirmed == 0
-    assert followed.look(after_ms=2 * MINUTE_MS).confirmed == 1
 
 
 def test_a_failure_whose_run_the_listener_may_still_tell_of_waits_for_it(followed: Followed) -> None:
@@ -202,17 +192,14 @@ def test_what_does_not_fit_into_one_look_is_done_by_the_next_ones(followed: Foll
     assert (corrected[0], corrected[-1]) == (0, 2), "the oldest comes last, and comes"
 
 
-def test_what_is_half_written_is_no_problem_yet(followed: Followed) -> None:
-    followed.log(*LINES[:1], name=f"{APPLICATION}.inprogress")
-    assert followed.look().problems == {}
-
-
 def test_a_folder_that_is_not_there_yet_is_a_problem_until_it_is(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
         assert list(followed.look().problems) == [str(followed.folder)]
     assert len(caplog.records) == 1
+    followed.log(*LINES[:1])
+    assert followed.look().problems == {}, "what is half written is none yet"
     followed.log(*LINES)
     status = followed.look(after_ms=2 * MINUTE_MS)
     assert (status.problems, status.corrected) == ({}, 2)

@@ -151,13 +151,6 @@ def test_a_jar_that_was_put_in_its_place_is_taken_without_a_network(
     assert fetch_listener(cache=tmp_path) == path
 
 
-def test_a_spark_for_another_scala_gets_its_own_jar(tmp_path: Path) -> None:
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "scala-library-2.12.18.jar").touch()
-    assert scala_version(tmp_path) == "2.12"
-    assert listener_path("2.12", cache=tmp_path).name == "openlineage-spark_2.12-1.53.0.jar"
-
-
 def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,9 +164,12 @@ def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     (tmp_path / "jars" / "scala-library-3.3.0.jar").touch()
     with pytest.raises(SparkSetupError, match="SPARK_HOME"):
         fetch_listener(cache=tmp_path)
-    (tmp_path / "jars" / "scala-library-2.11.12.jar").touch()
+    scala = tmp_path / "jars" / "scala-library-2.11.12.jar"
+    scala.touch()
     with pytest.raises(SparkSetupError, match=r"not available for Scala 2\.11"):
         fetch_listener(cache=tmp_path)
+    scala.rename(scala.with_name("scala-library-2.12.18.jar"))
+    assert listener_path(scala_version(tmp_path)).name == "openlineage-spark_2.12-1.53.0.jar"
 
 
 @pytest.mark.parametrize(

@@ -18,48 +18,39 @@ def told(given: Mapping[str, str] | None = None, tags: Mapping[str, str] | None 
     )
 
 
-def test_the_system_name_is_the_namespace_unless_the_user_gave_one() -> None:
-    assert told()["spark.openlineage.namespace"] == "system"
-    assert told({"spark.openlineage.namespace": "mine"})["spark.openlineage.namespace"] == "mine"
+CAPTURED = "spark.openlineage.capturedProperties"
+NAME, NAMESPACE = "spark.openlineage.appName", "spark.openlineage.namespace"
+LISTENERS, TAGS = "spark.extraListeners", "spark.openlineage.run.tags"
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("given", "option", "value"),
     [
-        ({"spark.app.name": "orders"}, "orders"),
-        ({"spark.app.name": "orders", "spark.openlineage.appName": "mine"}, "mine"),
-        ({"spark.app.name": "orders", "spark.glue.JOB_NAME": "glued"}, None),
-        ({}, None),
+        ({}, NAMESPACE, "system"),
+        ({NAMESPACE: "mine"}, NAMESPACE, "mine"),
+        ({"spark.app.name": "orders"}, NAME, "orders"),
+        ({"spark.app.name": "orders", NAME: "mine"}, NAME, "mine"),
+        ({"spark.app.name": "orders", "spark.glue.JOB_NAME": "glued"}, NAME, None),
+        ({}, NAME, None),
+        ({LISTENERS: "com.example.A"}, LISTENERS, f"com.example.A,{LISTENER_CLASS}"),
+        ({LISTENERS: LISTENER_CLASS}, LISTENERS, LISTENER_CLASS),
+        ({}, TAGS, None),
     ],
 )
-def test_the_listener_is_told_the_application_s_name_which_it_may_not_know_yet(
-    given: Mapping[str, str], name: str | None
+def test_an_option_of_the_user_s_stays_and_is_added_to(
+    given: Mapping[str, str], option: str, value: str | None
 ) -> None:
-    assert told(given).get("spark.openlineage.appName") == name
-
-
-def test_listeners_of_the_users_stay_and_ours_is_there_once() -> None:
-    assert (
-        told({"spark.extraListeners": "com.example.A"})["spark.extraListeners"]
-        == f"com.example.A,{LISTENER_CLASS}"
-    )
-    assert told({"spark.extraListeners": LISTENER_CLASS})["spark.extraListeners"] == LISTENER_CLASS
+    assert told(given).get(option) == value
 
 
 def test_properties_of_records_and_allowed_annotations_are_captured() -> None:
-    captured = told({"spark.openlineage.capturedProperties": "spark.mine"})[
-        "spark.openlineage.capturedProperties"
-    ]
-    assert captured.split(",")[0] == "spark.mine"
-    assert {"spark.waybill.did", "spark.waybill.data_sink", "spark.waybill.ticket"} <= set(
-        captured.split(",")
-    )
+    first, *captured = told({CAPTURED: "spark.mine"})[CAPTURED].split(",")
+    assert first == "spark.mine"
+    assert {"spark.waybill.did", "spark.waybill.data_sink", "spark.waybill.ticket"} <= set(captured)
 
 
 def test_tags_are_escaped_and_added_to_the_users() -> None:
-    given = {"spark.openlineage.run.tags": "a:b"}
-    assert told(given, {"c:d": "e;f"})["spark.openlineage.run.tags"] == "a:b;c\\:d:e\\;f"
-    assert "spark.openlineage.run.tags" not in told()
+    assert told({TAGS: "a:b"}, {"c:d": "e;f"})[TAGS] == "a:b;c\\:d:e\\;f"
 
 
 @pytest.mark.parametrize("tag", [("k", ""), ("", "v"), ("k", "ends with \\"), ("k", "two\nlines")])

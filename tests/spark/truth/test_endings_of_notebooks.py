@@ -115,8 +115,8 @@ def notebook(not_begun: Ran) -> Iterator[Notebook]:
 
 @ending(
     "a notebook",
-    "a cell's write fails, the next cell writes",
-    really="an exception in the cell, the kernel continues",
+    "an exception in a cell, as of a write that fails; the next cell writes",
+    really="the kernel continues",
     record="ERROR with the cause, then COMPLETE; the application COMPLETE",
 )
 def test_a_cell_whose_write_fails(notebook: Notebook) -> None:
