@@ -116,7 +116,7 @@ def failure_event(
 
 def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
     """The ABORT event of a run whose end the listener did not report; its own end replaces it."""
-    facets = {INFERRED_FACET: _own_facet("WaybillInferredRunFacet", reason=reason)}
+    facets: dict[str, object] = {INFERRED_FACET: _own_facet("WaybillInferredRunFacet", reason=reason)}
     return _event_of(run, EventType.ABORT, time_ms, facets)
 
 
@@ -139,7 +139,7 @@ def _event_of(run: ObservedRun, kind: EventType, time_ms: int, facets: dict[str,
     )
 
 
-def _own_facet(name: str, **members: str) -> dict[str, str]:
+def _own_facet(name: str, **members: object) -> dict[str, object]:
     return {"_producer": PRODUCER, "_schemaURL": facet_schema_url(name), **members}
 
 
