@@ -71,6 +71,9 @@ class End(NamedTuple):
 
 
 ENDS: dict[Ending, list[End]] = {
+    Ending("a driver", "it exits normally, without `stop()`", "exit status 0", "application COMPLETE"): [
+        End("", 0, COMPLETE, None)
+    ],
     Ending("a driver", "`sys.exit(3)`", "exit status 3", "application ERROR, “exited with status 3”"): [
         End("sys.exit(3)", 3, ERROR, "the program exited with status 3")
     ],
