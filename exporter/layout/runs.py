@@ -3,7 +3,8 @@
 A run whose terminal event carries the facet is recorded at once, and its other events add nothing. The
 records of any other run are derived once it has settled: when it got no event for a while after its end, or
 its application ended, or a flush requests it. The records follow from the run's events up to then, so a later
-event can take them back. A run that gets no events for a long time is forgotten; see `forgotten_runs`.
+event can take them back. A run that gets no events for a long time is forgotten; see `forgotten_runs`. What
+is left takes about 120 bytes, and goes with the archive's files from its time, or after 10 million others.
 
 A batch stores what its events add to a run as one more part of the run's state, and joins it with the last
 parts that are not much larger. So the cost of an event depends on its own size, and only a run that settles
@@ -37,7 +38,7 @@ from waybill.facets.folding import Gathered, ParentSeen
 from waybill.facets.sizes import made_chars
 from waybill.transport.journal import StateRows, key_of_run
 
-from ..names import LAYOUT, RawName
+from ..names import ARCHIVE, LAYOUT, RawName
 from ..stored_records import decode_entries
 from .forgotten_runs import ForgottenRuns
 
@@ -52,12 +53,13 @@ if TYPE_CHECKING:
 RUN: Final = "run:"  # of the runs
 PART: Final = "part:"  # of their parts: run, number of the part, number of the row
 DUE: Final = "due:"  # of the runs that ended and have not settled
-TOUCHED: Final = "touched:"  # of the runs touched in a minute, for pruning: minute, then sequence number
-PRUNED: Final = "pruned"  # of the first minute that has not been pruned yet
+SWEPT: Final = "swept"  # of the instant up to which runs were swept
 
-_MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
-_PRUNED_MINUTES_MAX: Final = 100
+_BUCKETS: Final = 256  # of runs, by the first digits of their keys; memory has one at a time
+_SWEEPS: Final = 4  # through all runs while the journal keeps an entry
+_SWEPT_MAX: Final = 20_000  # runs in a batch, and those of one more bucket
+_REMEMBERED_MAX: Final = 40_000  # forgotten runs of a bucket, so 10 million in all
 _SMALL_BYTES: Final = 2**16  # whose events make no large records
 _MADE_CHARS_MAX: Final = 2**29  # the records of one event; admission's default is far lower
 _ROW_BYTES: Final = 2**20
@@ -82,7 +84,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """What is stored of a run beside its parts.
+    """What is stored of a run beside its parts; of a forgotten one, only when its last entry was received.
 
     Attributes:
         touched_ms: when its last entry was received.
@@ -101,6 +103,11 @@ class Run(msgspec.Struct, array_like=True):
     numbers: int = 0
     ended: bool = False
     parent: ParentSeen | None = None
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether only the archive has what its events tell."""
+        return not self.parts and not self.faceted
 
     @property
     def has_room(self) -> bool:
@@ -152,11 +159,13 @@ class UnsettledRuns:
     def __init__(
         self, journal: Journal, settings: Settings, *, settle_ms: int, store: StateStore | None = None
     ) -> None:
+        self._journal = journal
         self._store = store or journal
         self._forgotten = ForgottenRuns(self._store, settings.root, journal.nodes, settings.system_name)
         self._settings = settings
         self._settle_ms = settle_ms
         self._retain_ms = int(settings.journal_retain_days * _DAY_MS)
+        self._sweep_ms = max(self._retain_ms // (_SWEEPS * _BUCKETS), 1)  # from one bucket to the next
         self._run_rows = StateRows(self._store, LAYOUT, RUN, Run)
         self._due_rows = StateRows(self._store, LAYOUT, DUE, Due)
         self._due: dict[str, Due] = {}
@@ -170,7 +179,8 @@ class UnsettledRuns:
         self._runs: dict[str, Run | None] = {}
         self._before: dict[str, Collection[Part | RunState]] = {}  # of the runs touched: what is written
         self._gathered: defaultdict[str, Gathered] = defaultdict(Gathered)
-        self._unknown: dict[str, str] = {}
+        self._new: dict[str, str] = {}  # the ids of the runs that are not stored, by key
+        self._late: dict[str, str] = {}  # those of forgotten runs
         self._unknown_ms = 0
         self._settled: dict[str, None] = {}
         self._due_changed: set[str] = set()
@@ -225,9 +235,9 @@ class UnsettledRuns:
         if key not in self._runs:
             self.load([key])
         run = self._runs[key]
-        if run is None:
-            run = self._runs[key] = Run()
-            self._unknown[key] = event.run.runId
+        if run is None or (run.is_forgotten and key not in self._before):
+            (self._new if run is None else self._late)[key] = event.run.runId
+            run = self._runs[key] = run or Run()
             self._unknown_ms = self._unknown_ms or received_ms
         elif seen is not None and seen.outputs and not run.has_room:
             raise ValueError(
@@ -263,8 +273,8 @@ class UnsettledRuns:
     def finish(self, batch: RawName, received_ms: int) -> FoldedBatch:
         """End the batch, given its node and entries, and the time the last one was received."""
         put, delete = self._put, self._delete
-        put |= self._forgotten.take_in(batch, received_ms)
-        self._bring_back()
+        self._bring_back(batch)
+        put |= self._forgotten.with_batch(batch)
         self.load(self._settled)
         for key in self._settled:
             if (run := self._runs[key]) is not None:
@@ -292,9 +302,7 @@ class UnsettledRuns:
         due = {key: self._due[key] for key in self._due_changed if key in self._due}
         put |= self._due_rows.encoded(due)
         delete += [self._due_rows.name(key) for key in self._due_changed - due.keys()]
-        if runs:
-            put[f"{TOUCHED}{received_ms // _MINUTE_MS:012}:{batch.last}"] = msgspec.msgpack.encode(list(runs))
-        self._prune(received_ms)
+        self._sweep(received_ms)
         self._begin()
         retracted: set[RecordKey] = set()
         return FoldedBatch(self._changes(changed, put, retracted), retracted, put, delete)
@@ -358,9 +366,16 @@ class UnsettledRuns:
             if self._put.pop(row, None) is None:
                 self._delete.append(row)
 
-    def _bring_back(self) -> None:
+    def _bring_back(self, batch: RawName) -> None:
         """Continue the forgotten runs among the unknown ones from their state before this batch."""
-        found = self._forgotten.among(self._unknown, self._unknown_ms - self._retain_ms)
+        for keys, before_ms, known in self._forgotten.missing(batch):
+            stored = self._run_rows.of(keys)
+            lacking = {key for key in keys if key not in stored or stored[key].is_forgotten}
+            put = self._run_rows.encoded(dict.fromkeys(lacking, Run(before_ms))) | known
+            # At once: nothing refers to it yet, and adding it again adds the same.
+            self._store.commit(LAYOUT, put=put, delete=(), durable=False)
+            self._late.update((key, self._new[key]) for key in keys & self._new.keys())
+        found = self._forgotten.read(set(self._late.values()), self._unknown_ms - self._retain_ms)
         for run_id, state in found.items():
             key = key_of_run(run_id)
             run = cast("Run", self._runs[key])
@@ -406,34 +421,54 @@ class UnsettledRuns:
             if not siblings:
                 del self._children[due.parent]
 
-    def _prune(self, received_ms: int) -> None:
-        """Forget runs that got no events for a long time."""
-        end = (received_ms - self._retain_ms) // _MINUTE_MS
-        start = int(self._store.state_of(LAYOUT, [PRUNED]).get(PRUNED, str(end)))
-        end = min(max(start, end), start + _PRUNED_MINUTES_MAX)
-        forgotten: dict[str, None] = {}
-        for minute in range(start, end):
-            for row, value in self._store.state(LAYOUT, f"{TOUCHED}{minute:012}:").items():
-                self._delete.append(row)
-                keys = _KEYS_DECODER.decode(value)
-                for key, run in self._run_rows.of(keys).items():
-                    # Runs touched by the batch are stored with it.
-                    if key not in self._before and run.touched_ms // _MINUTE_MS <= minute:
-                        self._delete.append(self._run_rows.name(key))
-                        self._drop(key, run.parts)
-                        forgotten[key] = None
-        self._forgotten.add(forgotten, received_ms, self._put, self._delete)
-        self._put[PRUNED] = str(end).encode()
+    def _sweep(self, received_ms: int) -> None:
+        """Go on through the runs: forget those that got no events for a long time, and drop the oldest such.
+
+        Some follow at each instant, so that all were looked at a few times while the journal keeps an entry.
+        """
+        end = received_ms // self._sweep_ms
+        stored = self._store.state_of(LAYOUT, [SWEPT]).get(SWEPT)
+        at = end if stored is None else max(int(stored) // self._sweep_ms, end - _BUCKETS)
+        if stored is not None and at >= end:
+            return
+        began_ms = self._forgotten.began_ms()
+        before_ms, swept = received_ms - self._retain_ms, 0
+        if self._settings.archive_enabled:  # What the archive lacks would be lost.
+            unarchived_ms = self._journal.waiting(self._journal.cursor(ARCHIVE)).oldest_ms
+            before_ms = min(before_ms, unarchived_ms or before_ms)
+        while at < end and swept <= _SWEPT_MAX:
+            runs = self._run_rows.all(_bucket(at))
+            swept, at = swept + len(runs), at + 1
+            # Runs touched by the batch are stored with it.
+            old = {key for key, run in runs.items() if run.touched_ms < before_ms}
+            newest = sorted(old - self._before.keys(), key=lambda key: runs[key].touched_ms, reverse=True)
+            for number, key in enumerate(newest):
+                run = runs[key]
+                self._drop(key, run.parts)
+                if began_ms is None or run.touched_ms < began_ms or number >= _REMEMBERED_MAX:
+                    self._delete.append(self._run_rows.name(key))
+                elif not run.is_forgotten:
+                    self._put |= self._run_rows.encoded({key: Run(run.touched_ms)})
+        self._put[SWEPT] = str(at * self._sweep_ms).encode()
+
+
+def _bucket(number: int) -> str:
+    """What the keys of some of the runs begin with; there are `_BUCKETS` in turn."""
+    return f"{number % _BUCKETS:02x}"
 
 
 def unpublish(store: StateStore, since_ms: int) -> dict[str, bytes]:
     """The state to store so that the next batch records once more the runs touched since an instant."""
     rows, due_rows = StateRows(store, LAYOUT, RUN, Run), StateRows(store, LAYOUT, DUE, Due)
-    runs = {key: run for key, run in rows.all().items() if run.written and run.touched_ms >= since_ms}
+    runs = {
+        key: run
+        for at in range(_BUCKETS)
+        for key, run in rows.all(_bucket(at)).items()
+        if run.written and run.touched_ms >= since_ms
+    }
     due = {key: Due.of(run, run.touched_ms) for key, run in runs.items()}
     again = {key: msgspec.structs.replace(run, written=0) for key, run in runs.items()}
     return {**rows.encoded(again), **due_rows.encoded(due)}
 
 
 _STATE_DECODER: Final = msgspec.msgpack.Decoder(RunState)
-_KEYS_DECODER: Final = msgspec.msgpack.Decoder(list[str])

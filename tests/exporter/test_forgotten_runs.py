@@ -6,23 +6,21 @@ import contextlib
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, event, in_order
 
 from waybill.exporter.archive import Archive, archived_files, read_entries, read_run_ids
 from waybill.exporter.layout import Layout as Projection, write_again
-from waybill.exporter.layout.forgotten_runs import RunKeys
+from waybill.exporter.layout.runs import Run
 from waybill.exporter.query import TailReader
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.home import Home
-from waybill.transport.journal import key_of_run
 from waybill.transport.root import adopt_root, plan_adoption
 
 if TYPE_CHECKING:
@@ -83,7 +81,12 @@ class Site:
         """Let enough time pass that everything is forgotten."""
         self.clock.pass_hours(1)
         self.tell(event(f"next-{len(self.bodies)}", "START", 0))
-        assert len(self.journal.state("layout", "run:")) == 1
+        runs = [msgspec.msgpack.decode(row, type=Run) for row in self.runs().values()]
+        assert [run.is_forgotten for run in runs].count(False) == 1
+
+    def runs(self) -> dict[str, bytes]:
+        """What is stored of each run."""
+        return self.journal.state("layout", "run:")
 
     def check(self) -> None:
         """Check that the records are those of all events."""
@@ -124,92 +127,41 @@ def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
     return [event(str(uuid.uuid4()), kind, at) for at in range(number)]
 
 
-# -- the set -----------------------------------------------------------------------------------------------
+# -- what stays of them ------------------------------------------------------------------------------------
 
 
-class Stored:
-    """A journal that the set is stored in."""
-
-    def __init__(self, settings: Settings, archive_began_ms: Callable[[], int | None] = lambda: None) -> None:
-        self.journal = Journal(settings.home)
-        self.archive_began_ms = archive_began_ms
-        self.reopen()
-
-    def reopen(self) -> None:
-        self.keys = RunKeys(self.journal, self.archive_began_ms)
-
-    def add(self, ids: Iterable[str], now_ms: int = 0, *, crashes: bool = False) -> None:
-        put: dict[str, bytes] = {}
-        delete: list[str] = []
-        self.keys.add(map(key_of_run, ids), now_ms, put, delete)
-        if crashes:
-            self.reopen()
-        else:
-            self.journal.commit("layout", put=put, delete=delete, durable=False)
-
-    def among(self, ids: Iterable[str]) -> set[str]:
-        by_key = {key_of_run(run_id): run_id for run_id in ids}
-        return {by_key[key] for key in self.keys.among(by_key)}
-
-    def size_bytes(self) -> int:
-        return sum(len(key) + len(value) for key, value in self.journal.state("layout").items())
+def test_what_stays_of_a_forgotten_run_is_small_and_goes_with_the_archive(site: Site) -> None:
+    site.tell(*(event(f"r{number}", "RUNNING", 5) for number in range(50)))
+    size_bytes = sum(map(len, site.runs().values()))
+    site.forget()
+    assert len(site.runs()) == 51
+    assert sum(map(len, site.runs().values())) < size_bytes / 3
+    site.clock.pass_hours(24)
+    site.tell(*unknown(1))
+    shutil.rmtree(min((site.settings.root / "events").iterdir()))
+    site.clock.pass_hours(1)
+    site.tell(*unknown(1))
+    assert len(site.runs()) == 2
 
 
-@pytest.fixture
-def small_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs._FIRST_ROWS", 1)
+def test_a_run_is_not_forgotten_before_its_entries_are_archived(site: Site) -> None:
+    site.emit(COMPLETE)
+    site.flush(["layout"])
+    site.clock.pass_hours(1)
+    site.emit(event("next", "START", 0))
+    site.flush(["layout"])
+    site.emit(FAIL)
+    site.flush(["layout"])
+    site.check()
 
 
-@pytest.mark.usefixtures("small_levels")
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    steps=st.lists(
-        st.tuples(st.lists(st.text(), max_size=3), st.integers(0, 300), st.booleans(), st.booleans()),
-        max_size=8,
-    )
-)
-def test_whatever_was_added_and_committed_is_found(
-    settings: Settings,
-    tmp_path_factory: pytest.TempPathFactory,
-    steps: list[tuple[list[str], int, bool, bool]],
+def test_the_oldest_forgotten_runs_are_dropped_when_there_are_too_many(
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Stored(msgspec.structs.replace(settings, home=tmp_path_factory.mktemp("home")))
-    added: set[str] = set()
-    for at, (ids, more, crashes, reopens) in enumerate(steps):
-        ids += [f"{at}-{number}" for number in range(more)]
-        stored.add(ids, crashes=crashes)
-        if not crashes:
-            added.update(ids)
-        if reopens:
-            stored.reopen()
-        assert stored.among(added) == added
-
-
-def test_hardly_any_other_is_found_and_each_takes_a_few_bytes(settings: Settings) -> None:
-    stored = Stored(settings)
-    for at in range(100):
-        stored.add([f"{at}-{number}" for number in range(1_000)])
-    others = [f"other-{number}" for number in range(100_000)]
-    assert not stored.among(others)
-    assert stored.size_bytes() < 6 * 100_000
-
-
-@pytest.mark.usefixtures("small_levels")
-def test_what_is_from_before_the_archive_began_is_dropped(settings: Settings) -> None:
-    began_ms: int | None = None
-    stored = Stored(settings, lambda: began_ms)
-    for at_ms in range(20):
-        stored.add([f"{at_ms}-{number}" for number in range(100)], at_ms)
-    began_ms = 15
-    sizes_bytes = []
-    for at_ms in range(20, 400):
-        stored.add([f"{at_ms}-{number}" for number in range(100)], at_ms)
-        began_ms = at_ms - 20
-        sizes_bytes.append(stored.size_bytes())
-    assert max(sizes_bytes) < 64 * 100 * 20, "what 20 of these take does not depend on how many there were"
-    late = [f"{at_ms}-{number}" for at_ms in range(370, 400) for number in range(100)]
-    assert stored.among(late) == set(late)
-    assert not stored.among([f"0-{number}" for number in range(100)])
+    site.tell(*unknown(3))
+    monkeypatch.setattr("waybill.exporter.layout.runs._REMEMBERED_MAX", 0)
+    site.forget()
+    assert len(site.runs()) == 1
 
 
 # -- what is looked for ------------------------------------------------------------------------------------

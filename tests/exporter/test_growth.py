@@ -24,7 +24,6 @@ from waybill.exporter.archive import read_entries, read_run_ids
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
-from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import Run, UnsettledRuns
 from waybill.exporter.names import RawName, events_folder, hour_of
 from waybill.exporter.parquet import (
@@ -42,7 +41,7 @@ from waybill.exporter.parquet import (
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.facets.arrow import from_table, to_table, to_tables
 from waybill.transport import Journal, Kind, Settings
-from waybill.transport.journal import Entry, Node, key_of_run
+from waybill.transport.journal import Entry, key_of_run
 
 ROW_BYTES_MAX: Final = 2**20
 HOUR_MS: Final = 3_600_000
@@ -176,15 +175,26 @@ def test_a_facet_removes_the_parts_of_its_run(site: Site) -> None:
 # -- growth ------------------------------------------------------------------------------------------------
 
 
-def archived_runs(journal: Journal, root: Path) -> ForgottenRuns:
-    """The runs of an archive whose entries were not folded."""
-    known = ForgottenRuns(journal, root, lambda: [Node(NODE)], "s")
-    known.take_in(RawName(NODE, 10_000, 10_000), START_MS)
-    return known
+class Late:
+    """Folds the late failures of runs beside an archive whose entries were not folded."""
 
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self.journal = journal
+        self.runs = UnsettledRuns(journal, settings, settle_ms=1)
+        self.seq = 10_000
 
-def among(known: ForgottenRuns, run_ids: Iterable[str], before_ms: int) -> set[str]:
-    return set(known.among({key_of_run(run_id): run_id for run_id in run_ids}, before_ms))
+    def fail(self, run_ids: Iterable[str], at_ms: int) -> set[str]:
+        """Fold them as one batch; return the runs whose earlier records are taken back."""
+        for run_id in run_ids:
+            body = decode_event(event(run_id, "FAIL", 9))
+            assert isinstance(body, RunEvent)
+            self.runs.add_event(body, system_name="s", received_ms=at_ms)
+        self.runs.settle_all()
+        batch = self.runs.finish(RawName(self.journal.node, self.seq, self.seq), at_ms)
+        assert list(batch.records)
+        self.journal.commit("layout", put=batch.put, delete=batch.delete)
+        self.seq += 1
+        return {did for _, did, *_ in batch.retracted}
 
 
 @pytest.mark.exhaustive
@@ -246,7 +256,7 @@ def test_a_late_failure_takes_time_as_the_number_of_outputs(journal: Journal, se
 class Archived:
     """An archive of this many files, an hour apart."""
 
-    def __init__(self, root: Path, files: int, node: str = NODE) -> None:
+    def __init__(self, root: Path, files: int, node: str) -> None:
         self.runs: list[str] = []
         for at in range(files):
             arrived_ms = START_MS + at * HOUR_MS
@@ -262,14 +272,14 @@ class Archived:
                 encode_entries(node, list(map(ArchivedEntry.of, entries)), None)[0]
             )
             self.runs += runs
-        self.until_ms = START_MS + files * HOUR_MS
+        self.forgotten_ms = START_MS + (files + 24 * 7) * HOUR_MS
 
 
 def test_of_runs_that_the_archive_holds_only_the_row_groups_with_them_are_read(
-    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archived = Archived(root, 20)
-    known = archived_runs(journal, root)
+    archived = Archived(settings.root, 20, journal.node)
+    late = Late(journal, settings)
     columns: list[list[str]] = []
     groups: list[int] = []
     read_row_group, iter_batches = pq.ParquetFile.read_row_group, pq.ParquetFile.iter_batches
@@ -284,24 +294,22 @@ def test_of_runs_that_the_archive_holds_only_the_row_groups_with_them_are_read(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", note_columns)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", note_groups)
-    assert among(known, (str(uuid.uuid4()) for _ in range(10)), archived.until_ms) == set()
+    assert late.fail((str(uuid.uuid4()) for _ in range(10)), archived.forgotten_ms) == set()
     assert (columns, groups) == ([], [])
     wanted = archived.runs[::79]
-    assert among(known, wanted, archived.until_ms) == set(wanted)
+    assert late.fail(wanted, archived.forgotten_ms) == set(wanted)
     assert columns == [["run_id"]] * 20
     assert len(groups) == len(wanted)
 
 
 def test_a_run_is_looked_for_in_no_file_from_before_it_began(
-    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archived = Archived(root, 10)
+    archived = Archived(settings.root, 10, journal.node)
     began_ms = START_MS + 32 * HOUR_MS
-    late = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
-    known = archived_runs(journal, root)
-    put: dict[str, bytes] = {}
-    known.add([key_of_run(late)], archived.until_ms, put, [])
-    journal.commit("layout", put=put)
+    run = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
+    late = Late(journal, settings)
+    journal.commit("layout", put={f"run:{key_of_run(run)}": msgspec.msgpack.encode(Run(1))})
     opened: list[Path] = []
 
     def note(path: Path, **_: object) -> tuple[()]:
@@ -309,14 +317,14 @@ def test_a_run_is_looked_for_in_no_file_from_before_it_began(
         return ()
 
     monkeypatch.setattr("waybill.exporter.sources.events.read_entries", note)
-    among(known, [late], archived.until_ms)
+    late.fail([run], archived.forgotten_ms)
     assert len(opened) == 2  # a clock may be a day ahead
 
 
 def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_once(
-    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archived = Archived(root, 50)
+    archived = Archived(settings.root, 50, journal.node)
     opened: Counter[Path] = Counter()
     for room, read in (("sources.events", read_entries), ("layout.forgotten_runs", read_run_ids)):
 
@@ -325,13 +333,13 @@ def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_once(
             return read(path, **given)
 
         monkeypatch.setattr(f"waybill.exporter.{room}.{read.__name__}", note)
-    known = archived_runs(journal, root)
+    late = Late(journal, settings)
     for _ in range(40):
-        assert among(known, (str(uuid.uuid4()) for _ in range(100)), archived.until_ms) == set()
+        assert late.fail((str(uuid.uuid4()) for _ in range(100)), archived.forgotten_ms) == set()
     assert len(opened) == 50
     assert max(opened.values()) == 1
     wanted = archived.runs[::79]
-    assert among(known, wanted, archived.until_ms) == set(wanted)
+    assert late.fail(wanted, archived.forgotten_ms) == set(wanted)
 
 
 @pytest.mark.exhaustive

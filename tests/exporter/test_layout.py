@@ -16,12 +16,13 @@ from waybill.exporter import open_layout
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.layout.runs import Run
 from waybill.exporter.quarantine import list_quarantined
 from waybill.facets import PRODUCER, ProvenanceRecord, decode_event, fold
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
-from waybill.transport.journal import key_of_run
+from waybill.transport.journal import StateRows, key_of_run
 from waybill.transport.runner import Projection as Protocol, unsettled
 
 SETTLE_S = 0.3
@@ -427,19 +428,14 @@ def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until
 
 
 def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(settings: Settings) -> None:
-    site = Site(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400))
+    site = Site(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400, archive_enabled=False))
     site.emit(event("old", "COMPLETE", 5), event("marked", "COMPLETE", 5, facets=facet(did="d")))
     site.flush()
-    stored = site.journal.state("layout", "touched:")
     assert set(site.journal.state("layout", "run:")) == _rows("old", "marked")
-    # Move the minute in which the runs were touched to yesterday.
-    minute = int(min(stored).split(":")[1])
-    site.journal.commit("layout", put={"pruned": str(minute - 2).encode()})
-    _age(site, minutes=5)
+    site.clock.move(300)
     site.emit(event("new", "START", 5))
-    site.work()
+    site.flush()
     assert set(site.journal.state("layout", "run:")) == _rows("new")
-    assert len(site.journal.state("layout", "touched:")) == 1
     site.journal.close()
 
 
@@ -484,7 +480,8 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
     site.clock.move(3_600)
     site.emit(event("next", "START", 0))
     site.flush()
-    assert set(site.journal.state("layout", "run:")) == _rows("next")
+    runs = StateRows(site.journal, "layout", "run:", Run).all()
+    assert [key for key, one in runs.items() if not one.is_forgotten] == [key_of_run("next")]
     for kind, at_ms, more in later:
         bodies.append(event(run, kind, at_ms, **dict(more)))
         site.emit(bodies[-1])
@@ -511,19 +508,3 @@ def test_a_run_that_cannot_have_been_forgotten_is_not_looked_for(
 
 def _rows(*runs: str) -> set[str]:
     return {f"run:{key_of_run(run)}" for run in runs}
-
-
-def _age(site: Site, *, minutes: int) -> None:
-    """Make everything stored this much older."""
-    changed, gone = {}, []
-    for key, value in site.journal.state("layout", "touched:").items():
-        _, minute, seq = key.split(":")
-        changed[f"touched:{int(minute) - minutes:012}:{seq}"] = value
-        gone.append(key)
-    for key, value in site.journal.state("layout", "run:").items():
-        row = msgspec.msgpack.decode(value)
-        changed[key] = msgspec.msgpack.encode([row[0] - minutes * 60_000, *row[1:]])
-    pruned = int(site.journal.state_get("layout", "pruned") or b"0")
-    changed["pruned"] = str(pruned - minutes).encode()
-    site.journal.commit("layout", put=changed, delete=gone)
-    site.restart()

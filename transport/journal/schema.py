@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 0x57_42_49_4C
 """``WBIL`` in SQLite's header, which identifies a journal, also to the command ``file``."""
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 # Of an entry, `digest` is NULL for a mark, since marks are never repeats of each other; `unpacked_bytes` is
 # set where the body is LZ4 (one block) and had this size; `program` is the process that kept it, see

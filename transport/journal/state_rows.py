@@ -48,9 +48,9 @@ class StateRows(Generic[_T]):
         rows = self._journal.state_of(self._projection, names)
         return {names[name]: self._decoder.decode(row) for name, row in rows.items()}
 
-    def all(self) -> dict[str, _T]:
-        """All values, by key."""
-        rows = self._journal.state(self._projection, self._prefix)
+    def all(self, beginning: str = "") -> dict[str, _T]:
+        """All values, by key, or those whose keys begin like this."""
+        rows = self._journal.state(self._projection, self._prefix + beginning)
         return {name.removeprefix(self._prefix): self._decoder.decode(row) for name, row in rows.items()}
 
     def name(self, key: str) -> str:
