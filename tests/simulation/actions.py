@@ -17,6 +17,12 @@ LENGTH: Final = 200
 RUNS: Final = 24
 """So few that each gets several events, in any order."""
 LETTERS: Final = "SSRRCCFABG"
+RETAIN_DAYS: Final = (1, 0.02, 1)
+"""How long a journal keeps entries, and the layout runs; half an hour is over in most sequences."""
+REPEATED: Final = 0.1
+"""The share of emissions that are the last one once more."""
+ASKED: Final = 0.25
+"""The share of deaths after which somebody emits and asks before the projections go on."""
 
 
 class Actions:
@@ -26,6 +32,8 @@ class Actions:
         self._world = world
         self._chance = chance
         self.done: list[str] = []
+        self._told: list[tuple[Run, str]] = []
+        """The events that were emitted last."""
         self._actions: tuple[tuple[int, Callable[[], object]], ...] = (
             (60, self.emit),
             (14, self.tell),
@@ -69,6 +77,9 @@ class Actions:
         world, chance = self._world, self._chance
         program = world.program if chance.random() < 0.7 else None
         told = [(Run(chance.randrange(RUNS)), chance.choice(LETTERS)) for _ in range(chance.randint(1, 4))]
+        if chance.random() < REPEATED and self._told:
+            told = self._told  # An emitter that got no answer tries it again.
+        self._told = told
         self._note(" ".join(f"{run.number}{letter}" for run, letter in told))
         meant = {event(run, letter): partial(world.model.accept, run, letter) for run, letter in told}
         world.append(meant, durable=chance.random() < 0.5, program=program)
@@ -133,6 +144,9 @@ class Actions:
         if do == self.emit and world.faults.is_dead:
             world.end_program()
         world.die(loses_power=loses_power)
+        if chance.random() < ASKED:
+            self.emit()
+            self.ask()
 
     def fail(self) -> None:
         """Something is done, and one of its calls fails."""
@@ -193,7 +207,7 @@ class Actions:
 def simulate(seed: int, length: int = LENGTH) -> None:
     """Run the sequence of a seed; a failure says what was done, and how it is repeated."""
     chance = Random(seed)  # noqa: S311 - a seed gives the same sequence again
-    with opened(chance) as world:
+    with opened(chance, journal_retain_days=RETAIN_DAYS[seed % 3]) as world:
         actions = Actions(world, chance)
         try:
             actions.run(length)

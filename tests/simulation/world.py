@@ -28,6 +28,7 @@ from crashes import Faults
 from model import GONE, SEVERITY, START_MS, TYPES, Model, Run, comparable
 from operations import Operations
 
+from waybill.collector.endpoints import Readings
 from waybill.exporter import Query, check
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import Lineage, find
@@ -168,7 +169,9 @@ def number_of(run_id: str) -> int | None:
 class World:
     """One home, its runner and its model."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, chance: Random) -> None:
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, chance: Random, *, journal_retain_days: float
+    ) -> None:
         self.clock = Clock()
         self.clock.install(patch)
         self.backend = Backend()
@@ -193,7 +196,7 @@ class World:
             "archive_enabled": True,
             "provenance_annotations_allowed": ["last", "part0", "part1", "part2"],
             "marquez_url": "http://backend.invalid:5000",
-            "journal_retain_days": 1,
+            "journal_retain_days": journal_retain_days,
             "runner": "none",
         }
         self._given = Settings.load(given, origin="simulation", env={}, cwd=folder)
@@ -208,6 +211,7 @@ class World:
         self._asked = 0
         self.operations = Operations(folder, self._given, self.model)
         self.open()
+        self._begin_readings()
         self.begin_program()
 
     # -- the life of the runner and of programs --------------------------------------------------------------
@@ -221,6 +225,16 @@ class World:
         self.runner.open()
         names = [one.name for one in self.runner.projections]
         self._due_s, self._short = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+
+    def _begin_readings(self) -> None:
+        """Begin another process that answers as a collector does, which keeps what it has read."""
+        self._reader = Journal(self._given.home, to_read=True)
+        self._readings = Readings(self._reader, self.settings)
+
+    def end_readings(self) -> None:
+        """End that process."""
+        self._readings.close()
+        self._reader.close()
 
     def reopen(self) -> None:
         """Open the home; if the disk fails, once it works again."""
@@ -257,10 +271,12 @@ class World:
         """End the process that is dying, or all of them by a loss of power, and begin others."""
         if loses_power:
             self.backend.unseen.update(self.backend.unsynced)
+            self.end_readings()
         self.close()
         self.faults.revive(loses_power=loses_power)
         self.reopen()
         if loses_power:
+            self._begin_readings()
             self.operations.lose_power()
             self.faults.make_room()  # what filled it is gone, too
             self._forget_lost()
@@ -448,8 +464,11 @@ class World:
     # -- what must hold --------------------------------------------------------------------------------------
 
     def ask(self) -> None:
+        """Ask the process that keeps what it has read."""
+        self._compare(Lineage(lambda: contextlib.nullcontext(self._readings.begin().answers)))
+
+    def _compare(self, lineage: Lineage) -> None:
         """Ask what people ask, and compare the answers with the model, whatever is filed so far."""
-        lineage = Lineage.open(self.settings.home)
         compare("records", Counter(map(comparable, lineage.find())), self.model.records())
         compare("open", Counter(one.did for one in lineage.open_files()), Counter(self.model.open_runs()))
         if self.model.lives:
@@ -464,6 +483,7 @@ class World:
     def check(self) -> None:
         """Check a home that has settled: its files, its backend and its answers."""
         self.ask()
+        self._compare(Lineage.open(self.settings.home))
         compare("files", Counter(map(comparable, find(self.settings.root))), self.model.records())
         findings = [one for checked in check(self.settings.root) for one in checked.findings]
         assert not findings, f"what verify finds: {findings}"
@@ -537,7 +557,7 @@ def compare(what: str, real: Counter[Any], wanted: Counter[Any]) -> None:
 
 
 @contextlib.contextmanager
-def opened(chance: Random) -> Iterator[World]:
+def opened(chance: Random, *, journal_retain_days: float) -> Iterator[World]:
     """A world in a folder of its own, in memory if possible; the time is the real one again afterwards."""
     memory = Path("/dev/shm")  # noqa: S108 - the folder below it has a name of its own
     with (
@@ -546,9 +566,10 @@ def opened(chance: Random) -> Iterator[World]:
         ) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        world = World(Path(folder), patch, chance)
+        world = World(Path(folder), patch, chance, journal_retain_days=journal_retain_days)
         try:
             yield world
         finally:
+            world.end_readings()
             world.close()
             world.faults.close()
