@@ -20,6 +20,7 @@ from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.lineage.graph import QUESTIONS, OfImpact
 from waybill.lineage.levels import Sli
 from waybill.marquez.links import DUPLICATES_PATH, OPEN_PATH, RECORDS_PATH
+from waybill.transport import Rejects
 from waybill.transport.clock import SYSTEM_CLOCK
 
 from .endpoints import (
@@ -33,6 +34,8 @@ from .endpoints import (
     TraceEndpoints,
 )
 from .http import (
+    BODY_TIMEOUT_S,
+    Bodies,
     Endpoint,
     Handler,
     Problem,
@@ -43,39 +46,64 @@ from .http import (
     json_response,
     request_of,
 )
+from .intake import Acceptor
 from .keys import Role
 from .logs import about
 from .openapi import SCHEMA_JSON, SCHEMA_PATH, description
+from .page import HealthOfHome, LevelsOfHome, page_endpoints
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
     from starlette.types import Receive, Scope as ScopeOfWeb, Send
 
-    from .http import Auth, Bodies, Exchange
-    from .metrics import Metrics
+    from waybill.transport.home import Home
+
+    from .endpoints import Readings
+    from .http import Auth, Exchange
+    from .metrics import Metrics, Tallies
+    from .sessions import Sessions
 
 log = logging.getLogger("waybill.collector")
 
 
-def intakes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints) -> dict[str, Handler]:
-    """By path, what takes events, by POST and with a key of the role `emit`.
+def application_of(
+    home: Home,
+    auth: Auth,
+    sessions: Sessions,
+    readings: Readings,
+    metrics: Metrics,
+    *,
+    tallies: Tallies | None = None,
+    body_timeout_s: float = BODY_TIMEOUT_S,
+    follows: bool = False,
+) -> Application:
+    """The application that serves a home.
 
-    What these cost per request counts, so they do not go through Starlette.
+    Args:
+        home: the home.
+        auth: checks each request.
+        sessions: those of the home.
+        readings: begins its answers.
+        metrics: the counters of this process.
+        tallies: those of the other workers, if there are any.
+        body_timeout_s: how long a body may take to arrive.
+        follows: whether the collector follows Spark's event logs.
     """
-    return {LINEAGE_PATH: lineage.event, BATCH_PATH: lineage.batch, PROVENANCE_PATH: provenance.take}
-
-
-def endpoints_of(
-    provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
-) -> list[Endpoint]:
-    """Everything else."""
-    return [
+    journal, settings, redaction = home.journal, home.settings, home.redaction
+    bodies = Bodies(timeout_s=body_timeout_s)
+    acceptor = Acceptor(journal, Rejects(journal, redaction), metrics, system_name=settings.system_name)
+    lineage = LineageEndpoints(bodies, acceptor, redaction)
+    provenance = ProvenanceEndpoints(bodies, acceptor, journal, settings, readings)
+    health = HealthEndpoints(journal, settings, readings, metrics, tallies, follows=follows)
+    # What these cost per request counts, so they do not go through Starlette.
+    intakes = {LINEAGE_PATH: lineage.event, BATCH_PATH: lineage.batch, PROVENANCE_PATH: provenance.take}
+    endpoints = [
         Endpoint(f"{PROVENANCE_PATH}/query", Role.READ, partial(provenance.records, from_deltafi=True)),
         Endpoint(f"{PROVENANCE_PATH}/stats", Role.READ, partial(provenance.stats, from_deltafi=True)),
         Endpoint(f"{PROVENANCE_PATH}/flush", Role.ADMIN, provenance.flush, "POST"),
         Endpoint(RECORDS_PATH, Role.READ, provenance.records),
         Endpoint(SUMMARY_PATH, Role.READ, provenance.summary),
-        Endpoint(TRACE_PATH, Role.READ, trace.trace),
+        Endpoint(TRACE_PATH, Role.READ, TraceEndpoints(readings).trace),
         Endpoint(f"{RECORDS_PATH}/stats", Role.READ, provenance.stats),
         Endpoint(OPEN_PATH, Role.READ, provenance.open_files),
         Endpoint(DUPLICATES_PATH, Role.READ, provenance.duplicates),
@@ -87,7 +115,16 @@ def endpoints_of(
         Endpoint("/openapi.json", None, _openapi),
         Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
+        *page_endpoints(
+            readings,
+            auth,
+            sessions,
+            HealthOfHome(journal, settings, redaction, health.problems),
+            LevelsOfHome(journal, settings),
+            ensure_runner=home.ensure_runner,
+        ),
     ]
+    return Application(intakes, endpoints, bodies, auth, metrics)
 
 
 _DOCS: Final = Path(__file__).parent / "http.html"
@@ -96,8 +133,7 @@ _DOCS: Final = Path(__file__).parent / "http.html"
 _NO_QUESTIONS: Final = frozenset({"/metrics", "/where"})
 
 
-def questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
-    """By service level, the paths whose answers it is about."""
+def _questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
     reading = {one.path for one in endpoints if one.role is Role.READ and one.method == "GET"}
     questions = frozenset(reading - _NO_QUESTIONS)
     return {Sli.QUERY_LATENCY.value: questions, Sli.IMPACT_ANALYSIS.value: frozenset({OfImpact.path})}
@@ -144,6 +180,9 @@ class Application:
         bodies: reads what the former take.
         auth: checks each request.
         metrics: counts them.
+
+    Attributes:
+        questions: by service level, the paths whose answers it is about.
     """
 
     def __init__(
@@ -154,6 +193,7 @@ class Application:
         auth: Auth,
         metrics: Metrics,
     ) -> None:
+        self.questions: Final = _questions_of(endpoints)
         self._intakes = intakes
         described = (one.path for one in endpoints if one.show_problem is None or one.is_described)
         self._paths: Final = list(dict.fromkeys([*self._intakes, *described]))

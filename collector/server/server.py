@@ -22,7 +22,7 @@ import uvloop
 
 from waybill.lineage.levels import EVERY_MS
 from waybill.marquez.links import note_collector
-from waybill.transport import Journal, JournalError, Rejects, SettingsError, flush, locks
+from waybill.transport import Journal, JournalError, SettingsError, flush, locks
 from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import agreed
 from waybill.transport.counting import counted
@@ -31,9 +31,8 @@ from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
 
-from ..endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints, Readings, TraceEndpoints
-from ..http import BODY_TIMEOUT_S, Auth, Bodies, Front, Network
-from ..intake import Acceptor
+from ..endpoints import Readings
+from ..http import BODY_TIMEOUT_S, Auth, Front, Network
 from ..keys import Keys
 from ..logs import sum_up
 from ..metrics import Metrics, Tallies, total_of
@@ -305,37 +304,20 @@ class _Server:
         on_listening(self._url)
 
     def _application(self) -> Application:
-        from ..app import Application, endpoints_of, intakes_of, questions_of
-        from ..page import HealthOfHome, LevelsOfHome, page_endpoints
+        from ..app import application_of
 
-        journal, settings = self._journal, self._settings
-        bodies = Bodies(timeout_s=self._options.body_timeout_s)
-        redaction = self._home.redaction
-        rejects = Rejects(journal, redaction)
-        acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
-        provenance = ProvenanceEndpoints(bodies, acceptor, journal, settings, self._readings)
-        health = HealthEndpoints(
-            journal,
-            settings,
+        application = application_of(
+            self._home,
+            self._auth,
+            self._sessions,
             self._readings,
             self._metrics,
-            self._tallies,
+            tallies=self._tallies,
+            body_timeout_s=self._options.body_timeout_s,
             follows=self._follower is not None,
         )
-        intakes = intakes_of(LineageEndpoints(bodies, acceptor, redaction), provenance)
-        endpoints = [
-            *endpoints_of(provenance, TraceEndpoints(self._readings), health),
-            *page_endpoints(
-                self._readings,
-                self._auth,
-                self._sessions,
-                HealthOfHome(journal, settings, redaction, health.problems),
-                LevelsOfHome(journal, settings),
-                ensure_runner=self._home.ensure_runner,
-            ),
-        ]
-        self._questions = questions_of(endpoints)
-        return Application(intakes, endpoints, bodies, self._auth, self._metrics)
+        self._questions = application.questions
+        return application
 
     def _beside(self) -> Iterator[Repeating]:
         """What is done beside the requests, by one process."""

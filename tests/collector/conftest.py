@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from browsing import chromium
 from contract_server import ContractServer
+from inside import Inside
 from page_sample import fill
 from served import PROGRAM, Collector, without_runner
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 Start = Callable[..., Collector]
+Open = Callable[..., Inside]
 
 
 @pytest.fixture
@@ -36,11 +39,28 @@ def start(home: Path) -> Iterator[Start]:
         collector.process.communicate()
 
 
+@pytest.fixture
+def inside(home: Path) -> Iterator[Open]:
+    """Open a collector of this test's own, within this process."""
+    opened: list[Inside] = []
+
+    def begin(*, home: Path = home, **given: Any) -> Inside:  # noqa: ANN401 - as `Inside` has it
+        opened.append(Inside(home, **given))
+        return opened[-1]
+
+    yield begin
+    for collector in opened:
+        collector.close()
+
+
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """One collector for all tests of a module that do not mind each other; without a runner."""
-    with without_runner(tmp_path_factory.mktemp("shared") / "home") as collector:
-        yield collector
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """One collector within this process for all tests of a module that do not mind each other."""
+    home = tmp_path_factory.mktemp("shared") / "home"
+    with contextlib.closing(
+        Inside(home, provenance_enabled=True, provenance_annotations_allowed="note,k")
+    ) as one:
+        yield one
 
 
 @pytest.fixture

@@ -1,0 +1,162 @@
+"""A collector within the tests' own process: its application, asked without a server and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from served import JSON, Reply
+
+from waybill.collector import Keys
+from waybill.collector.app import application_of
+from waybill.collector.endpoints import Readings
+from waybill.collector.http import Auth, Front, Network
+from waybill.collector.metrics import Metrics
+from waybill.collector.sessions import Sessions
+from waybill.transport import Journal, Settings
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+HOST = "localhost:8090"
+
+
+class Headers(dict[str, str]):
+    """Headers as granian has them."""
+
+    def get_all(self, name: str) -> list[str]:
+        return [self[name]] if name in self else []
+
+
+class Scope:
+    """What granian says of a request."""
+
+    authority = None
+    client = "127.0.0.1:40000"
+    http_version = "1.1"
+    scheme = "http"
+    server = HOST
+
+    def __init__(self, method: str, address: str, headers: dict[str, str]) -> None:
+        self.method = method
+        self.path, _, self.query_string = address.partition("?")
+        self.headers = Headers({"host": HOST} | {name.lower(): value for name, value in headers.items()})
+
+
+class Exchange:
+    """A body that is there whole, and a client that waits for its answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.reply = Reply(0, {}, b"")
+
+    async def __call__(self) -> bytes:
+        return self._body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    async def client_disconnect(self) -> None:
+        await asyncio.Event().wait()
+
+    def response_bytes(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        self.reply = Reply(status, {name.lower(): value for name, value in headers}, body)
+
+    def response_stream(self, status: int, headers: Iterable[tuple[str, str]]) -> Exchange:
+        self.response_bytes(status, headers, b"")
+        return self
+
+    async def send_bytes(self, data: bytes) -> None:
+        self.reply = self.reply._replace(body=self.reply.body + data)
+
+
+class Inside:
+    """Asks the application of a home, which has no runner; asked as a `Collector` is.
+
+    Args:
+        home: the home.
+        proxies: those that are believed.
+        allowed_hosts: the names that it is asked by, if not only this machine's.
+        is_loopback: whether only this machine would reach it.
+        settings: those of the home.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        proxies: Iterable[Network] = (),
+        allowed_hosts: Iterable[str] = (),
+        is_loopback: bool = True,
+        **settings: object,
+    ) -> None:
+        given = {"home": home, "runner": "none", "system_name": "tests", **settings}
+        self.home = home
+        self.url = f"http://{HOST}"
+        chosen = Settings.load(given, origin="tests", env={}, cwd=home.parent)
+        self.journal = Journal(home, max_bytes=chosen.journal_max_bytes, packs=True)
+        opened = Home.open(chosen, self.journal)
+        self.metrics, sessions = Metrics(), Sessions(self.journal)
+        self._readings = Readings(self.journal, opened.settings)
+        self._auth = Auth(
+            self.metrics,
+            Keys(self.journal),
+            sessions,
+            loopback=is_loopback,
+            without_keys=not is_loopback,
+            allowed_hosts=list(allowed_hosts),
+            front=Front(opened.settings.public_url, list(proxies)),
+        )
+        self.application = application_of(opened, self._auth, sessions, self._readings, self.metrics)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Reply:
+        return self.begin(method, path, body, headers).result(60)
+
+    def begin(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Future[Reply]:
+        """Ask, and do not wait for the answer."""
+        sent = body.encode() if isinstance(body, str) else body or b""
+        length = {"Content-Length": str(len(sent))} if sent else {}  # type: ignore[arg-type]
+        scope: Any = Scope(method, path, length | (headers or {}))
+        exchange: Any = Exchange(sent)  # type: ignore[arg-type]
+
+        async def answer() -> Reply:
+            await self.application.__rsgi__(scope, exchange)
+            reply: Reply = exchange.reply
+            return reply
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop)
+
+    def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
+        return self.ask("POST", path, body, headers)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Reply:
+        return self.ask("GET", path, None, headers)
+
+    def look_at_keys(self) -> None:
+        """Read the keys again, as a collector does once a second."""
+        self._auth.read_keys()
+
+    def bodies(self) -> list[bytes]:
+        """What the journal holds."""
+        return [entry.body for entry in self.journal.read(0, limit=1_000_000, max_bytes=2**40)]
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._readings.close()
+        self.journal.close()
+
+
+def send_records(collector: Inside, *records: object) -> Reply:
+    """Send provenance records."""
+    return collector.post("/provenance", json.dumps(records).encode())
