@@ -12,7 +12,7 @@ from browsing import chromium
 from contract_server import ContractServer
 from inside import Inside
 from page_sample import fill
-from served import PROGRAM, Collector, without_runner
+from served import Collector, without_runner
 
 from waybill.collector import Keys, Role
 from waybill.transport import Journal
@@ -29,8 +29,8 @@ def start(home: Path) -> Iterator[Start]:
     """Start a collector of this test's own."""
     started: list[Collector] = []
 
-    def begin(*options: str, home: Path = home, program: tuple[str, ...] = PROGRAM) -> Collector:
-        started.append(Collector(home, *options, program=program))
+    def begin(*options: str, home: Path = home) -> Collector:
+        started.append(Collector(home, *options))
         return started[-1]
 
     yield begin

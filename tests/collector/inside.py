@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ from waybill.collector.endpoints import Readings
 from waybill.collector.http import Auth, Front, Network
 from waybill.collector.metrics import Metrics
 from waybill.collector.sessions import Sessions
+from waybill.marquez.links import note_collector
 from waybill.transport import Journal, Settings
 from waybill.transport.home import Home
 
@@ -49,10 +49,11 @@ class Scope:
 
 
 class Exchange:
-    """A body that is there whole, and a client that waits for its answer."""
+    """A body that is there whole, and a client that waits for its answer, or goes away."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes = b"") -> None:
         self._body = body
+        self.gone = asyncio.Event()
         self.reply = Reply(0, {}, b"")
 
     async def __call__(self) -> bytes:
@@ -62,7 +63,7 @@ class Exchange:
         yield self._body
 
     async def client_disconnect(self) -> None:
-        await asyncio.Event().wait()
+        await self.gone.wait()
 
     def response_bytes(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
         self.reply = Reply(status, {name.lower(): value for name, value in headers}, body)
@@ -81,8 +82,10 @@ class Inside:
     Args:
         home: the home.
         proxies: those that are believed.
-        allowed_hosts: the names that it is asked by, if not only this machine's.
-        is_loopback: whether only this machine would reach it.
+        allowed_hosts: the names that it is asked by, besides this machine's.
+        loopback: whether only this machine would reach it.
+        without_keys: whether everybody is let in.
+        vfs: the name of what SQLite has as its file system.
         settings: those of the home.
     """
 
@@ -92,14 +95,16 @@ class Inside:
         *,
         proxies: Iterable[Network] = (),
         allowed_hosts: Iterable[str] = (),
-        is_loopback: bool = True,
+        loopback: bool = True,
+        without_keys: bool = False,
+        vfs: str | None = None,
         **settings: object,
     ) -> None:
         given = {"home": home, "runner": "none", "system_name": "tests", **settings}
         self.home = home
         self.url = f"http://{HOST}"
         chosen = Settings.load(given, origin="tests", env={}, cwd=home.parent)
-        self.journal = Journal(home, max_bytes=chosen.journal_max_bytes, packs=True)
+        self.journal = Journal(home, max_bytes=chosen.journal_max_bytes, packs=True, vfs=vfs)
         opened = Home.open(chosen, self.journal)
         self.metrics, sessions = Metrics(), Sessions(self.journal)
         self._readings = Readings(self.journal, opened.settings)
@@ -107,28 +112,25 @@ class Inside:
             self.metrics,
             Keys(self.journal),
             sessions,
-            loopback=is_loopback,
-            without_keys=not is_loopback,
+            loopback=loopback,
+            without_keys=without_keys,
             allowed_hosts=list(allowed_hosts),
             front=Front(opened.settings.public_url, list(proxies)),
         )
         self.application = application_of(opened, self._auth, sessions, self._readings, self.metrics)
+        note_collector(self.journal, self.url)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     def ask(
-        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+        self, method: str, path: str, body: bytes | str | None = None, headers: dict[str, str] | None = None
     ) -> Reply:
-        return self.begin(method, path, body, headers).result(60)
-
-    def begin(
-        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
-    ) -> Future[Reply]:
-        """Ask, and do not wait for the answer."""
         sent = body.encode() if isinstance(body, str) else body or b""
-        length = {"Content-Length": str(len(sent))} if sent else {}  # type: ignore[arg-type]
-        scope: Any = Scope(method, path, length | (headers or {}))
-        exchange: Any = Exchange(sent)  # type: ignore[arg-type]
+        length = {"Content-Length": str(len(sent))} if sent else {}
+        return self.begin(Scope(method, path, length | (headers or {})), Exchange(sent)).result(60)
+
+    def begin(self, scope: Any, exchange: Any) -> Future[Reply]:  # noqa: ANN401 - as granian's
+        """Ask, and do not wait for the answer."""
 
         async def answer() -> Reply:
             await self.application.__rsgi__(scope, exchange)
@@ -136,6 +138,10 @@ class Inside:
             return reply
 
         return asyncio.run_coroutine_threadsafe(answer(), self._loop)
+
+    def leave(self, exchange: Exchange) -> None:
+        """Let the client of a question go away."""
+        self._loop.call_soon_threadsafe(exchange.gone.set)
 
     def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
         return self.ask("POST", path, body, headers)
@@ -155,8 +161,3 @@ class Inside:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._readings.close()
         self.journal.close()
-
-
-def send_records(collector: Inside, *records: object) -> Reply:
-    """Send provenance records."""
-    return collector.post("/provenance", json.dumps(records).encode())

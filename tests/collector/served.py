@@ -59,11 +59,11 @@ class Reply(NamedTuple):
 class Collector:
     """A running `waybill serve`."""
 
-    def __init__(self, home: Path, *options: str, program: tuple[str, ...] = PROGRAM) -> None:
+    def __init__(self, home: Path, *options: str) -> None:
         own = ("--home", str(home), "--listen", "127.0.0.1:0", "--system-name", "tests")
         self.home = home
         self.process = subprocess.Popen(
-            [*program, "serve", *own, *options],
+            [*PROGRAM, "serve", *own, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,26 +1,21 @@
-"""`waybill` on a disk that fsyncs nothing while a file is there: python slow_disk.py FILE WORDS...
-
-While it lets somebody wait there is FILE.waiting beside it.
-"""
+"""A disk that fsyncs nothing while a file is there; beside it is FILE.waiting while somebody waits."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import apsw
 
-from waybill.cli import main
-
 POLL_S = 0.02
 
 
 class SlowSqlite(apsw.VFS):
-    """SQLite's own file system; by default no connection opens another one."""
+    """SQLite's own file system, which a connection opens that names it."""
 
-    def __init__(self, stop: Path, *, default: bool = True) -> None:
-        super().__init__("slow", "unix", makedefault=default)
+    def __init__(self, stop: Path) -> None:
+        self.name = "slow"
+        super().__init__(self.name, "unix", makedefault=False)
         self._stop = stop
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
@@ -39,9 +34,3 @@ class SlowFile(apsw.VFSFile):
             self._stop.with_suffix(".waiting").touch()
             time.sleep(POLL_S)
         super().xSync(flags)
-
-
-if __name__ == "__main__":
-    # SQLite keeps it for as long as the process lives.
-    disk = SlowSqlite(Path(sys.argv.pop(1)))
-    main()

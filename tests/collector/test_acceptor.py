@@ -34,7 +34,7 @@ class Disk:
 
     def __init__(self, folder: Path) -> None:
         self._stop = folder / "stop"
-        self._system = SlowSqlite(self._stop, default=False)
+        self._system = SlowSqlite(self._stop)
         self.journal = Journal(folder / "home", vfs="slow")
 
     async def stand_still(self, begin: Callable[[], Awaitable[_Kept]]) -> asyncio.Task[_Kept]:

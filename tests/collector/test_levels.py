@@ -17,15 +17,15 @@ from waybill.transport import Journal, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Start
+    from conftest import Open
 
 IMPACT = "/api/v1/impact"
 
 
-def test_levels_are_answered_and_what_was_recorded_is_in_the_metrics(start: Start) -> None:
-    collector = start("--runner", "none")
-    collector.ask("POST", "/api/v1/lineage", event())
-    found = collector.ask("GET", "/slis").json
+def test_levels_are_answered_and_what_was_recorded_is_in_the_metrics(inside: Open) -> None:
+    collector = inside()
+    assert collector.post("/api/v1/lineage", event()).status == 201
+    found = collector.get("/slis").json
     assert {one["sli"] for one in found["levels"]} == {one.value for one in Sli}
     assert found["levels"][-1]["unknown"].startswith("no collector has counted")
 

@@ -16,7 +16,8 @@ import pytest
 from served import JSON, event
 from waiting import wait_until
 
-from waybill.transport import Journal, Rejects, Settings, locks
+from waybill.collector import serve
+from waybill.transport import Journal, Rejects, Settings, SettingsError, locks
 from waybill.transport.config import change
 
 if TYPE_CHECKING:
@@ -201,10 +202,9 @@ def test_a_home_and_an_address_have_one_collector_which_leaves_nothing_and_says_
     start: Start, tmp_path: Path
 ) -> None:
     first = start("--provenance-enabled", "--drain-timeout", "0")
-    with pytest.raises(AssertionError, match="another collector"):
-        start("--runner", "none")
-    with pytest.raises(AssertionError, match="use another host:port"):
-        start("--runner", "none", "--listen", first.address, home=tmp_path / "other")
+    for home, problem in ((first.home, "another collector"), (tmp_path / "other", "use another host:port")):
+        with pytest.raises(SettingsError, match=problem):
+            serve(Settings.load({"home": home, "listen": first.address, "runner": "none"}, env={}))
     assert first.stop() == (0, "")
 
 

@@ -1,4 +1,4 @@
-"""A journal that is lost while it is served: refused, loud, and everything acknowledged saved."""
+"""A journal that is lost while it is served: refused, and everything acknowledged saved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from waybill.transport import flush
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Start
+    import pytest
+    from conftest import Open
 
     from waybill.transport import Settings
 
@@ -25,9 +26,9 @@ def batch(number: int) -> bytes:
 
 
 def test_a_deleted_journal_is_refused_and_all_that_was_acknowledged_comes_into_the_files(
-    start: Start, settings: Settings, home: Path
+    inside: Open, settings: Settings, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    collector = start("--runner", "none")
+    collector = inside()
     assert all(collector.post("/provenance", batch(number)).status == 202 for number in range(10))
     for path in home.glob("journal.db*"):
         path.unlink()
@@ -35,9 +36,8 @@ def test_a_deleted_journal_is_refused_and_all_that_was_acknowledged_comes_into_t
     ready = collector.get("/health/ready")
     assert (ready.status, ready.json["ready"]) == (503, False)
     assert "was deleted while it was open" in ready.json["problems"]["journal"]
+    assert f"{home / 'journal.db'} was deleted while it was open" in caplog.text
     assert flush(settings).left == {}
     assert len(find(settings.root)) == 10 * BATCH
     assert collector.post("/provenance", batch(10)).status == 503, "until it is started again"
     assert collector.get("/health/ready").status == 503
-    errors = [line for line in collector.stop()[1].splitlines() if " error " in line]
-    assert f"{home / 'journal.db'} was deleted while it was open" in errors[0]

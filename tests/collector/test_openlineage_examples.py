@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from served import DID, Collector, event
+from served import DID, event
 
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.transport import Settings, flush
+
+if TYPE_CHECKING:
+    from inside import Inside
 
 EXAMPLES = Path(__file__).with_name("openlineage")
 DATASET = {"namespace": "postgres://warehouse:5432", "name": "public.orders"}
@@ -43,7 +46,7 @@ def examples() -> dict[str, bytes]:
     return found
 
 
-def test_every_example_is_taken_and_comes_back_from_the_archive_to_the_byte(shared: Collector) -> None:
+def test_every_example_is_taken_and_comes_back_from_the_archive_to_the_byte(shared: Inside) -> None:
     sent = examples()
     answers = {name: shared.post("/api/v1/lineage", body) for name, body in sent.items()}
     assert {name: reply.body for name, reply in answers.items() if reply.status != 201} == {}

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
 import random
 import resource
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import apsw
 import pytest
-from asked import request_for
 from hypothesis import given, settings
 from odd_texts import ODD_TEXTS
-from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of, without_runner
+from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of
 
-from waybill.collector.endpoints import ProvenanceEndpoints, Readings, reading
-from waybill.collector.http import Problem
+from waybill.collector.endpoints import reading
 from waybill.exporter.compaction import RawWriter
-from waybill.exporter.layout import SETTLE_S
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal, Kind, Rejects, Settings, flush
+from waybill.transport import Kind, Rejects, Settings, flush
 
 if TYPE_CHECKING:
-    from conftest import Start
+    from conftest import Open, Start
+    from inside import Inside
 
 MEMORY_BYTES_MAX = 600 * 10**6
 SHOWN = {
@@ -50,14 +45,6 @@ SHOWN = {
 }
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """A collector without a runner: what it has taken is in the journal only."""
-    options = ("--provenance-enabled", "--provenance-annotations-allowed", "note,k")
-    with without_runner(tmp_path_factory.mktemp("provenance") / "home", *options) as collector:
-        yield collector
-
-
 def filed(did: str, completed: int, *, transforms: tuple[str, ...] = ()) -> ProvenanceRecord:
     """A record as the layout has it."""
     return ProvenanceRecord(
@@ -73,11 +60,18 @@ def filed(did: str, completed: int, *, transforms: tuple[str, ...] = ()) -> Prov
     )
 
 
-def send(collector: Collector, *records: object) -> Reply:
+def fill(home: Path, files: int) -> None:
+    """File so many records, each in a raw file of its own."""
+    writer = RawWriter(home)
+    for at in range(files):
+        writer.write(RawName("a0", at + 1, at + 1), [filed(f"did-{at}", COMPLETED_MS + at)])
+
+
+def send(collector: Inside, *records: object) -> Reply:
     return collector.post("/provenance", json.dumps(records).encode())
 
 
-def ask(collector: Collector, **wanted: object) -> list[dict[str, Any]]:
+def ask(collector: Inside, **wanted: object) -> list[dict[str, Any]]:
     pairs = "&".join(f"{name}={value}" for name, value in wanted.items())
     reply = collector.get(f"/api/v1/records?{pairs}")
     assert reply.status == 200, reply
@@ -85,22 +79,19 @@ def ask(collector: Collector, **wanted: object) -> list[dict[str, Any]]:
     return found
 
 
-def rejects(collector: Collector) -> dict[str, bytes | None]:
-    journal = Journal(collector.home)
-    kept = Rejects(journal)
-    found = {one.reason: kept.body(one.id) for one in kept.all()}
-    journal.close()
-    return found
+def rejects(collector: Inside) -> dict[str, bytes | None]:
+    kept = Rejects(collector.journal)
+    return {one.reason: kept.body(one.id) for one in kept.all()}
 
 
-def test_a_record_is_acknowledged_and_seen_at_once(shared: Collector) -> None:
+def test_a_record_is_acknowledged_and_seen_at_once(shared: Inside) -> None:
     reply = send(shared, record())
     assert (reply.status, reply.json) == (202, {"received": 1, "accepted": 1, "failed": []})
     assert reply.headers["waybill-receipt"]
     assert ask(shared, did=DID) == [SHOWN]
 
 
-def test_a_record_is_found_however_its_texts_are_written(shared: Collector) -> None:
+def test_a_record_is_found_however_its_texts_are_written(shared: Inside) -> None:
     did, sink = 'a"b/\u00fc\u4e2d', "out\\\u00fc"
     for raw in (True, False):  # as UTF-8 and with escapes
         told = record(did=f"{did}{raw}", dataSink=sink, annotations={"note": "plain"})
@@ -113,7 +104,7 @@ def test_a_record_is_found_however_its_texts_are_written(shared: Collector) -> N
     assert ask(shared, did="ab") == []
 
 
-def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
+def test_the_newest_come_first_a_page_at_a_time(shared: Inside) -> None:
     send(
         shared,
         *(record(did=f"page-{at}", dataSource="pages", completed=COMPLETED_MS + at) for at in range(250)),
@@ -129,7 +120,7 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
     assert len(ask(shared, **{"data_source": "pages", "from": begin, "to": end})) == 3
 
 
-def test_a_page_links_to_the_next_while_others_arrive(shared: Collector) -> None:
+def test_a_page_links_to_the_next_while_others_arrive(shared: Inside) -> None:
     send(
         shared,
         *(record(did=f"link-{at}", dataSource="links", completed=COMPLETED_MS + at) for at in range(5)),
@@ -153,7 +144,7 @@ def test_a_page_links_to_the_next_while_others_arrive(shared: Collector) -> None
 
 @settings(max_examples=settings().max_examples // 10)
 @given(odd=ODD_TEXTS)
-def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> None:
+def test_any_text_is_only_data_in_every_filter(shared: Inside, odd: str) -> None:
     def of(text: str) -> dict[str, object]:
         return record(
             did=text,
@@ -205,7 +196,7 @@ def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> N
     ],
 )
 def test_a_parameter_that_cannot_be_is_a_400_that_names_it(
-    shared: Collector, door: str, text: str, named: str
+    shared: Inside, door: str, text: str, named: str
 ) -> None:
     reply = shared.get(f"/api/v1/{door}?{text}")
     assert (reply.status, named in reply.json["detail"]) == (400, True), reply
@@ -227,7 +218,7 @@ IN_DELTAFIS_FORM = {
 """What DeltaFi's own collector answered to the first of the records in the test below."""
 
 
-def test_deltafi_is_answered_in_its_own_form(shared: Collector) -> None:
+def test_deltafi_is_answered_in_its_own_form(shared: Inside) -> None:
     odd = ["t1", "a, b", "it's", "", 'q"q']
     assert (
         send(
@@ -271,7 +262,7 @@ def test_deltafi_is_answered_in_its_own_form(shared: Collector) -> None:
     }
 
 
-def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(shared: Collector) -> None:
+def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(shared: Inside) -> None:
     names = [f"system-{at:02}" for at in range(60)]
     send(shared, *(record(did=f"many-{name}", dataSink="many", systemName=name) for name in names))
     send(shared, record(did="again", dataSink="many", systemName=names[-1], dataSource=""))
@@ -284,7 +275,7 @@ def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(sha
 def test_the_first_answer_loads_what_computes_and_neither_numpy_nor_pandas(start: Start) -> None:
     pytest.importorskip("pandas")
     collector = start("--runner", "none")
-    assert send(collector, record(did="taken")).status == 202
+    assert collector.post("/provenance", json.dumps([record(did="taken")]).encode()).status == 202
     assert collector.get("/health/ready").status == 200
     maps = Path(f"/proc/{collector.process.pid}/maps")
     mapped = maps.read_text(encoding="utf-8")
@@ -298,8 +289,8 @@ def test_the_first_answer_loads_what_computes_and_neither_numpy_nor_pandas(start
     assert "/pandas/" not in mapped
 
 
-def test_an_answer_has_a_bound_and_each_record_can_be_had(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled", "--admit-name-chars", "6000000")
+def test_an_answer_has_a_bound_and_each_record_can_be_had(inside: Open) -> None:
+    collector = inside(provenance_enabled=True, admit_name_chars=6_000_000)
     for at in range(3):
         large = record(did=f"large-{at}", filename="x" * 6_000_000, completed=COMPLETED_MS + at)
         assert send(collector, large).status == 202
@@ -309,7 +300,7 @@ def test_an_answer_has_a_bound_and_each_record_can_be_had(start: Start) -> None:
     assert [[one["did"] for one in page] for page in pages] == [["large-2"], ["large-0"], []]
 
 
-def test_statistics_count_each_record_once(shared: Collector) -> None:
+def test_statistics_count_each_record_once(shared: Inside) -> None:
     send(
         shared,
         *(
@@ -337,8 +328,8 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         assert (reply.status, "the parameter by is 'color'" in reply.json["detail"]) == (400, True)
 
 
-def test_what_has_not_ended_is_counted_and_named_beside_the_records(start: Start) -> None:
-    collector = start("--runner", "none")
+def test_what_has_not_ended_is_counted_and_named_beside_the_records(inside: Open) -> None:
+    collector = inside()
     for name in ("a", "b", "c"):
         file = {"did": f"open-{name}", "dataSource": "sftp-in", "filename": f"{name}.csv"}
         facets = {"waybill_deltaFile": file | {"_producer": "https://a", "_schemaURL": "https://a#/$defs/A"}}
@@ -365,7 +356,7 @@ BAD = [
 
 @pytest.mark.parametrize(("bad", "words"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_one_bad_record_costs_no_neighbour_and_is_kept_as_a_reject(
-    shared: Collector, bad: object, words: str
+    shared: Inside, bad: object, words: str
 ) -> None:
     mark = f"neighbour of {json.dumps(bad)}"
     good = [record(did=f"{mark} {at}", filename=mark) for at in range(2)]
@@ -380,7 +371,7 @@ def test_one_bad_record_costs_no_neighbour_and_is_kept_as_a_reject(
     assert send(shared, bad).status == 422
 
 
-def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Collector) -> None:
+def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Inside) -> None:
     bad = [record(did=f"many-{at}", finalState="BANANA") for at in range(1_001)]
     good = record(did="among many", dataSource="among many")
     refused = send(shared, *bad, good)
@@ -395,91 +386,38 @@ def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Collect
     ("body", "status"),
     [(b"[]", 202), (b"{}", 422), (b"[{]", 400), (b"", 400), (b"\xff", 400), (b"[" * 9_000, 422)],
 )
-def test_what_is_no_array_of_records_is_refused_whole(shared: Collector, body: bytes, status: int) -> None:
+def test_what_is_no_array_of_records_is_refused_whole(shared: Inside, body: bytes, status: int) -> None:
     assert shared.post("/provenance", body).status == status
 
 
-def test_a_refused_event_is_a_reject_too(shared: Collector) -> None:
+def test_a_refused_event_is_a_reject_too(shared: Inside) -> None:
     bad = event(eventTime="never")
     assert shared.post("/api/v1/lineage", bad).status == 422
     assert bad in rejects(shared).values()
 
 
-def test_what_does_not_fit_into_memory_is_answered_from_a_temporary_file(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
-
-    def send_large(*completed_ms: int) -> None:
-        for at, completed in enumerate(completed_ms):
-            large = record(filename="n" * 20_000, completed=completed)
-            body = [large | {"did": f"{at}-{more}"} for more in range(100)]
-            assert send(collector, *body).status == 202
-
-    send_large(*range(COMPLETED_MS, COMPLETED_MS + 40))
-    assert collector.get("/api/v1/records/stats").json["total_records"] == 40 * 100
-    newest = {COMPLETED_MS + 39, COMPLETED_MS + 38}
-    assert {one["completed"] for one in ask(collector, limit=120)} == newest
-    send_large(*[COMPLETED_MS + 40] * 40)  # of one instant
-    assert collector.get("/api/v1/records/stats").json["total_records"] == 80 * 100
-    assert [one["did"] for one in ask(collector, did="7-7")] == ["7-7"] * 2
-
-
 def test_too_many_entries_to_fold_for_one_answer_are_an_error_that_passes(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    inside: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "_UNFILED_ENTRIES_MAX", 1)
-    journal, unused = Journal(settings.home), cast("Any", None)
+    collector = inside()
     for at in range(2):
-        journal.append(Kind.PROVENANCE, json.dumps([record(did=f"did-{at}")]).encode())
-    doors = ProvenanceEndpoints(unused, unused, journal, settings, Readings(journal, settings))
-    with pytest.raises(Problem, match=r"2 accepted entries are not in files yet") as refused:
-        asyncio.run(doors.records(request_for("/api/v1/records")))
-    journal.close()
-    assert refused.value.status == 503
+        send(collector, record(did=f"did-{at}"))
+    reply = collector.get("/api/v1/records")
+    assert (reply.status, "2 accepted entries are not in files yet" in reply.json["detail"]) == (503, True)
 
 
-def test_each_record_is_seen_once_while_it_moves_from_the_journal_to_the_files(start: Start) -> None:
-    collector = start("--provenance-enabled")
-    sent = 0
-    deadline_s = time.monotonic() + 4
-    while time.monotonic() < deadline_s:
-        assert send(collector, record(did=f"moving-{sent}")).status == 202
-        sent += 1
-        assert collector.get("/api/v1/records/stats").json["total_records"] == sent
-    facet = {"did": "by-event", "completed": "2026-01-31T12:00:00Z", "filename": "e"}
-    ended = event(eventType="COMPLETE", run={"runId": "r", "facets": {"waybill_deltaFile": facet}})
-    assert collector.post("/api/v1/lineage", ended).status == 201
-    assert [one["filename"] for one in ask(collector, did="by-event")] == ["e"]
+def test_a_flush_files_what_was_taken_and_answers_with_its_report(inside: Open) -> None:
+    collector = inside(provenance_enabled=True)
+    assert send(collector, record()).status == 202
     report = collector.post("/provenance/flush", b"")
-    assert (report.status, report.json["left"]) == (200, {})
-    assert report.json["files"]
-    assert collector.get("/api/v1/records/stats").json["total_records"] == sent + 1
-    assert len(ask(collector, limit=1000)) == min(sent + 1, 1000)
+    assert (report.status, report.json["left"], len(report.json["files"])) == (200, {}, 1)
+    assert ask(collector) == [SHOWN]
 
 
-def test_questions_are_answered_while_no_files_are_written(start: Start) -> None:
-    collector = start("--runner", "none")
-    assert send(collector, record(did="no files")).status == 202
-    assert [one["did"] for one in ask(collector, did=quote("no files"))] == ["no files"]
-    assert collector.get("/api/v1/records/stats").json["total_records"] == 1
-    assert (
-        collector.post("/api/v1/lineage", event(eventType="COMPLETE", run={"runId": "plain"})).status == 201
-    )
-    reply = collector.get("/provenance/query?did=plain")
-    assert [one["final_state"] for one in reply.json] == ["COMPLETE"]
-    assert reply.headers["warning"] == '199 waybill "unsettled: 1 record may still change"'
-    journal = Journal(collector.home)
-    shift_ms = int((SETTLE_S + 1) * 1_000)
-    with contextlib.closing(apsw.Connection(str(journal.path))) as connection:
-        connection.execute("UPDATE entries SET received_ms = received_ms - ?", (shift_ms,))
-    journal.close()
-    assert [one["final_state"] for one in ask(collector, did="plain")] == ["COMPLETE"]
-
-
-def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
-    writer = RawWriter(collector.home)
-    for at in range(3):
-        writer.write(RawName("a0", at + 1, at + 1), [filed(f"did-{at}", COMPLETED_MS + at)])
+def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(inside: Open) -> None:
+    collector = inside(provenance_enabled=True)
+    fill(collector.home, 3)
     bad = next((collector.home / "provenance/raw").rglob("a0-1-1.parquet"))
     bad.write_bytes(bad.read_bytes()[:-9])
     for door, whole in (("query", list), ("stats", dict)):
@@ -498,9 +436,7 @@ def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(sta
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
 def test_an_answer_with_too_few_descriptors_is_whole_or_says_that_it_is_not(start: Start) -> None:
     collector, files = start("--runner", "none", "--provenance-enabled"), 20
-    writer = RawWriter(collector.home)
-    for at in range(files):
-        writer.write(RawName("a0", at + 1, at + 1), [filed(f"did-{at}", COMPLETED_MS + at)])
+    fill(collector.home, files)
     doors = ("/provenance/query", "/provenance/query?partial=true")
     # All that is loaded late is loaded, and nobody needs a descriptor for a connection.
     clients = [collector.connect() for _ in doors * 2]
@@ -540,9 +476,9 @@ def damage(home: Path, seq: int) -> None:
 
 
 def test_an_answer_that_lacks_a_damaged_entry_says_so_before_and_after_it_becomes_poison(
-    start: Start, settings: Settings, root: Path
+    inside: Open, settings: Settings, root: Path
 ) -> None:
-    collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
+    collector = inside(provenance_enabled=True, root=root)
     for at in range(4):
         send(collector, record(did=f"did-{at}", completed=COMPLETED_MS + at))
         if not at:  # what it has read before, it knows
@@ -561,19 +497,17 @@ def test_an_answer_that_lacks_a_damaged_entry_says_so_before_and_after_it_become
     assert [one["did"] for one in ask(collector)] == ["did-3", "did-2", "did-0"]
 
 
-def test_an_entry_that_no_record_can_be_made_of_is_not_left_out_silently(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
-    journal = Journal(collector.home)
-    journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
-    journal.close()
+def test_an_entry_that_no_record_can_be_made_of_is_not_left_out_silently(inside: Open) -> None:
+    collector = inside(provenance_enabled=True)
+    collector.journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
     reply = collector.get("/api/v1/records")
     assert (reply.status, ["entry 1 of" in one for one in reply.json["errors"]]) == (503, [True])
 
 
 def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
-    start: Start, settings: Settings, root: Path
+    inside: Open, settings: Settings, root: Path
 ) -> None:
-    collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
+    collector = inside(provenance_enabled=True, root=root)
     receipt = send(collector, record()).headers["waybill-receipt"]
     assert flush(settings).left == {}
     doors = ["/api/v1/records", "/api/v1/records/stats", "/provenance/query?partial=true"]

@@ -19,7 +19,7 @@ from waybill.transport.journal import Receipt
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Start
+    from conftest import Open
 
     from waybill.lineage.answers import ReceiptStatus
 
@@ -43,11 +43,11 @@ def look(home: Path, text: str) -> ReceiptStatus:
 
 
 def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
-    start: Start, home: Path, tmp_path: Path
+    inside: Open, home: Path, tmp_path: Path
 ) -> None:
     backends = [{"name": "copy", "backend": "file", "endpoint": str(tmp_path / "copy.jsonl")}]
     options = {"backends": json.dumps(backends), "provenance_enabled": True, "home": home}
-    collector = start("--provenance-enabled", "--backends", str(options["backends"]))
+    collector = inside(provenance_enabled=True, backends=options["backends"])
     kept = collector.post("/provenance", json.dumps([record(), record(did="b")]).encode())
     receipt = kept.headers["waybill-receipt"]
     said = collector.post("/api/v1/lineage", event()).headers["waybill-receipt"]

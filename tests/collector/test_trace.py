@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import pickle
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from asked import request_for
 from calling import call
 from events import event
+from inside import Exchange, Inside, Scope
 from served import Collector, without_runner
 
-from waybill.collector.endpoints import Readings, trace
-from waybill.collector.http import Problem
+from waybill.collector.endpoints import trace
 from waybill.exporter import Query
 from waybill.exporter.query import Dimension
 from waybill.facets import FinalState
 from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney
 from waybill.lineage.answers import remote as client
 from waybill.transport import Journal, NotFoundError
-from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from conftest import Open
 
 YEAR, FIRST, SECOND = (f"0198f000-0000-7000-8000-00000000000{number}" for number in range(3))
 ODD = "a/b c?d#%2F&é\n\"<'trace/"
@@ -61,9 +58,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     """A collector that knows a file of 8,000 children, and those of `RECORDS`."""
-    with without_runner(tmp_path_factory.mktemp("wide") / "home") as collector:
+    with contextlib.closing(Inside(tmp_path_factory.mktemp("wide") / "home")) as collector:
         children = [record(f"child-{number}", "wide") for number in range(8_000)]
         sent = [*RECORDS, record("wide", state="SPLIT"), *children]
         assert collector.post("/provenance", json.dumps(sent).encode()).status == 202
@@ -71,7 +68,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         yield collector
 
 
-def asked(collector: Collector, did: str, **params: object) -> Journey:
+def asked(collector: Collector | Inside, did: str, **params: object) -> Journey:
     query = "&".join(f"{name}={value}" for name, value in params.items())
     reply = collector.get(f"/trace/{quote(did, safe='')}?{query}")
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json"), reply
@@ -85,15 +82,14 @@ def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
     assert asked(shared, YEAR.upper()).did == YEAR
 
 
-def test_a_file_that_has_only_begun_is_a_journey_of_one_file(tmp_path: Path) -> None:
-    with without_runner(tmp_path / "home") as collector:
-        start = event(YEAR, "START", job="edge/in")
-        assert collector.post("/api/v1/lineage", start).status in {200, 201}
-        journey = asked(collector, YEAR)
-        assert journey == Lineage.open(collector.home).trace(YEAR)
-        assert journey.file.open is not None
-        assert (journey.file.open.data_source, journey.file.records) == ("in", ())
-        assert b"UTC, not ended" in collector.get(f"/trace/{YEAR}?format=svg").body
+def test_a_file_that_has_only_begun_is_a_journey_of_one_file(inside: Open) -> None:
+    collector = inside()
+    assert collector.post("/api/v1/lineage", event(YEAR, "START", job="edge/in")).status == 201
+    journey = asked(collector, YEAR)
+    assert journey == Lineage.open(collector.home).trace(YEAR)
+    assert journey.file.open is not None
+    assert (journey.file.open.data_source, journey.file.records) == ("in", ())
+    assert b"UTC, not ended" in collector.get(f"/trace/{YEAR}?format=svg").body
 
 
 def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
@@ -228,43 +224,39 @@ def test_what_cannot_be_answered_says_why(shared: Collector, path: str, status: 
     [("JOURNEY_BYTES_MAX", 400, "more than 0 bytes"), ("TRACE_TIMEOUT_S", 503, "longer than 0 s")],
 )
 def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
-    shared: Collector, monkeypatch: pytest.MonkeyPatch, limit: str, status: int, says: str
+    wide: Inside, monkeypatch: pytest.MonkeyPatch, limit: str, status: int, says: str
 ) -> None:
     monkeypatch.setattr(trace, limit, 0)
-    request = request_for(f"/trace/{YEAR}", did=YEAR)
-    with contextlib.closing(Journal(shared.home)) as journal:
-        endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
-        with pytest.raises(Problem) as refused:
-            asyncio.run(endpoints.trace(request))
-    assert refused.value.status == status
-    assert says in refused.value.detail
-    assert "narrow it with depth" in refused.value.detail
+    refused = wide.get(f"/trace/{YEAR}")
+    assert (refused.status, says in refused.json["detail"]) == (status, True)
+    assert "narrow it with depth" in refused.json["detail"]
 
 
-def test_small_journeys_do_not_wait_for_large_ones(wide: Collector) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        large = [pool.submit(wide.get, "/trace/wide?format=graphml") for _ in range(trace.WAITING_MAX)]
-        while not any(one.done() for one in large):
-            asyncio.run(asyncio.sleep(0.01))
-        assert asked(wide, YEAR).files.keys() == {YEAR, FIRST, SECOND, ODD}
-        assert sum(one.done() for one in large) < trace.WAITING_MAX
-        assert {one.result().status for one in large} == {200}
+def test_a_journey_that_takes_long_is_a_large_one_with_the_same_answer(
+    wide: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_small = asked(wide, YEAR)
+    monkeypatch.setattr(trace, "SMALL_S", 0)
+    assert asked(wide, YEAR) == as_small
 
 
-def test_journeys_beyond_those_that_may_wait_are_refused_at_once(wide: Collector) -> None:
-    with ThreadPoolExecutor(48) as pool:
-        replies = list(pool.map(wide.get, ["/trace/wide?format=graphml"] * 48))
-    taken = [one for one in replies if one.status == 200]
+def test_journeys_beyond_those_that_may_wait_are_refused_at_once_and_small_ones_wait_for_no_large_one(
+    wide: Inside,
+) -> None:
+    path, count = "/trace/wide?format=graphml", 20
+    large = [wide.begin(Scope("GET", path, {}), Exchange()) for _ in range(count)]
+    assert asked(wide, YEAR).files.keys() == {YEAR, FIRST, SECOND, ODD}
+    assert sum(one.done() for one in large) < count
+    replies = [one.result(60) for one in large]
     refused = [one for one in replies if one.status == 503]
-    assert len(taken) + len(refused) == 48
-    assert trace.WAITING_MAX <= len(taken) < 48
+    assert [one.status for one in replies].count(200) == count - len(refused) == trace.WAITING_MAX
     assert {one.headers["retry-after"] for one in refused} == {"2"}
     assert {one.json["detail"] for one in refused} == {"16 journeys are under way or wait; try again later"}
-    assert {len(one.body) for one in taken} == {len(wide.get("/trace/wide?format=graphml").body)}
+    assert {one.body for one in replies if one.status == 200} == {wide.get(path).body}
 
 
 @pytest.mark.parametrize("name", trace.MEDIA)
-def test_a_picture_shows_so_many_files_at_most(wide: Collector, name: str) -> None:
+def test_a_picture_shows_so_many_files_at_most(wide: Inside, name: str) -> None:
     assert wide.get(f"/trace/wide?format={name}").status == 200
     assert wide.get(f"/trace/{YEAR}?format={name}&unfold=true").status == 200
     reply = wide.get(f"/trace/wide?format={name}&unfold=true")
@@ -272,14 +264,3 @@ def test_a_picture_shows_so_many_files_at_most(wide: Collector, name: str) -> No
         assert reply.status == 200
     else:
         assert (reply.status, "leave out unfold" in reply.json["detail"]) == (400, True)
-
-
-def test_a_journey_that_takes_long_is_a_large_one_with_the_same_answer(
-    shared: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace, "SMALL_S", 0)
-    request = request_for(f"/trace/{YEAR}", did=YEAR)
-    with contextlib.closing(Journal(shared.home)) as journal:
-        endpoints = trace.TraceEndpoints(Readings(journal, obey(journal)))
-        answer = asyncio.run(endpoints.trace(request))
-    assert msgspec.json.decode(answer.body) == shared.get(f"/trace/{YEAR}").json

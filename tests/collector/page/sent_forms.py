@@ -6,11 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
+from read_pages import HTML
+
 if TYPE_CHECKING:
+    from inside import Inside
     from served import Collector, Reply
 
 FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
-HTML: Final = {"Accept": "text/html"}
 
 
 def token_in(reply: Reply) -> str:
@@ -20,14 +22,18 @@ def token_in(reply: Reply) -> str:
 
 
 def send(
-    collector: Collector, path: str, cookie: str = "", headers: dict[str, str] | None = None, **form: str
+    collector: Collector | Inside,
+    path: str,
+    cookie: str = "",
+    headers: dict[str, str] | None = None,
+    **form: str,
 ) -> Reply:
     """Send a form."""
     sent = FORM | HTML | {"Origin": collector.url, "Cookie": cookie} | (headers or {})
     return collector.ask("POST", path, urlencode(form), sent)
 
 
-def sign_in(collector: Collector, key: str, to: str = "/") -> Reply:
+def sign_in(collector: Collector | Inside, key: str, to: str = "/") -> Reply:
     token = token_in(collector.get("/sign-in", HTML))
     return send(collector, "/sign-in", csrf=token, key=key, next=to)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,9 @@ from urllib.parse import urlencode
 
 import pytest
 from events import event
-from served import Collector, record, without_runner
+from inside import Inside
+from read_pages import HTML
+from served import record
 from typer.testing import CliRunner
 
 from waybill.cli.app import app
@@ -23,15 +26,14 @@ NEVER_MS: Final = 253_402_300_799_000
 TODAY: Final = "01a1fd6a-9e75-7d78-870f-000000000001"
 NEVER: Final = "01a1fd6a-9e75-7d78-870f-000000000002"
 FIRST: Final = "01a1fd6a-9e75-7d78-870f-000000000003"
-HTML: Final = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
-def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     """A collector with a record of today, one of the year 9999 and one of 1970, and an event of each."""
     home = tmp_path_factory.mktemp("far") / "home"
     now_ms = time.time_ns() // 1_000_000
-    with without_runner(home, "--provenance-enabled") as one:
+    with contextlib.closing(Inside(home, provenance_enabled=True)) as one:
         sent = [
             record(did=TODAY, filename="today.csv", created=now_ms, completed=now_ms),
             record(did=NEVER, filename="never.csv", created=now_ms, completed=NEVER_MS, parentDid=TODAY),
@@ -76,18 +78,18 @@ COMMANDS: Final = (
 
 
 @pytest.mark.parametrize("address", ASKED)
-def test_each_view_and_question_answers_beside_the_year_9999(far: Collector, address: str) -> None:
+def test_each_view_and_question_answers_beside_the_year_9999(far: Inside, address: str) -> None:
     answer = far.get(address, headers=HTML if "." not in address else None)
     assert answer.status == 200, answer.body[:300]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_answers_beside_the_year_9999(far: Collector, command: tuple[str, ...]) -> None:
+def test_each_command_answers_beside_the_year_9999(far: Inside, command: tuple[str, ...]) -> None:
     done = CliRunner().invoke(app, [*command, "--home", str(far.home)])
     assert done.exit_code == 0, done.output
 
 
-def test_bars_reach_the_last_year_and_lead_to_its_records(far: Collector) -> None:
+def test_bars_reach_the_last_year_and_lead_to_its_records(far: Inside) -> None:
     page = far.get("/find", HTML).body.decode()
     assert "6 records" in page
     assert "9999-12-31 23:59:59" in page  # where the last bar ends

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 import pytest
-from browsing import visit
 from contract_server import ContractServer
 from events import event
-from sent_forms import HTML, cookie_of, send, sign_in, token_in
-from served import Collector, without_runner
+from inside import Inside
+from read_pages import HTML
+from sent_forms import cookie_of, send, sign_in, token_in
 
 from waybill.exporter import Query
 from waybill.lineage import find
 from waybill.marquez import dead_letters
-from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport import Journal, Kind, Rejects, Settings, flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page
+    from conftest import Open
 
 DAMAGED: Final = 2
 
@@ -73,13 +75,17 @@ def broken(keys: dict[str, str]) -> Iterator[Broken]:
 
 
 @pytest.fixture(scope="module")
-def guarded(broken: Broken) -> Iterator[Collector]:
-    options = ("--provenance-enabled", "--no-archive-enabled", "--marquez-url", broken.backend.url)
-    with without_runner(broken.settings.home, *options) as collector:
+def guarded(broken: Broken) -> Iterator[Inside]:
+    given: dict[str, Any] = {
+        "provenance_enabled": True,
+        "archive_enabled": False,
+        "marquez_url": broken.backend.url,
+    }
+    with contextlib.closing(Inside(broken.settings.home, **given)) as collector:
         yield collector
 
 
-def test_who_only_reads_sees_why_and_changes_nothing(guarded: Collector, broken: Broken) -> None:
+def test_who_only_reads_sees_why_and_changes_nothing(guarded: Inside, broken: Broken) -> None:
     before = broken.set_aside()
     cookie = cookie_of(sign_in(guarded, broken.keys["read"]))
     page = guarded.get("/health", HTML | {"Cookie": cookie})
@@ -95,23 +101,14 @@ def test_who_only_reads_sees_why_and_changes_nothing(guarded: Collector, broken:
     assert broken.set_aside() == before
 
 
-def press(page: Page, box: str, owner: str, number: int) -> None:
-    page.get_by_role("button", name=f"Retry {number}, set aside by {owner}").click()
-    page.wait_for_load_state()
-    assert page.url.endswith(f"/health#{box}"), "it is the box again"
-
-
-def test_who_administers_has_dead_letters_and_poison_tried_again(
-    browser: Browser, guarded: Collector, broken: Broken
-) -> None:
+def test_who_administers_has_dead_letters_and_poison_tried_again(guarded: Inside, broken: Broken) -> None:
     before = broken.set_aside()
     broken.backend.fault = None
-    opened = visit(browser, f"{guarded.url}/health")
-    page = opened.page
-    page.get_by_label("API key").fill(broken.keys["admin"])
-    page.get_by_role("button", name="Sign in").click()
-    press(page, "dead-letters", "marquez", 1)
-    press(page, "poison", "layout", DAMAGED)
+    cookie = cookie_of(sign_in(guarded, broken.keys["admin"]))
+    token = token_in(guarded.get("/health", HTML | {"Cookie": cookie}))
+    for box, owner, number in (("dead-letters", "marquez", 1), ("poison", "layout", DAMAGED)):
+        sent = send(guarded, "/health/retry", cookie, csrf=token, box=box, owner=owner, id=str(number))
+        assert (sent.status, sent.headers["location"]) == (303, f"/health#{box}")
     assert broken.set_aside() == before, "the runner has not tried them yet"
     broken.flush()
     left = broken.set_aside()
@@ -119,9 +116,19 @@ def test_who_administers_has_dead_letters_and_poison_tried_again(
     assert before["poison"] - left["poison"] == {("layout", DAMAGED)}
     assert [one["run"]["runId"] for one in broken.backend.stored] == [run_of(1)]
     assert len(find(broken.settings.home, Query(did=run_of(9)))) == 1, "it is filed as it is"
-    page.reload()
-    shown = {button.get_attribute("aria-label") for button in page.get_by_role("button", name="Retry").all()}
-    assert shown == {
+    page = guarded.get("/health", HTML | {"Cookie": cookie}).body.decode()
+    assert set(re.findall('aria-label="(Retry [^"]*)"', page)) == {
         f"Retry {number}, set aside by {owner}" for items in left.values() for owner, number in items
     }
-    opened.close()
+
+
+def test_a_reject_that_is_refused_again_stays_where_it_is(inside: Open) -> None:
+    collector = inside()
+    assert collector.post("/api/v1/lineage", b"{}").status == 422
+    (reject,) = Rejects(collector.journal).all()
+    token = token_in(collector.get("/health", HTML))
+    again = send(collector, "/health/retry", csrf=token, box="rejects", id=reject.id)
+    assert (again.status, "it is refused again" in again.body.decode()) == (422, True)
+    assert Rejects(collector.journal).all() == [reject]
+    assert send(collector, "/health/retry", csrf=token, box="rejects", id="x").status == 404
+    assert send(collector, "/health/retry", csrf="0", box="rejects", id=reject.id).status == 403

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+from html import unescape
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
@@ -11,8 +14,10 @@ import msgspec
 import pytest
 from browsing import PHONE, take_picture, visit
 from events import event
+from inside import Inside
 from page_sample import ODD_NAMES
 from playwright.sync_api import expect
+from read_pages import HTML, Main, main_of
 from served import Collector, record, without_runner
 from typer.testing import CliRunner
 
@@ -28,9 +33,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 BEGAN_MS: Final = 1_769_860_800_000
-WIDE: Final = 10_000
+WIDE: Final = 1_200
 ALLOWED: Final = "customer,errorCause"
-HTML: Final = {"Accept": "text/html"}
 JOINED: Final = "01a1fd6a-9e75-7d78-3333-000000000000"
 JOINED_OF_MANY: Final = "01a1fd6a-9e75-7d78-3333-111111111111"
 OPEN: Final = "01a1fd6a-9e75-7d78-4444-000000000000"
@@ -47,7 +51,7 @@ def file(at: int, parent: str | None, **more: object) -> dict[str, object]:
 
 
 def files() -> list[dict[str, object]]:
-    """A file that was split into two, of which one was split into 10,000; and files with odd names."""
+    """A file that was split into two, of which one was split into many; and files with odd names."""
     split: dict[str, object] = {"finalState": "SPLIT", "dataSink": None}
     failed: dict[str, object] = {
         "finalState": "ERROR",
@@ -116,16 +120,23 @@ def told() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     home = tmp_path_factory.mktemp("one") / "home"
-    with without_runner(home, "--provenance-enabled", "--provenance-annotations-allowed", ALLOWED) as one:
-        sent = files()
-        for at in range(0, len(sent), 2_000):
-            assert one.post("/provenance", json.dumps(sent[at : at + 2_000]).encode()).status == 202
+    given: dict[str, Any] = {"provenance_enabled": True, "provenance_annotations_allowed": ALLOWED}
+    with contextlib.closing(Inside(home, **given)) as one:
+        assert one.post("/provenance", json.dumps(files()).encode()).status == 202
         for body in told():
             assert one.post("/api/v1/lineage", body).status == 201
         flush(Settings.load({"home": home, "provenance_enabled": True}, env={}))
         yield one
+
+
+@pytest.fixture(scope="module")
+def seen(sample: Inside) -> Iterator[Collector]:
+    """A collector of the same home for a browser."""
+    options = ("--provenance-enabled", "--provenance-annotations-allowed", ALLOWED)
+    with without_runner(sample.home, *options) as collector:
+        yield collector
 
 
 def at(path: str, **params: object) -> str:
@@ -142,29 +153,28 @@ VIEWS: Final = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_nothing_keeps_people_from_using_a_view(browser: Browser, sample: Collector, name: str) -> None:
-    opened = visit(browser, sample.url + VIEWS[name])
+def test_nothing_keeps_people_from_using_a_view(browser: Browser, seen: Collector, name: str) -> None:
+    opened = visit(browser, seen.url + VIEWS[name])
     if name != "file-of-odd-names":
         take_picture(opened.page, name)
     opened.check_use()
     opened.close()
 
 
-@pytest.mark.parametrize("has_script", [True, False])
-def test_a_drawing_opens_at_one_hop_and_unfolds_by_click(
-    browser: Browser, sample: Collector, *, has_script: bool
-) -> None:
-    opened = visit(browser, sample.url + at("/file", did=did(0)), has_script=has_script)
+def test_a_drawing_opens_at_one_hop_and_unfolds_by_click_and_key(browser: Browser, seen: Collector) -> None:
+    opened = visit(browser, seen.url + at("/file", did=did(0)))
     page = opened.page
-    if has_script:
-        page.evaluate("window.isSame = true")
+    page.evaluate("window.isSame = true")
     boxes = page.locator("#drawing svg g")
     assert boxes.count() == 3, "the file and the two that came from it"
     more = page.locator("#drawing svg a.within", has_text="more").first
     assert more.text_content() == f"+ {WIDE:,} more"
-    more.click()
+    more.focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
     page.wait_for_url("**unfold=*")
     page.locator("#drawing svg", has_text=f"{WIDE:,} files").wait_for()
+    expect(page.locator("#drawing")).to_be_focused()
     assert boxes.count() == 4
     page.locator("#drawing nav").get_by_role("link", name="unfold + show some of them").click()
     page.locator("#drawing svg", has_text=f"{WIDE - 50:,} files").wait_for()
@@ -173,28 +183,14 @@ def test_a_drawing_opens_at_one_hop_and_unfolds_by_click(
     page.locator("#drawing svg", has_text=f"{WIDE:,} files").wait_for()
     page.locator("#drawing nav").get_by_role("link", name="fold again").click()
     expect(boxes).to_have_count(3)
-    if has_script:
-        assert page.evaluate("window.isSame"), "only the drawing was swapped"
-    opened.close()
-
-
-def test_the_keyboard_unfolds_and_what_is_focused_is_seen(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/dataset", node="lake/report"))
-    page = opened.page
-    link = page.locator("#drawing svg a.within").first
-    link.focus()
-    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    page.keyboard.press("Enter")
-    page.wait_for_url("**unfold=*")
-    page.locator("#drawing svg a.within", has_text="fold again").wait_for()
-    expect(page.locator("#drawing")).to_be_focused()
+    assert page.evaluate("window.isSame"), "only the drawing was swapped"
     opened.close()
 
 
 def test_a_drawing_larger_than_its_frame_shows_first_what_it_is_about(
-    browser: Browser, sample: Collector
+    browser: Browser, seen: Collector
 ) -> None:
-    opened = visit(browser, sample.url + at("/dataset", node="lake/rates"), viewport=PHONE)
+    opened = visit(browser, seen.url + at("/dataset", node="lake/rates"), viewport=PHONE)
     page = opened.page
     page.locator("#drawing svg a.within").last.click()
     page.wait_for_url("**unfold=*")
@@ -207,22 +203,24 @@ def test_a_drawing_larger_than_its_frame_shows_first_what_it_is_about(
     opened.close()
 
 
-def test_each_box_is_told_in_words_beside_the_drawing(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/job", node="etl/sum"))
-    drawn = [one.get_attribute("href") for one in opened.page.locator("#drawing svg a").all()]
-    listed = [one.get_attribute("href") for one in opened.page.locator("#drawing nav a").all()]
-    assert sorted(map(str, drawn)) == sorted(map(str, listed)) != []
-    assert opened.page.locator("#drawing svg").get_attribute("role") == "group"
-    opened.close()
+def test_each_box_is_told_in_words_beside_the_drawing(sample: Inside) -> None:
+    page = sample.get(at("/job", node="etl/sum"), HTML).body.decode()
+    drawn, _, listed = page.partition('id="drawing"')[2].partition("</section>")[0].partition("</svg>")
+    assert 'role="group"' in drawn
+    assert (
+        sorted(re.findall('<a href="([^"]*)"', drawn))
+        == sorted(re.findall('<a href="([^"]*)"', listed))
+        != []
+    )
 
 
-def test_a_file_of_several_parents_has_them_all(sample: Collector) -> None:
+def test_a_file_of_several_parents_has_them_all(sample: Inside) -> None:
     found = sample.get(at("/file.json", did=JOINED)).json
     assert {one["did"] for one in found["journey"]["files"]} == {did(2), did(10), did(11), JOINED, OPEN}
     assert len(found["drawing"]["arrows"]) == 4
 
 
-def test_of_many_parents_the_first_are_drawn_and_the_rest_counted(sample: Collector) -> None:
+def test_of_many_parents_the_first_are_drawn_and_the_rest_counted(sample: Inside) -> None:
     def drawn(unfold: str) -> tuple[int, str]:
         found = sample.get(at("/file.json", did=JOINED_OF_MANY, unfold=unfold)).json
         assert len(found["journey"]["files"]) == 71
@@ -234,45 +232,28 @@ def test_of_many_parents_the_first_are_drawn_and_the_rest_counted(sample: Collec
     assert drawn("from")[0] == 71
 
 
-def test_a_record_names_the_file_that_it_came_from(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/file", did=did(10)))
-    page = opened.page
-    page.locator("dl.facts").get_by_role("link", name="part-00001.csv").click()
-    page.wait_for_url(f"**did={did(1)}")
-    assert page.locator("h1").inner_text() == "part-00001.csv"
-    opened.close()
+def test_a_record_names_the_file_that_it_came_from(sample: Inside) -> None:
+    links = main_of(sample, at("/file", did=did(10))).links
+    assert links["part-00001.csv"] == at("/file", did=did(1))
 
 
-def test_an_open_file_says_so(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/file", did=OPEN))
-    page = opened.page
-    assert "open begun" in page.locator("dl.facts").first.inner_text()
-    assert "it has not ended" in page.locator("main").inner_text()
-    assert page.locator(".times li").count() == 1
-    opened.close()
+def test_an_open_file_says_so(sample: Inside) -> None:
+    page = main_of(sample, at("/file", did=OPEN))
+    assert "State open begun" in page.text
+    assert "it has not ended" in page.text
 
 
-def test_an_error_has_its_reason_and_names_do_nothing(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/file", did=did(2)))
-    page = opened.page
-    assert page.locator(".note.wrong").inner_text() == "ERROR the <b>header</b> is missing"
-    assert page.locator("main img, main script, main b").count() == 0
-    assert {name for name in ODD_NAMES if len(name) < 90} <= {
-        text.replace(" ", "\u202e", 1) if text.startswith(" gnp") else text
-        for text in page.locator("#drawing nav bdi").all_inner_texts()
-    } | {ODD_NAMES[2]}
-    page.on("dialog", lambda _: pytest.fail("a name ran as a script"))
-    for name in ODD_NAMES:
-        page.goto(sample.url + at("/file", did=f"odd:{name}"[:4_090]))
-        assert page.locator("h1").inner_text().startswith(name[:50])
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    for name in ODD_NODES:
-        for view, node in (("/dataset", f"lake/{name}"), ("/job", f"etl/job {name}"[:4_004])):
-            page.goto(sample.url + at(view, node=node))
-            assert page.locator("h1").inner_text().startswith(node[:40])
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    assert page.locator("main img, main script").count() == 0
-    opened.close()
+def test_an_error_has_its_reason_and_names_do_nothing(sample: Inside) -> None:
+    page = main_of(sample, at("/file", did=did(2)))
+    assert "ERROR the <b>header</b> is missing" in page.text
+    shown = [(at("/file", did=did(2)), "")]
+    shown += [(at("/file", did=f"odd:{name}"[:4_090]), name) for name in ODD_NAMES]
+    shown += [(at("/dataset", node=f"lake/{name}"), f"lake/{name}") for name in ODD_NODES]
+    shown += [(at("/job", node=f"etl/job {name}"[:4_004]), f"etl/job {name}") for name in ODD_NODES]
+    for path, name in shown:
+        page = main_of(sample, path)
+        assert name[:40] in page.text
+        assert page.tags.isdisjoint({"img", "script", "b"}), path
 
 
 def asked(home: object, *words: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -286,7 +267,7 @@ def plain(told: object, kind: Any) -> Any:  # noqa: ANN401 - any JSON value
     return as_plain(msgspec.convert(told, kind))
 
 
-def test_json_is_what_the_commands_say(sample: Collector) -> None:
+def test_json_is_what_the_commands_say(sample: Inside) -> None:
     home = sample.home
     shown = sample.get(at("/file.json", did=JOINED, proof="true")).json
     assert plain(shown["journey"], ToldJourney) == asked(home, "trace", JOINED, "--depth", "1")
@@ -308,7 +289,7 @@ def test_json_is_what_the_commands_say(sample: Collector) -> None:
     )
 
 
-def test_the_forms_of_a_view(sample: Collector) -> None:
+def test_the_forms_of_a_view(sample: Inside) -> None:
     rows = sample.get(at("/file.csv", did=did(2))).body.decode().splitlines()
     assert rows[0].startswith("did,parent_did,system_name")
     assert len(rows) == 2
@@ -323,25 +304,18 @@ def test_the_forms_of_a_view(sample: Collector) -> None:
         assert b"<style" not in page
 
 
-def test_a_dataset_has_its_versions_columns_runs_and_whom_a_change_concerns(
-    browser: Browser, sample: Collector
-) -> None:
-    opened = visit(browser, sample.url + VIEWS["dataset"])
-    page = opened.page
-    text = page.locator("main").inner_text()
-    assert "column total: int decimal" in text
-    assert "All orders, with their totals." in text
-    assert page.get_by_role("link", name="lake/raw.amount").count() == 1
-    assert "A change of it reaches 2 datasets and jobs" in text
-    assert page.locator("svg.chart g").count() == 3
-    assert page.locator("pre").inner_text().startswith("INSERT INTO orders")
-    assert "bob" in page.locator("section[aria-labelledby=impact]").inner_text()
-    page.get_by_role("link", name="lake/orders.total").click()
-    assert page.url.endswith("/column?node=lake%2Forders&column=total")
-    opened.close()
+def test_a_dataset_has_its_versions_columns_runs_and_whom_a_change_concerns(sample: Inside) -> None:
+    page = main_of(sample, VIEWS["dataset"])
+    assert "column total : int decimal" in page.text
+    assert "All orders, with their totals." in page.text
+    assert page.links["lake/raw.amount"] == at("/column", node="lake/raw", column="amount")
+    assert page.links["lake/orders.total"] == at("/column", node="lake/orders", column="total")
+    assert re.search("A change of it reaches 2 datasets and jobs .* bob ", page.text)
+    assert "INSERT INTO orders SELECT" in page.text
+    assert "svg" in page.tags
 
 
-def test_a_wide_fan_is_counted_and_opened_piece_by_piece(sample: Collector) -> None:
+def test_a_wide_fan_is_counted_and_opened_piece_by_piece(sample: Inside) -> None:
     def groups(unfold: str) -> tuple[int, list[dict[str, Any]]]:
         boxes = sample.get(at("/dataset.json", node="lake/rates", unfold=unfold)).json["drawing"]["boxes"]
         return len(boxes), [box for box in boxes if "jobs in" in box["words"][0]]
@@ -362,7 +336,7 @@ def test_a_wide_fan_is_counted_and_opened_piece_by_piece(sample: Collector) -> N
     ],
 )
 def test_what_is_not_there_is_said_with_names_like_it(
-    browser: Browser, sample: Collector, view: str, name: str, status: int, says: str
+    sample: Inside, view: str, name: str, status: int, says: str
 ) -> None:
     path = at(view, node=name)
     assert sample.get(path).status == status
@@ -370,32 +344,28 @@ def test_what_is_not_there_is_said_with_names_like_it(
     page = sample.get(path, HTML)
     assert (page.status, says in page.body.decode()) == (status, True)
     if name == "lake/ordres":
-        opened = visit(browser, sample.url + path)
-        opened.page.get_by_role("link", name="lake/orders").click()
-        assert opened.page.locator("h1").inner_text() == "lake/orders"
-        opened.page.close()
+        assert Main(page.body.decode()).links["lake/orders"] == at("/dataset", node="lake/orders")
 
 
-def test_an_unknown_file_is_said(sample: Collector) -> None:
+def test_an_unknown_file_is_said(sample: Inside) -> None:
     reply = sample.get(at("/file", did="nothing"), HTML)
     assert (reply.status, "no record has the did nothing" in reply.body.decode()) == (404, True)
 
 
-def test_a_file_has_its_events_rows_and_its_way_to_files(browser: Browser, sample: Collector) -> None:
-    opened = visit(browser, sample.url + at("/file", did=JOINED))
-    page = opened.page
-    page.get_by_role("link", name="Search the stored events").click()
-    text = page.locator("#proof").inner_text()
-    assert "The rows are what the stored events say." in text
-    assert "provenance/" in text
-    page.locator("#proof summary").first.click()
-    body = json.loads(page.locator("#proof pre").first.inner_text())
-    assert body["run"]["facets"]["waybill_deltaFile"]["did"] == JOINED
-    assert "layout: done" in text
-    opened.close()
+def test_a_file_has_its_events_rows_and_its_way_to_files(sample: Inside) -> None:
+    to_proof = main_of(sample, at("/file", did=JOINED)).links["Search the stored events"]
+    page = main_of(sample, to_proof.partition("#")[0])
+    assert "The rows are what the stored events say." in page.text
+    assert "provenance/" in page.text
+    assert "layout: done" in page.text
+    body = (
+        sample.get(to_proof.partition("#")[0], HTML).body.decode().partition("<pre")[2].partition("</pre>")[0]
+    )
+    event = json.loads(unescape(body.partition(">")[2]))
+    assert event["run"]["facets"]["waybill_deltaFile"]["did"] == JOINED
 
 
-def test_a_run_that_failed_says_that_its_data_did_not_reach_its_output(sample: Collector) -> None:
+def test_a_run_that_failed_says_that_its_data_did_not_reach_its_output(sample: Inside) -> None:
     page = sample.get(at("/file", did="sum at 30"), HTML).body.decode()
     assert "Its data did not reach <bdi>lake/report</bdi>" in page
     assert "Its data reached" not in page

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from waybill.cli.app import app
 
 if TYPE_CHECKING:
-    from conftest import Start
+    from conftest import Open
 
 RUN = "01a1fd6a-9e75-7d78-870f-24897efac4a1"
 OPEN = "01a1fd6a-9e75-7d78-870f-24897efac4a2"
@@ -22,8 +22,8 @@ JOB = "dbt.shop.daily_totals"
 NAMES = ("lake/orders", "lake/rates", "lake/totals", "lake/rejects")
 
 
-def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
+def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(inside: Open) -> None:
+    collector = inside(provenance_enabled=True)
     flows: dict[str, Any] = {"job": f"etl/{JOB}", "inputs": NAMES[:2], "outputs": NAMES[2:]}
     for body in (event(RUN, "START", **flows), event(RUN, "FAIL", **flows), event(OPEN, "START", **flows)):
         assert collector.post("/api/v1/lineage", body).status == 201
@@ -39,8 +39,8 @@ def test_a_run_is_its_job_with_all_inputs_and_outputs_on_each_view(start: Start)
     assert f"<bdi>{JOB}</bdi>" in collector.get("/search?q=orders", html).body.decode()
 
 
-def test_a_run_is_told_over_http_with_its_job_and_all_inputs_and_outputs(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
+def test_a_run_is_told_over_http_with_its_job_and_all_inputs_and_outputs(inside: Open) -> None:
+    collector = inside(provenance_enabled=True)
     file = {"waybill_deltaFile": {"did": FILE, "filename": "a.csv", "dataSource": "in"}}
     flows: dict[str, Any] = {"job": f"etl/{JOB}", "inputs": NAMES[:2], "outputs": NAMES[2:]}
     for body in (
@@ -69,8 +69,8 @@ def test_a_run_is_told_over_http_with_its_job_and_all_inputs_and_outputs(start: 
         assert of_run.keys().isdisjoint(described["components"]["schemas"][name]["required"])
 
 
-def test_a_run_whose_sender_is_ahead_is_marked_on_the_page_and_in_each_answer(start: Start) -> None:
-    collector = start("--runner", "none")
+def test_a_run_whose_sender_is_ahead_is_marked_on_the_page_and_in_each_answer(inside: Open) -> None:
+    collector = inside()
     later = datetime.now(UTC) + timedelta(days=3, hours=1)
     for body in (
         event(
@@ -94,8 +94,8 @@ def test_a_run_whose_sender_is_ahead_is_marked_on_the_page_and_in_each_answer(st
         assert abs(float(found) / 86_400 - days) < 0.01, path
 
 
-def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(start: Start) -> None:
-    collector = start("--runner", "none")
+def test_a_column_is_shown_with_the_inputs_that_may_be_behind_it(inside: Open) -> None:
+    collector = inside()
     flows: dict[str, Any] = {"job": "etl/sum", "inputs": ["db/orders", "db/<rates>"], "outputs": ["db/sums"]}
     told = members(RUN, **flows)
     told["job"]["facets"] = {
