@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
-from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
-from starlette.routing import Route, Router
 
 from waybill.facets.context import LINEAGE_PATH
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
@@ -33,19 +30,7 @@ from .endpoints import (
     ProvenanceEndpoints,
     TraceEndpoints,
 )
-from .http import (
-    BODY_TIMEOUT_S,
-    Bodies,
-    Endpoint,
-    Handler,
-    Problem,
-    Request,
-    WebRequest,
-    WebResponse,
-    answer_through,
-    json_response,
-    request_of,
-)
+from .http import BODY_TIMEOUT_S, HTML, Answer, Bodies, Endpoint, Problem, Request, busy, json_answer
 from .intake import Acceptor
 from .keys import Role
 from .logs import about
@@ -54,7 +39,6 @@ from .page import HealthOfHome, LevelsOfHome, page_endpoints
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
-    from starlette.types import Receive, Scope as ScopeOfWeb, Send
 
     from waybill.transport.home import Home
 
@@ -95,9 +79,10 @@ def application_of(
     lineage = LineageEndpoints(bodies, acceptor, redaction)
     provenance = ProvenanceEndpoints(bodies, acceptor, journal, settings, readings)
     health = HealthEndpoints(journal, settings, readings, metrics, tallies, follows=follows)
-    # What these cost per request counts, so they do not go through Starlette.
-    intakes = {LINEAGE_PATH: lineage.event, BATCH_PATH: lineage.batch, PROVENANCE_PATH: provenance.take}
     endpoints = [
+        Endpoint(LINEAGE_PATH, Role.EMIT, lineage.event, "POST"),
+        Endpoint(BATCH_PATH, Role.EMIT, lineage.batch, "POST"),
+        Endpoint(PROVENANCE_PATH, Role.EMIT, provenance.take, "POST"),
         Endpoint(f"{PROVENANCE_PATH}/query", Role.READ, partial(provenance.records, from_deltafi=True)),
         Endpoint(f"{PROVENANCE_PATH}/stats", Role.READ, partial(provenance.stats, from_deltafi=True)),
         Endpoint(f"{PROVENANCE_PATH}/flush", Role.ADMIN, provenance.flush, "POST"),
@@ -124,7 +109,7 @@ def application_of(
             ensure_runner=home.ensure_runner,
         ),
     ]
-    return Application(intakes, endpoints, bodies, auth, metrics)
+    return Application(endpoints, bodies, auth, metrics)
 
 
 _DOCS: Final = Path(__file__).parent / "http.html"
@@ -139,45 +124,29 @@ def _questions_of(endpoints: Sequence[Endpoint]) -> dict[str, frozenset[str]]:
     return {Sli.QUERY_LATENCY.value: questions, Sli.IMPACT_ANALYSIS.value: frozenset({OfImpact.path})}
 
 
-async def _openapi(_: WebRequest) -> WebResponse:
-    return json_response(description())
+async def _openapi(_: Request) -> Answer:
+    return json_answer(description())
 
 
-async def _docs(_: WebRequest) -> WebResponse:
-    headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return WebResponse(_DOCS.read_bytes(), media_type="text/html", headers=headers)
+async def _docs(_: Request) -> Answer:
+    policy = ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
+    return Answer(HTTPStatus.OK, [("content-type", HTML), policy], _DOCS.read_bytes())
 
 
-async def _schema(request: WebRequest) -> WebResponse:
-    schema = find_facet_schema(request.path_params["name"])
+async def _schema(request: Request) -> Answer:
+    schema = find_facet_schema(request.name)
     if schema is None:
         detail = f"there is no such schema; the schemas are {', '.join(read_facet_schemas())}"
         raise Problem(HTTPStatus.NOT_FOUND, detail)
-    return WebResponse(schema, media_type=SCHEMA_JSON)
-
-
-class _Rest(Convertor[str]):
-    """A name in a path stands for all that follows, even over several lines."""
-
-    regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("rest", _Rest())
+    return Answer(HTTPStatus.OK, [("content-type", SCHEMA_JSON)], schema)
 
 
 class Application:
     """Answers requests; an RSGI application.
 
     Args:
-        intakes: the paths that take events.
-        endpoints: the others.
-        bodies: reads what the former take.
+        endpoints: what it answers.
+        bodies: reads what is sent to them.
         auth: checks each request.
         metrics: counts them.
 
@@ -185,23 +154,18 @@ class Application:
         questions: by service level, the paths whose answers it is about.
     """
 
-    def __init__(
-        self,
-        intakes: Mapping[str, Handler],
-        endpoints: Sequence[Endpoint],
-        bodies: Bodies,
-        auth: Auth,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], bodies: Bodies, auth: Auth, metrics: Metrics) -> None:
         self.questions: Final = _questions_of(endpoints)
-        self._intakes = intakes
         described = (one.path for one in endpoints if one.show_problem is None or one.is_described)
-        self._paths: Final = list(dict.fromkeys([*self._intakes, *described]))
-        self._router: Final = Router(
-            [self._route_to(one) for one in endpoints],
-            redirect_slashes=False,
-            default=self._refuse_path,
-        )
+        self._described: Final = list(dict.fromkeys(described))
+        self._endpoints: Final[dict[str, dict[str, Endpoint]]] = {}
+        self._named: Final[dict[str, dict[str, Endpoint]]] = {}
+        for one in endpoints:
+            stem, _, name = one.path.partition("{")
+            by_method = (self._named if name else self._endpoints).setdefault(stem, {})
+            by_method[one.method] = one
+            if one.method == "GET":
+                by_method["HEAD"] = one
         self._bodies = bodies
         self._auth = auth
         self._metrics = metrics
@@ -237,57 +201,52 @@ class Application:
 
     async def _answer(self, request: Request) -> int:
         """Answer a request; returns the status."""
+        show_problem = None
         try:
-            take = self._intakes.get(request.own_path)
-            if take is None or request.scope.method != "POST":
-                return await answer_through(self._router, request)
-            request.path, request.method = request.own_path, "POST"
-            await self._auth.check(request, Role.EMIT)
-            answer = await take(request)
+            endpoint = self._endpoint_of(request)
+            request.path, request.method = endpoint.path, endpoint.method
+            show_problem = endpoint.show_problem
+            await self._auth.check(
+                request, endpoint.role, is_of_page=show_problem is not None, any_host=endpoint.any_host
+            )
+            answer = await endpoint.answer(request)
         except Problem as problem:
             self._log(request, problem)
-            answer = problem.answer()
+            answer = problem.answer() if show_problem is None else show_problem(request, problem)
         except ProtocolClosed:
             raise
-        except HTTPException as error:  # Starlette's: the path is known, and the method is not
-            refused = _not_accepted(request.scope.method, (error.headers or {}).get("Allow", "GET"))
-            self._log(request, refused)
-            answer = refused.answer()
+        except asyncio.CancelledError:
+            # The collector ends. Without an answer, granian would say 500.
+            answer = busy("the collector is being stopped; send it again", close=True).answer()
         except Exception as error:
             same = {"path": request.path, "method": request.method, "error": type(error).__name__}
             log.exception("a request failed", extra=about(same))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             answer = Problem(status, "see the server's log for the cause").answer()
-        request.exchange.response_bytes(answer.status, answer.headers, answer.body)
+        await answer.send(request.exchange)
         return answer.status
 
-    def _route_to(self, endpoint: Endpoint) -> Route:
-        route = Route(endpoint.path.replace("}", ":rest}"), self._guarded(endpoint))
-        route.methods = {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
-        return route
+    def _endpoint_of(self, request: Request) -> Endpoint:
+        """What answers a request.
 
-    def _guarded(self, endpoint: Endpoint) -> Callable[[WebRequest], Awaitable[WebResponse]]:
-        """An endpoint that first checks who asks."""
-
-        async def answer(web: WebRequest) -> WebResponse:
-            request = request_of(web)
-            request.path, request.method = endpoint.path, endpoint.method
-            try:
-                await self._auth.check(
-                    request,
-                    endpoint.role,
-                    is_of_page=endpoint.show_problem is not None,
-                    any_host=endpoint.any_host,
-                )
-                web.state.key = request.key
-                return await endpoint.answer(web)
-            except Problem as problem:
-                if endpoint.show_problem is None:
-                    raise
-                self._log(request, problem)
-                return endpoint.show_problem(web, problem)
-
-        return answer
+        Raises:
+            Problem: there is no such path, or it does not accept the method.
+        """
+        path, method = request.own_path, request.scope.method
+        by_method = self._endpoints.get(path)
+        if by_method is None:
+            stem = next((one for one in self._named if path.startswith(one)), None)
+            if stem is None:
+                detail = f"there is no such path; the paths are {', '.join(self._described)}"
+                raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
+            by_method, request.name = self._named[stem], path.removeprefix(stem)
+        endpoint = by_method.get(method)
+        if endpoint is None:
+            allowed = ", ".join(sorted(by_method))
+            detail = f"this path does not accept {method[:20]}; use {allowed}"
+            headers = [("allow", allowed)]
+            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers, close=True)
+        return endpoint
 
     def _log(self, request: Request, problem: Problem) -> None:
         status = problem.status
@@ -307,17 +266,3 @@ class Application:
         if problem.key:
             same["key"] = problem.key
         log.log(level, what, extra=about(same, once))
-
-    async def _refuse_path(self, scope: ScopeOfWeb, receive: Receive, send: Send) -> None:
-        del receive, send
-        path, method = scope["path"], scope["method"]
-        if path in self._intakes:
-            raise _not_accepted(method, "POST")
-        detail = f"there is no such path; the paths are {', '.join(self._paths)}"
-        raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
-
-
-def _not_accepted(method: str, allowed: str) -> Problem:
-    allowed = ", ".join(sorted(allowed.split(", ")))
-    detail = f"this path does not accept {method[:20]}; use {allowed}"
-    return Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=[("allow", allowed)], close=True)

@@ -22,7 +22,7 @@ from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import RECEIPT_PATTERN, Receipt
 
 from ..event_logs import EventLogStatus
-from ..http import Problem, WebRequest, WebResponse, json_response, malformed, read_params, wrong_root
+from ..http import Answer, Problem, Request, json_answer, malformed, read_params, wrong_root
 from ..intake import STALLED_S
 from ..metrics import TEXT, event_logs_text, home_text, levels_text, problems_text, total_of
 
@@ -97,11 +97,11 @@ class HealthEndpoints:
         self._probe: asyncio.Future[Readiness] | None = None
         self._probe_until_s = 0.0
 
-    async def live(self, _: WebRequest) -> WebResponse:
+    async def live(self, _: Request) -> Answer:
         """200 while requests are answered at all."""
-        return json_response({"live": True})
+        return json_answer({"live": True})
 
-    async def ready(self, _: WebRequest) -> WebResponse:
+    async def ready(self, _: Request) -> Answer:
         """200 if events sent now can be stored, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
@@ -113,17 +113,17 @@ class HealthEndpoints:
             problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
             readiness = Readiness(ready=False, problems={ProblemKind.JOURNAL.value: problem})
         status = HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return json_response(readiness, status=status)
+        return json_answer(readiness, status=status)
 
-    async def metrics(self, _: WebRequest) -> WebResponse:
+    async def metrics(self, _: Request) -> Answer:
         """The metrics for Prometheus."""
         loop = asyncio.get_running_loop()
         text = await loop.run_in_executor(self._metrics_thread, self._metrics_text)
-        return WebResponse(text, headers={"content-type": TEXT})
+        return Answer(HTTPStatus.OK, [("content-type", TEXT)], text.encode())
 
-    async def where(self, request: WebRequest) -> WebResponse:
+    async def where(self, request: Request) -> Answer:
         """The state of the entry that a receipt names."""
-        given = read_params(request.url.query, Where).receipt
+        given = read_params(request.query, Where).receipt
         receipt = Receipt.parse(given)
         if receipt is None:
             raise malformed("receipt", f"is {given[:40]!r}; use NODE-NUMBER")
@@ -134,7 +134,7 @@ class HealthEndpoints:
         if found is None:
             detail = "this collector never issued that receipt; query the one that did"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
-        return json_response(found)
+        return json_answer(found)
 
     def _metrics_text(self) -> str:
         total = total_of(self._metrics, self._tallies)

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from starlette.responses import StreamingResponse
 
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.index import OpenFile, as_plain
@@ -22,19 +21,7 @@ from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
-from ..http import (
-    JSON,
-    NDJSON,
-    Answer,
-    Problem,
-    Request,
-    WebRequest,
-    WebResponse,
-    json_answer,
-    json_response,
-    malformed,
-    read_params,
-)
+from ..http import JSON, NDJSON, Answer, Problem, Request, json_answer, malformed, read_params
 from .batches import array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import answer_within, problems_told
@@ -171,11 +158,11 @@ class ProvenanceEndpoints:
             await self._acceptor.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
 
-    async def records(self, request: WebRequest, *, from_deltafi: bool = False) -> WebResponse:
+    async def records(self, request: Request, *, from_deltafi: bool = False) -> Answer:
         """The records that match all conditions, newest first; with `from_deltafi` in DeltaFi's format."""
         from .query_params import query_params_of
 
-        params = query_params_of(request.url.query, from_deltafi=from_deltafi)
+        params = query_params_of(request.query, from_deltafi=from_deltafi)
 
         def page_of(tables: Iterable[pa.Table], answers: HomeAnswers) -> tuple[object, str | None]:
             found, cursor = _page_of(tables, params)
@@ -185,28 +172,28 @@ class ProvenanceEndpoints:
 
         return await self._ask(page_of, params, request)
 
-    async def summary(self, request: WebRequest) -> WebResponse:
+    async def summary(self, request: Request) -> Answer:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
         from .query_params import Summary
 
-        number = summary_number(request.path_params["number"])
-        backend = read_params(request.url.query, Summary).backend
+        number = summary_number(request.name)
+        backend = read_params(request.query, Summary).backend
         ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
         found = None if number is None else await ask(self._summary, backend, number)
         if found is None:
             detail = "there is no such summary, or its files have left the journal and the archive"
             raise Problem(HTTPStatus.NOT_FOUND, f"{detail}; use the link as Marquez shows it")
         # A browser would save the answer instead of showing it.
-        is_browser = "text/html" in request.headers.get("accept", "")
+        is_browser = "text/html" in request.header("accept")
         media = "text/plain; charset=utf-8" if is_browser else NDJSON
-        headers = {"content-type": media, "x-content-type-options": "nosniff"}
+        headers = [("content-type", media), ("x-content-type-options", "nosniff")]
         if not found.exact:
-            headers["warning"] = f'199 waybill "{_NOT_EXACT}"'
+            headers.append(("warning", f'199 waybill "{_NOT_EXACT}"'))
         lines = _lines_of(found.tables)
         with problems_told():
             first = await ask(next, lines, b"")
         note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
-        return StreamingResponse(_rest(note + first, lines, ask), headers=headers)
+        return Answer(HTTPStatus.OK, headers, parts=_rest(note + first, lines, ask))
 
     def _summary(self, backend: str, number: int) -> Summarized | None:
         from waybill.exporter.query import read_summarized
@@ -215,18 +202,18 @@ class ProvenanceEndpoints:
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
 
-    async def flush(self, _: WebRequest) -> WebResponse:
+    async def flush(self, _: Request) -> Answer:
         """Run every projection over everything accepted so far: 200 with a report."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
-        return json_response(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
+        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
-    async def stats(self, request: WebRequest, *, from_deltafi: bool = False) -> WebResponse:
+    async def stats(self, request: Request, *, from_deltafi: bool = False) -> Answer:
         """The number of records that match all conditions, by kind; with `from_deltafi` in its format."""
         from waybill.exporter.query import STATS_BY, stats_of, sums_of, told_sums
 
         from .query_params import filter_of
 
-        params = filter_of(request.url.query, from_deltafi=from_deltafi)
+        params = filter_of(request.query, from_deltafi=from_deltafi)
         by = params.by
 
         def count(tables: Iterable[pa.Table], answers: HomeAnswers) -> tuple[object, None]:
@@ -239,11 +226,11 @@ class ProvenanceEndpoints:
 
         return await self._ask(count, params, request, by or STATS_BY)
 
-    async def open_files(self, request: WebRequest) -> WebResponse:
+    async def open_files(self, request: Request) -> Answer:
         """The files and runs that have begun and not ended, the longest silent first."""
         from .query_params import filter_of
 
-        query = filter_of(request.url.query).query
+        query = filter_of(request.query).query
 
         def list_open(answers: HomeAnswers) -> object:
             found = answers.open_files(query)
@@ -251,28 +238,28 @@ class ProvenanceEndpoints:
 
         return await self._list(list_open, request)
 
-    async def answer(self, kind: type[Question[Any]], request: WebRequest) -> WebResponse:
+    async def answer(self, kind: type[Question[Any]], request: Request) -> Answer:
         """The answer to a question about the graph of datasets and jobs."""
-        question = read_params(request.url.query, kind)
+        question = read_params(request.query, kind)
         try:
             return await self._list(lambda answers: answers.answer(question), request)
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such node") from None
 
-    async def duplicates(self, request: WebRequest) -> WebResponse:
+    async def duplicates(self, request: Request) -> Answer:
         """The files of each content that several files have."""
         return await self._list(lambda answers: answers.duplicates(), request)
 
-    async def _list(self, ask: Callable[[HomeAnswers], object], request: WebRequest) -> WebResponse:
+    async def _list(self, ask: Callable[[HomeAnswers], object], request: Request) -> Answer:
         run = partial(asyncio.get_running_loop().run_in_executor, self._queries)
 
-        def look_up() -> WebResponse:
+        def look_up() -> Answer:
             read = self._readings.begin()
             found = ask(read.answers)
             if not isinstance(found, msgspec.Struct) or _size_of(found) <= _ITEMS_AT_ONCE:
-                return json_response(found, headers=read.headers())
+                return json_answer(found, headers=read.headers())
             parts = _rest(b"", _json_parts(found), run)
-            return StreamingResponse(parts, headers=dict(read.headers()), media_type=JSON)
+            return Answer(HTTPStatus.OK, [("content-type", JSON), *read.headers()], parts=parts)
 
         with problems_told():
             return await answer_within(self._queries, look_up, request)
@@ -281,25 +268,25 @@ class ProvenanceEndpoints:
         self,
         make: _Make,
         params: QueryParams,
-        request: WebRequest,
+        request: Request,
         summed_by: Sequence[Dimension] | None = None,
-    ) -> WebResponse:
+    ) -> Answer:
         """The result of a function over the records that meet the conditions, or their sums."""
         work = partial(self._look_up, make, params, request, summed_by)
         with problems_told("repair them, or use partial=true to get the rest"):
             return await answer_within(self._queries, work, request)
 
     def _look_up(
-        self, make: _Make, params: QueryParams, request: WebRequest, summed_by: Sequence[Dimension] | None
-    ) -> WebResponse:
+        self, make: _Make, params: QueryParams, request: Request, summed_by: Sequence[Dimension] | None
+    ) -> Answer:
         from .query_params import next_page
 
         read = self._readings.begin(is_partial=params.is_partial)
         value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
         headers = read.headers()
         if cursor is not None:
-            headers.append(("link", f'<?{next_page(request.url.query, cursor)}>; rel="next"'))
-        return json_response(value, headers=headers)
+            headers.append(("link", f'<?{next_page(request.query, cursor)}>; rel="next"'))
+        return json_answer(value, headers=headers)
 
 
 def _size_of(answer: msgspec.Struct) -> int:

@@ -18,7 +18,7 @@ from waybill.transport.budget import Budget, BudgetError
 from waybill.transport.counting import counted
 from waybill.transport.errors import RootError
 
-from ..http import Problem, UnknownName, WebRequest, busy, request_of, wrong_root
+from ..http import Problem, Request, UnknownName, busy, wrong_root
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ class Readings:
         self._kept.close()
 
 
-async def answer_within(executor: Executor, work: Callable[[], _T], request: WebRequest) -> _T:
+async def answer_within(executor: Executor, work: Callable[[], _T], request: Request) -> _T:
     """Have a thread answer a request, within the budget of one, for as long as its client waits.
 
     Raises:
@@ -112,7 +112,7 @@ async def answer_within(executor: Executor, work: Callable[[], _T], request: Web
     loop = asyncio.get_running_loop()
     budget = Budget(READ_CPU_S_MAX)
     answer = loop.run_in_executor(executor, budget.spend, work)
-    gone = loop.create_task(request_of(request).wait_until_gone())
+    gone = loop.create_task(request.wait_until_gone())
     try:
         either: list[asyncio.Future[Any]] = [answer, gone]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +143,7 @@ class Lane:
         self._what = what
         self._count = 0
 
-    async def run(self, work: Callable[[], _T], request: WebRequest) -> _T:
+    async def run(self, work: Callable[[], _T], request: Request) -> _T:
         """The result of some work, as `answer_within` gives it, after those that wait."""
         if self._count >= self._waiting_max:
             raise busy(f"{self._waiting_max} {self._what} are under way or wait; try again later")

@@ -12,7 +12,7 @@ from waybill.facets import ProvenanceRecord
 from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import NotFoundError
 
-from ..http import JSON, Problem, WebRequest, WebResponse, malformed
+from ..http import JSON, Answer, Problem, Request, malformed
 from .reading import Lane, problems_told
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ class TraceEndpoints:
         self._small = Lane("waybill-small-traces", WAITING_MAX, "journeys")
         self._large = Lane("waybill-traces", WAITING_MAX, "journeys")
 
-    async def trace(self, request: WebRequest) -> WebResponse:
+    async def trace(self, request: Request) -> Answer:
         """The journey of the file that the path names, in the format that the request asks for."""
         from .query_params import trace_params_of
 
-        did = request.path_params["did"]
+        did = request.name
         if not did or "\0" in did:
             raise malformed("did", "is empty or contains a NUL character; give the did of a file")
-        params = trace_params_of(request.url.query, request.headers.get("accept", ""), MEDIA)
+        params = trace_params_of(request.query, request.header("accept"), MEDIA)
         work = partial(self._trace, did, params)
         with problems_told("repair them, or use partial=true to get the rest"):
             # Only finding a journey tells how large it is. So each is begun as a small one, and no small one
@@ -85,7 +85,7 @@ class TraceEndpoints:
             except _LargeError:
                 return await self._large.run(work, request)
 
-    def _trace(self, did: str, params: Trace, *, is_small: bool = False) -> WebResponse:
+    def _trace(self, did: str, params: Trace, *, is_small: bool = False) -> Answer:
         from waybill.exporter.query import EntriesGoneError
 
         reading = self._readings.begin(is_partial=params.partial)
@@ -104,13 +104,13 @@ class TraceEndpoints:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such file") from None
         except EntriesGoneError as error:
             raise Problem(HTTPStatus.GONE, str(error), reason="the entries are gone") from None
-        headers = {
-            "content-type": MEDIA[str(params.format)],
-            "content-security-policy": "default-src 'none'",
-            "x-content-type-options": "nosniff",
-            **dict(reading.headers()),
-        }
-        return WebResponse(_drawn(journey, params), headers=headers)
+        headers = [
+            ("content-type", MEDIA[str(params.format)]),
+            ("content-security-policy", "default-src 'none'"),
+            ("x-content-type-options", "nosniff"),
+            *reading.headers(),
+        ]
+        return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
 
 
 class _LargeError(Exception):

@@ -1,22 +1,22 @@
 """One request and its response: bodies, problems, and access."""
 
 from .auth import Auth
-from .bodies import BODY_TIMEOUT_S, Bodies, count_values
-from .bridge import answer_through, request_of
-from .endpoint import Endpoint, WebRequest, WebResponse, json_response
+from .bodies import BODY_TIMEOUT_S, Bodies, count_values, read_form
+from .endpoint import Endpoint
 from .exchange import (
+    HTML,
     JSON,
     NDJSON,
     PROBLEM_JSON,
     Answer,
     Exchange,
-    Handler,
     Problem,
     ProblemDetails,
     Request,
     UnknownName,
     busy,
     json_answer,
+    redirect_to,
     wrong_root,
 )
 from .front import Front, Network

@@ -91,12 +91,12 @@ class Auth:
                 self._check_sender(request)
             return
         key = await self._key_of(request, is_of_page=is_of_page)
+        request.key = key.name
         if not key.may(role):
             detail = f"the key {key.name} does not have the role {role}; use one that does"
             raise self.refusal(
                 HTTPStatus.FORBIDDEN, detail, f"the key does not have the role {role}", key.name
             )
-        request.key = key.name
 
     async def _key_of(self, request: Request, *, is_of_page: bool) -> ApiKey:
         """The key of a request or, of one of the page, of its session."""

@@ -16,6 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from waybill.transport.admission import MAX_BODY_BYTES
 
@@ -29,6 +30,9 @@ HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
 
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
+
+FORM_BYTES_MAX: Final = 64 * 2**10
+"""The maximum size of a form."""
 
 PACE_S: Final = 10.0
 PACE_BYTES: Final = 160 * 2**10
@@ -233,6 +237,29 @@ class Bodies:
         except (OSError, zlib.error) as error:
             detail = f"the body is not valid {encoding} ({error}); send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form.
+
+    Raises:
+        Problem: it is larger than `FORM_BYTES_MAX`, or too slow.
+    """
+    body = bytearray()
+    request.is_arriving = True
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for part in request.exchange:
+                body += part
+                if len(body) > FORM_BYTES_MAX:
+                    detail = f"the form is larger than {FORM_BYTES_MAX:,} bytes; send less"
+                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
+    except TimeoutError:
+        detail = f"the form did not arrive within {BODY_TIMEOUT_S:g} s; send it again"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
+    finally:
+        request.is_arriving = False
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def count_values(body: bytes) -> int:

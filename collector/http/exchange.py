@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,12 +14,17 @@ if TYPE_CHECKING:
 
     from waybill.transport.errors import RootError
 
+HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 PROBLEM_JSON: Final = "application/problem+json"
 
 RETRY_AFTER_S: Final = 2
 """How long a sender is told to wait before it retries."""
+
+
+_IN_URLS: Final = ":/%#?=@[]!$&'()*+,;"
+"""What stands for itself in an address, beside letters and digits."""
 
 
 class Exchange(Protocol):
@@ -59,6 +65,7 @@ class Request:
         "is_arriving",
         "key",
         "method",
+        "name",
         "own_path",
         "path",
         "scope",
@@ -77,6 +84,8 @@ class Request:
         """Path and method of the endpoint that answers it. Unknown ones are counted as one, because each
         would stay a metric for ever.
         """
+        self.name = ""
+        """What stands for the name in the path of its endpoint."""
         self.key = ""
         """The name of the key that came with it; empty without one."""
         self.held_bytes = 0
@@ -86,13 +95,14 @@ class Request:
         self.is_arriving = False
         """Whether its client has to send more of the body."""
 
+    @property
+    def query(self) -> str:
+        """Its query string."""
+        return str(self.scope.query_string)
+
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty if there is none."""
         return str(self._headers.get(name) or "")
-
-    def headers(self) -> list[tuple[str, str]]:
-        """All headers, their names in lower case."""
-        return list(self._headers.items())
 
     def all_of(self, name: str) -> list[str]:
         """The values of each header of this name, which is in lower case."""
@@ -115,15 +125,25 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """The response to a request."""
+    """The response to a request; if it has parts, these are its body."""
 
     status: HTTPStatus
-    headers: list[tuple[str, str]]
+    headers: Sequence[tuple[str, str]]
     body: bytes = b""
+    parts: AsyncIterator[bytes] | None = None
 
+    async def send(self, exchange: Exchange) -> None:
+        """Send it.
 
-Handler = Callable[[Request], Awaitable[Answer]]
-"""Answers the requests of one path and method."""
+        Raises:
+            ProtocolClosed: the client has gone away.
+        """
+        if self.parts is None:
+            exchange.response_bytes(self.status, list(self.headers), self.body)
+            return
+        stream = exchange.response_stream(self.status, list(self.headers))
+        async for part in self.parts:
+            await stream.send_bytes(part)
 
 
 def json_answer(
@@ -131,6 +151,11 @@ def json_answer(
 ) -> Answer:
     """Answer with a value as JSON."""
     return Answer(status, [("content-type", JSON), *headers], msgspec.json.encode(value))
+
+
+def redirect_to(url: str, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    """Lead a browser to another address, which it gets with GET."""
+    return Answer(HTTPStatus.SEE_OTHER, [("location", quote(url, safe=_IN_URLS)), *headers])
 
 
 class UnknownName(msgspec.Struct, frozen=True):
@@ -193,10 +218,10 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         return Answer(self.status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(told))
 
 
-def busy(detail: str) -> Problem:
+def busy(detail: str, *, close: bool = False) -> Problem:
     """Refuse a request that may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
-    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, reason=detail)
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, close=close, reason=detail)
 
 
 def wrong_root(error: RootError) -> Problem:

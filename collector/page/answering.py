@@ -10,38 +10,34 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from starlette.responses import RedirectResponse, Response
 
 from waybill.transport.errors import NotFoundError
 
 from ..endpoints.reading import Lane, answer_within, problems_told
-from ..http import JSON, Endpoint, Problem
+from ..http import HTML, JSON, Answer, Endpoint, Problem, redirect_to
 from ..keys import Role
 from ..sessions import session_id_in
 from .rendering import csv_of, link, render
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from ..endpoints import Readings
-    from ..http import Auth
+    from ..http import Auth, Request
     from ..sessions import Sessions
     from .view import View
 
 SIGN_IN_PATH: Final = "/sign-in"
-HTML: Final = "text/html; charset=utf-8"
 _MEDIA: Final = {"html": HTML, "json": JSON, "csv": "text/csv; charset=utf-8", "svg": "image/svg+xml"}
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-HEADERS: Final = {
-    "cache-control": "no-store",
-    "referrer-policy": "same-origin",
-    "x-content-type-options": "nosniff",
-    "vary": "accept, cookie",
-}
+HEADERS: Final = (
+    ("cache-control", "no-store"),
+    ("referrer-policy", "same-origin"),
+    ("x-content-type-options", "nosniff"),
+    ("vary", "accept, cookie"),
+)
 
 _DRAWN: Final = ("/find", "/file", "/dataset", "/job", "/column")
 """The paths of the views that have a drawing."""
@@ -92,31 +88,32 @@ class Answering:
             for path, form in _forms(view_path)
         ]
 
-    async def _answer(self, path: str, form: str, request: Request) -> Response:
+    async def _answer(self, path: str, form: str, request: Request) -> Answer:
         if path not in self._views:
             self._views |= await asyncio.to_thread(_load_views)
         view = self._views[path]
-        params = view.read(request.url.query)
+        params = view.read(request.query)
         work = partial(self._work, view, _form_of(form, request), request, params)
         with problems_told():
             if view.is_long(params):
                 return await self._long.run(work, request)
             return await answer_within(self._thread, work, request)
 
-    def _work(self, view: View, form: str, request: Request, params: Any) -> Response:  # noqa: ANN401 - each view has its own
+    def _work(self, view: View, form: str, request: Request, params: Any) -> Answer:  # noqa: ANN401 - each view has its own
         reading = self._readings.begin()
         try:
             shown = view.ask(reading.answers, params)
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is nothing of that name") from None
-        headers = {**HEADERS, **dict(reading.headers())}
+        headers = (*HEADERS, *reading.headers())
         if form == "html":
             if view.leads_to is not None and (to := view.leads_to(shown)) is not None:
-                return RedirectResponse(to, HTTPStatus.SEE_OTHER, headers)
+                return redirect_to(to, headers)
             values = {"view": view, "params": params, "shown": shown, "notes": reading.notes()}
             return self.page(request, view.template, values, headers=headers)
-        headers |= {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return Response(_encoded(view, form, shown, params), media_type=_MEDIA[form], headers=headers)
+        policy = ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
+        headers = (("content-type", _MEDIA[form]), policy, *headers)
+        return Answer(HTTPStatus.OK, headers, _encoded(view, form, shown, params))
 
     def page(
         self,
@@ -125,38 +122,35 @@ class Answering:
         values: dict[str, Any],
         *,
         status: HTTPStatus = HTTPStatus.OK,
-        headers: dict[str, str] = HEADERS,
-    ) -> Response:
+        headers: Sequence[tuple[str, str]] = HEADERS,
+    ) -> Answer:
         """A page of the shell and a template, which has these values and what the shell needs."""
         view = values.get("view")
-        key = getattr(request.state, "key", "")
         more = {
-            "key": key,
-            "may_change": self._auth.may(key, Role.ADMIN),
-            "csrf": self._sessions.token_of(session_id_in(request.headers.get("cookie", ""))),
-            "path": request.url.path,
-            "forms": [] if view is None else _links_to_forms(view, request.url.query),
+            "key": request.key,
+            "may_change": self._auth.may(request.key, Role.ADMIN),
+            "csrf": self._sessions.token_of(session_id_in(request.header("cookie"))),
+            "path": request.own_path,
+            "forms": [] if view is None else _links_to_forms(view, request.query),
             "drawing": partial(_drawing, view, values),
             "asked": getattr(values.get("params"), "asked", ""),
             "notes": [],
         }
         text = render(template, more | values | ({} if view is None else dict(view.helpers)))
-        policy = {"content-security-policy": PAGE_POLICY}
+        own = (("content-type", HTML), ("content-security-policy", PAGE_POLICY))
         # A name may have half a surrogate pair, which no encoding of the web has.
         body = text.encode(errors="backslashreplace")
-        return Response(body, status, headers=headers | policy, media_type=HTML)
+        return Answer(status, (*own, *headers), body)
 
-    def show_problem(self, form: str, request: Request, problem: Problem) -> Response:
+    def show_problem(self, form: str, request: Request, problem: Problem) -> Answer:
         """A problem: on a page, with the same status and words, else as JSON."""
         if _form_of(form, request) != "html":
             answer = problem.answer()
-            return Response(answer.body, answer.status, HEADERS | dict(answer.headers))
+            return answer._replace(headers=(*HEADERS, *answer.headers))
         if problem.status is HTTPStatus.UNAUTHORIZED:
-            query = f"?{request.url.query}" if request.url.query else ""
-            return RedirectResponse(
-                link(SIGN_IN_PATH, next=request.url.path + query), HTTPStatus.SEE_OTHER, HEADERS
-            )
-        headers = HEADERS | dict(problem.headers)
+            query = f"?{request.query}" if request.query else ""
+            return redirect_to(link(SIGN_IN_PATH, next=request.own_path + query), HEADERS)
+        headers = (*HEADERS, *problem.headers)
         return self.page(
             request, "problem.html", {"problem": problem}, status=problem.status, headers=headers
         )
@@ -175,8 +169,8 @@ def _load_views() -> dict[str, View]:
 
 def _form_of(form: str, request: Request) -> str:
     """The form that a path or, without a suffix, the request asks for; htmx wants pages."""
-    headers = request.headers
-    return form or ("html" if "text/html" in headers.get("accept", "") or "hx-request" in headers else "json")
+    is_html = "text/html" in request.header("accept") or request.header("hx-request")
+    return form or ("html" if is_html else "json")
 
 
 def _forms(path: str) -> list[tuple[str, str]]:

@@ -8,22 +8,24 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import Response
-
-from ..http import Problem
+from ..http import Answer, Problem
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from ..http import Request
 
 STATIC_PATH: Final = "/static/{name}"
 FOLDER: Final = Path(__file__).parent / "static"
 
-_MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_HEADERS: Final = {
-    "cache-control": "public, max-age=31536000, immutable",
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
-    "x-content-type-options": "nosniff",
+_MEDIA: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+_HEADERS: Final = (
+    ("cache-control", "public, max-age=31536000, immutable"),
+    ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+    ("x-content-type-options", "nosniff"),
+)
 _DIGITS: Final = 12
 
 
@@ -32,12 +34,13 @@ def asset_url(name: str) -> str:
     return {file.name: url for url, file in _files().items()}[name]
 
 
-async def static(request: Request) -> Response:
+async def static(request: Request) -> Answer:
     """A file of the page. Browsers keep it: another content has another address."""
-    file = _files().get(request.url.path)
+    file = _files().get(request.own_path)
     if file is None:
         raise Problem(HTTPStatus.NOT_FOUND, "the page has no such file; load the page again")
-    return Response(file.read_bytes(), media_type=_MEDIA[file.suffix], headers=_HEADERS)
+    headers = [("content-type", _MEDIA[file.suffix]), *_HEADERS]
+    return Answer(HTTPStatus.OK, headers, file.read_bytes())
 
 
 @cache

@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl
-
-from starlette.responses import RedirectResponse, Response
+from urllib.parse import parse_qs
 
 from waybill.transport import AdmissionError, JournalError, NotFoundError
 
-from ..http import Endpoint, Problem
+from ..http import Endpoint, Problem, read_form, redirect_to
 from ..keys import Role, match
 from ..sessions import COOKIE, SESSION_S, session_id_in
 from .answering import HEADERS, SIGN_IN_PATH
@@ -26,9 +24,7 @@ from .rendering import link
 from .sign_in import Tries, own_path
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from ..http import Auth
+    from ..http import Answer, Auth, Request
     from ..sessions import Sessions
     from .answering import Answering
     from .health import HealthOfHome
@@ -81,21 +77,19 @@ class Changing:
             *(Endpoint(path, role, partial(self._take, form), "POST", show) for path, role, form in forms),
         ]
 
-    async def _show_sign_in(self, request: Request) -> Response:
-        to = own_path(request.query_params.get("next", "/"))
+    async def _show_sign_in(self, request: Request) -> Answer:
+        to = own_path(parse_qs(request.query).get("next", ["/"])[0])
         if self._auth.is_open:
             return _redirect(to)
         return self._answering.page(request, "sign-in.html", {"next": to})
 
-    async def _take(
-        self, form: Callable[[Request, _Form], Awaitable[Response]], request: Request
-    ) -> Response:
-        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        site = request.headers.get("sec-fetch-site", "same-origin")
+    async def _take(self, form: Callable[[Request, _Form], Awaitable[Answer]], request: Request) -> Answer:
+        given = await read_form(request)
+        host, origin = request.header("host"), request.header("origin")
+        site = request.header("sec-fetch-site") or "same-origin"
         own = {f"http://{host}", f"https://{host}", self._auth.front.origin}
-        is_ours = site == "same-origin" if origin is None else origin in own
-        token = self._sessions.token_of(session_id_in(request.headers.get("cookie", "")))
+        is_ours = origin in own if origin else site == "same-origin"
+        token = self._sessions.token_of(session_id_in(request.header("cookie")))
         if not (is_ours and hmac.compare_digest(token.encode(), given.get("csrf", "").encode())):
             detail = (
                 "the form is not one of this page, or its session has ended; load the page again and repeat"
@@ -111,8 +105,8 @@ class Changing:
         except JournalError as error:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason="the journal") from None
 
-    async def _sign_in(self, request: Request, form: _Form) -> Response:
-        address = request.client.host if request.client else ""
+    async def _sign_in(self, request: Request, form: _Form) -> Answer:
+        address = request.client.rpartition(":")[0]
         self._tries.check(address)
         key = match(self._auth.keys, form.get("key", "").strip())
         if key is None:
@@ -120,31 +114,25 @@ class Changing:
             detail = "there is no such key; create one with `waybill keys add NAME --role read`"
             raise self._auth.refusal(HTTPStatus.FORBIDDEN, detail, "an unknown key")
         session_id = await asyncio.to_thread(self._sessions.begin, key)
-        response = _redirect(own_path(form.get("next", "/")))
+        return _redirect(own_path(form.get("next", "/")), self._cookie(request, session_id, SESSION_S))
+
+    async def _sign_out(self, request: Request, _: _Form) -> Answer:
+        await asyncio.to_thread(self._sessions.end, session_id_in(request.header("cookie")))
+        return _redirect(SIGN_IN_PATH, self._cookie(request, "", 0))
+
+    def _cookie(self, request: Request, session_id: str, lasts_s: int) -> tuple[str, str]:
+        """The header that has a browser keep a session's id, or forget it."""
         front = self._auth.front
-        response.set_cookie(
-            COOKIE,
-            session_id,
-            max_age=SESSION_S,
-            path=front.path or "/",
-            secure=front.is_tls or request.url.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
-        return response
+        secure = "; Secure" if front.is_tls or request.scope.scheme == "https" else ""
+        flags = f"HttpOnly; Max-Age={lasts_s}; Path={front.path or '/'}; SameSite=Lax{secure}"
+        return "set-cookie", f"{COOKIE}={session_id}; {flags}"
 
-    async def _sign_out(self, request: Request, _: _Form) -> Response:
-        await asyncio.to_thread(self._sessions.end, session_id_in(request.headers.get("cookie", "")))
-        response = _redirect(SIGN_IN_PATH)
-        response.delete_cookie(COOKIE, path=self._auth.front.path or "/", httponly=True, samesite="lax")
-        return response
-
-    async def _retry(self, _: Request, form: _Form) -> Response:
+    async def _retry(self, _: Request, form: _Form) -> Answer:
         item = (form.get("box", ""), form.get("id", ""), form.get("owner", ""))
         await asyncio.to_thread(self._health.retry, *item)
         await asyncio.to_thread(self._ensure_runner)
         return _redirect(f"/health#{item[0]}")
 
 
-def _redirect(to: str) -> Response:
-    return RedirectResponse(link(to), HTTPStatus.SEE_OTHER, HEADERS)
+def _redirect(to: str, *headers: tuple[str, str]) -> Answer:
+    return redirect_to(link(to), (*HEADERS, *headers))

@@ -66,10 +66,11 @@ class Exchange:
         await self.gone.wait()
 
     def response_bytes(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
-        self.reply = Reply(status, {name.lower(): value for name, value in headers}, body)
+        length = ("content-length", str(len(body)))
+        self.reply = Reply(status, {name.lower(): value for name, value in [*headers, length]}, body)
 
     def response_stream(self, status: int, headers: Iterable[tuple[str, str]]) -> Exchange:
-        self.response_bytes(status, headers, b"")
+        self.reply = Reply(status, {name.lower(): value for name, value in headers}, b"")
         return self
 
     async def send_bytes(self, data: bytes) -> None:

@@ -1,10 +1,9 @@
-"""Collectors that get signals at chosen moments: python signalled.py HOME WORKERS MOMENTS SIGNALS
+"""Collectors that get signals at chosen lines: python signalled.py HOME WORKERS EVERY SIGNALS
 
-Each moment is one start, in a fork of this process, which has loaded everything already. MOMENTS is
-`lines`, `lines/N` (each line of the server and of granian that a start and a stop execute, or every Nth),
-`ms:FIRST:LAST:STEP` after the start, or `stop:FIRST:LAST:STEP`, in milliseconds after the first signal, which
-comes once it listens. SIGNALS are sent one after another, without a further pause. For each moment that does
-not end within `BOUND_S` and free the lease, there is a line on stdout; the last has their number.
+Each line is one start, in a fork of this process, which has loaded everything already: every so many of the
+lines of the server and of granian that a start and a stop execute. SIGNALS come at the line, one after the
+other without a pause; the first comes in any case once it listens. For each line whose collector does not end
+within `BOUND_S` and free the lease, there is a line on stdout; the last has their number.
 """
 
 from __future__ import annotations
@@ -60,29 +59,18 @@ class Tracer:
             os.kill(os.getpid(), number)
 
 
-def be(
-    settings: Settings,
-    workers: int,
-    at: Line | None,
-    signals: list[int],
-    told: int = -1,
-    listens: int = -1,
-) -> None:
-    """Serve until a signal comes: at a line, once it listens, or from outside, which is told of that."""
+def be(settings: Settings, workers: int, at: Line | None, signals: list[int], told: int = -1) -> None:
+    """Serve until a signal comes at a line, or once it listens; tell a descriptor of the lines until then."""
     code = 1
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         tracer = Tracer(at, signals)
         me = os.getpid()
-        if at is not None or told >= 0:
-            sys.settrace(tracer)
+        sys.settrace(tracer)
 
         def on_listening(_: str) -> None:
             # A line of the stop is met only if something begins it.
-            if told >= 0 or at is not None:
-                os.kill(me, signals[0])
-            if listens >= 0:
-                os.write(listens, b"1")
+            os.kill(me, signals[0])
 
         serve(settings, on_listening=on_listening, workers=workers)
         sys.settrace(None)
@@ -126,7 +114,7 @@ def lines_of(settings: Settings, workers: int, number: int) -> list[Line]:
 
 
 def main() -> None:
-    home, workers, moments, words = sys.argv[1:]
+    home, workers, every, words = sys.argv[1:]
     signals = [int(word) for word in words.split(",")]
     logging.getLogger("waybill").addHandler(logging.NullHandler())
     given = {"home": home, "listen": "127.0.0.1:0", "runner": "none", "system_name": "tests"}
@@ -137,35 +125,19 @@ def main() -> None:
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    kind, _, rest = moments.partition(":")
-    if kind in {"ms", "stop"}:
-        first, last, step = map(float, rest.split(":"))
-        whens: list[Any] = [first + step * at for at in range(round((last - first) / step) + 1)]
-    else:
-        whens = lines_of(settings, int(workers), signals[0])[:: int(kind.partition("/")[2] or 1)]
-    for when in whens:
-        at = when if isinstance(when, tuple) else None
-        read, write = os.pipe()
+    lines = lines_of(settings, int(workers), signals[0])[:: int(every)]
+    for line in lines:
         # Python would swallow a KeyboardInterrupt from within the fork itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         pid = os.fork()
         if not pid:
-            os.close(read)
-            be(settings, int(workers), at, signals, listens=write if kind == "stop" else -1)
+            be(settings, int(workers), line, signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-        os.close(write)
-        if kind == "stop" and os.read(read, 1):
-            os.kill(pid, signals[0])
-        os.close(read)
-        if at is None:
-            time.sleep(when / 1000)
-            for number in signals[kind == "stop" :]:
-                os.kill(pid, number)
         fault = ended(pid, Path(home))
         if fault:
-            sys.stdout.write(f"{when}: {fault}\n")
+            sys.stdout.write(f"{line}: {fault}\n")
             sys.stdout.flush()
-    sys.stdout.write(f"{len(whens)} moments\n")
+    sys.stdout.write(f"{len(lines)} lines\n")
 
 
 if __name__ == "__main__":

@@ -126,9 +126,9 @@ def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback
     assert (failed.status, failed.json["detail"]) == (500, "see the server's log for the cause")
     collector.journal.commit("runner", delete=["layout"])
     assert collector.get(f"/where?receipt={receipt}").status == 200
-    (line,) = caplog.records
+    (line,) = (line for line in caplog.records if line.getMessage() == "a request failed")
     same = {"path": "/where", "method": "GET", "error": "DecodeError"}
-    assert (line.levelname, line.getMessage(), vars(line)["same"]) == ("ERROR", "a request failed", same)
+    assert (line.levelname, vars(line)["same"]) == ("ERROR", same)
     assert "receipt_status" in caplog.text
     assert "s3cr3t" not in caplog.text
 

@@ -25,9 +25,10 @@ BOUND_S = 10.0
 HELPER = Path(__file__).with_name("signalled.py")
 
 
-def faults(home: Path, workers: int, moments: str, *signals: int) -> list[str]:
-    """What went wrong when these signals came at these moments; the last line has their number."""
-    command = [sys.executable, str(HELPER), str(home), str(workers), moments, ",".join(map(str, signals))]
+def faults(home: Path, workers: int, every: int, *signals: int) -> list[str]:
+    """What went wrong when these signals came at every so many lines; the last line has their number."""
+    numbers = ",".join(map(str, signals))
+    command = [sys.executable, str(HELPER), str(home), str(workers), str(every), numbers]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     *found, count = done.stdout.splitlines()
@@ -36,47 +37,30 @@ def faults(home: Path, workers: int, moments: str, *signals: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("workers", "moments", "signals"),
+    ("workers", "every", "signals"),
     [
-        (1, "lines/90", (TERM,)),
-        (1, "lines/90", (TERM, TERM)),
-        (1, "lines/90", (INT,)),
-        (2, "ms:0:150:50", (TERM,)),
-        (1, "stop:0:45:15", (TERM, INT)),
-        (2, "ms:0:300:100", (QUIT,)),
-        (2, "lines/30", (TERM,)),
+        (1, 90, (TERM,)),
+        (1, 90, (INT, TERM)),
+        (2, 60, (TERM,)),
+        (2, 90, (QUIT,)),
     ],
 )
 def test_a_signal_at_any_moment_ends_it_and_frees_its_home(
-    tmp_path: Path, workers: int, moments: str, signals: tuple[int, ...]
+    tmp_path: Path, workers: int, every: int, signals: tuple[int, ...]
 ) -> None:
-    assert faults(tmp_path / "home", workers, moments, *signals) == []
-
-
-@pytest.mark.exhaustive
-def test_a_signal_at_every_line_of_a_start_and_a_stop_ends_it(tmp_path: Path) -> None:
-    assert faults(tmp_path / "home", 1, "lines", TERM) == []
+    assert faults(tmp_path / "home", workers, every, *signals) == []
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [TERM, INT, HUP, QUIT])
-def test_a_signal_at_every_fifth_millisecond_of_a_start_ends_it(
-    tmp_path: Path, workers: int, number: int
+@pytest.mark.parametrize("signals", [(TERM,), (TERM, INT), (HUP,), (QUIT,)])
+def test_a_signal_at_every_line_of_a_start_and_a_stop_ends_it(
+    tmp_path: Path, workers: int, signals: tuple[int, ...]
 ) -> None:
-    assert faults(tmp_path / "home", workers, "ms:0:95:5", number) == []
+    assert faults(tmp_path / "home", workers, 1 if workers == 1 else 5, *signals) == []
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("second", [TERM, INT, HUP, QUIT])
-def test_a_second_signal_at_every_fifth_millisecond_of_a_stop_ends_it(
-    tmp_path: Path, workers: int, second: int
-) -> None:
-    assert faults(tmp_path / "home", workers, "stop:0:95:5", TERM, second) == []
-
-
-@pytest.mark.parametrize("wait_s", [0.0, 0.4, 0.8])
+@pytest.mark.parametrize("wait_s", [0.0, 0.6])
 def test_the_command_ends_soon_whenever_it_is_told_to(home: Path, wait_s: float) -> None:
     command = [*PROGRAM, "serve", "--home", str(home), "--listen", "127.0.0.1:0", "--runner", "none"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -87,18 +71,26 @@ def test_the_command_ends_soon_whenever_it_is_told_to(home: Path, wait_s: float)
     assert not locks.is_held(home, "collector")
 
 
-@pytest.mark.parametrize("said", [b"POST /api", b""])
-def test_a_connection_without_a_request_holds_up_no_stop(start: Start, said: bytes) -> None:
+HALF = (
+    b"POST /api/v1/lineage HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+)
+
+
+@pytest.mark.parametrize(("said", "answer"), [(b"", b""), (b"POST /api", b""), (HALF, b"HTTP/1.1 503 ")])
+def test_a_request_that_does_not_end_holds_up_no_stop(start: Start, said: bytes, answer: bytes) -> None:
     collector = start("--runner", "none", "--log-level", "error")
     assert collector.post("/api/v1/lineage", event()).status == 201
     host, _, port = collector.address.partition(":")
     with contextlib.ExitStack() as stack:
-        for _ in range(20):
-            stack.enter_context(socket.create_connection((host, int(port)))).sendall(said)
+        clients = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
+        for client in clients:
+            client.sendall(said)
         time.sleep(0.1)
         began_s = time.monotonic()
         assert collector.stop() == (0, "")
         assert time.monotonic() - began_s < BOUND_S
+        assert {client.recv(13) for client in clients} == {answer}
 
 
 def test_a_second_signal_does_not_wait_for_the_projections(start: Start) -> None:

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import pytest
 
@@ -46,24 +46,22 @@ class Visit(NamedTuple):
     page: Page
     complaints: list[str]
 
-    def check_use(self, *, each: bool = False) -> None:
-        """Fail if something keeps people from using the page, light on a desk and dark on a phone.
-
-        Args:
-            each: look at it light and dark on either.
-        """
+    def check_use(self) -> None:
+        """Fail if something keeps people from using the page, light on a desk and dark on a phone."""
         from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
-        for size, own in ((DESK, "light"), (PHONE, "dark")):
+        schemes: tuple[tuple[ViewportSize, Literal["light", "dark"]], ...] = (
+            (DESK, "light"),
+            (PHONE, "dark"),
+        )
+        for size, scheme in schemes:
             self.page.set_viewport_size(size)
+            self.page.emulate_media(color_scheme=scheme)
             assert not self.page.evaluate("document.documentElement.scrollWidth > innerWidth"), (
                 "it is too wide"
             )
-            for scheme in ("light", "dark"):
-                if each or scheme == own:
-                    self.page.emulate_media(color_scheme=scheme)
-                    found = Axe().run(self.page)
-                    assert found.violations_count == 0, found.generate_report()
+            found = Axe().run(self.page)
+            assert found.violations_count == 0, found.generate_report()
 
     def close(self) -> None:
         """Close it; fail if the browser complained: of a script, a style, or the policy."""

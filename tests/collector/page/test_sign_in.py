@@ -106,6 +106,14 @@ def test_a_session_is_only_for_the_page(guarded: Inside, keys: dict[str, str]) -
     assert guarded.post("/api/v1/lineage", b"{}", {"Content-Type": "application/json"} | cookie).status == 401
 
 
+def test_whose_key_has_not_the_role_may_sign_out_there(guarded: Inside, keys: dict[str, str]) -> None:
+    cookie = {"Cookie": cookie_of(sign_in(guarded, keys["emit"]))}
+    refused = guarded.get("/find", HTML | cookie)
+    assert (refused.status, b"Sign out" in refused.body) == (403, True)
+    wrong = guarded.get("/find?limit=x", HTML | {"Cookie": cookie_of(sign_in(guarded, keys["read"]))})
+    assert (wrong.status, b"Sign out" in wrong.body) == (400, True)
+
+
 def test_signing_out_ends_the_session(guarded: Inside, keys: dict[str, str]) -> None:
     cookie = cookie_of(sign_in(guarded, keys["read"]))
     token = token_in(guarded.get("/find", HTML | {"Cookie": cookie}))
