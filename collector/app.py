@@ -206,9 +206,7 @@ class Application:
             endpoint = self._endpoint_of(request)
             request.path, request.method = endpoint.path, endpoint.method
             show_problem = endpoint.show_problem
-            await self._auth.check(
-                request, endpoint.role, is_of_page=show_problem is not None, any_host=endpoint.any_host
-            )
+            await self._auth.check(request, endpoint)
             answer = await endpoint.answer(request)
         except Problem as problem:
             self._log(request, problem)

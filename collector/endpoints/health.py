@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from waybill.exporter.health import (
-    ROOM_BYTES_MIN,
-    Problem as HomeProblem,
-    ProblemKind,
-    problems_of_home,
-    problems_of_root,
-)
+from waybill.exporter.health import Problem as HomeProblem, ProblemKind, problems_of_home, problems_of_root
 from waybill.lineage.levels import read_latest
 from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.errors import JournalError, RootError
@@ -33,9 +27,6 @@ if TYPE_CHECKING:
     from .reading import Readings
 
 _OWNER: Final = "collector"
-
-BATCH_BYTES: Final = ROOM_BYTES_MIN // 2
-"""Readiness means that a body of this size can be stored; most are smaller."""
 
 _ROOT_ANSWERS_S: Final = 1.0
 """A root that takes longer is reported as a problem; no request waits for it."""

@@ -16,6 +16,7 @@ from .front import Front
 
 if TYPE_CHECKING:
     from ..metrics import Metrics
+    from .endpoint import Endpoint
     from .exchange import Request
 
 
@@ -66,20 +67,18 @@ class Auth:
         """Whether the key of this name has a role, or none is needed."""
         return self._open or any(key.name == name and key.may(role) for key in self.keys)
 
-    async def check(
-        self, request: Request, role: Role | None, *, is_of_page: bool = False, any_host: bool = False
-    ) -> None:
-        """Raise a `Problem` unless the request's key has this role; with None no key is needed.
+    async def check(self, request: Request, endpoint: Endpoint) -> None:
+        """Raise a `Problem` unless the request's key has the role that the endpoint needs.
 
         Requests of the page may have a session instead of a key. The page itself checks who sends its forms.
-        With `any_host`, the Host header may name any host, or none.
         """
+        role, is_of_page = endpoint.role, endpoint.show_problem is not None
         hosts = request.hosts()
         if len(hosts) > 1:
             detail = "there are several Host headers, or another host in the address; send one"
             raise self.refusal(HTTPStatus.BAD_REQUEST, detail, "several hosts")
         is_own = hosts and (leads_here(hosts[0]) or host_of(hosts[0]) in self._allowed_hosts)
-        if self._guards_host and not (any_host or is_own):
+        if self._guards_host and not (endpoint.any_host or is_own):
             detail = "the Host header is not a loopback address; use one"
             if self._allowed_hosts:
                 detail += f", or {', '.join(sorted(self._allowed_hosts))}"

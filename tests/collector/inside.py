@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from served import JSON, Reply
+from served import Asking, Reply
 
 from waybill.collector import Keys
 from waybill.collector.app import application_of
@@ -77,7 +77,7 @@ class Exchange:
         self.reply = self.reply._replace(body=self.reply.body + data)
 
 
-class Inside:
+class Inside(Asking):
     """Asks the application of a home, which has no runner; asked as a `Collector` is.
 
     Args:
@@ -144,19 +144,9 @@ class Inside:
         """Let the client of a question go away."""
         self._loop.call_soon_threadsafe(exchange.gone.set)
 
-    def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
-        return self.ask("POST", path, body, headers)
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> Reply:
-        return self.ask("GET", path, None, headers)
-
     def look_at_keys(self) -> None:
         """Read the keys again, as a collector does once a second."""
         self._auth.read_keys()
-
-    def bodies(self) -> list[bytes]:
-        """What the journal holds."""
-        return [entry.body for entry in self.journal.read(0, limit=1_000_000, max_bytes=2**40)]
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

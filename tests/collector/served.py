@@ -56,7 +56,35 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
 
-class Collector:
+class Asking:
+    """Something that answers as a collector does.
+
+    Attributes:
+        home: its home.
+        url: its address.
+    """
+
+    home: Path
+    url: str
+
+    def ask(
+        self, method: str, path: str, body: bytes | str | None = None, headers: dict[str, str] | None = None
+    ) -> Reply:
+        raise NotImplementedError
+
+    def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
+        return self.ask("POST", path, body, headers)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Reply:
+        return self.ask("GET", path, None, headers)
+
+    def bodies(self) -> list[bytes]:
+        """What the journal holds."""
+        with contextlib.closing(Journal(self.home)) as journal:
+            return [entry.body for entry in journal.read(0, limit=1_000_000, max_bytes=2**40)]
+
+
+class Collector(Asking):
     """A running `waybill serve`."""
 
     def __init__(self, home: Path, *options: str) -> None:
@@ -78,27 +106,10 @@ class Collector:
         return http.client.HTTPConnection(self.address, timeout=timeout_s)
 
     def ask(
-        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+        self, method: str, path: str, body: bytes | str | None = None, headers: dict[str, str] | None = None
     ) -> Reply:
-        connection = self.connect()
-        try:
+        with contextlib.closing(self.connect()) as connection:
             return reply_of(connection, method, path, body, headers)
-        finally:
-            connection.close()
-
-    def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
-        return self.ask("POST", path, body, headers)
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> Reply:
-        return self.ask("GET", path, None, headers)
-
-    def bodies(self) -> list[bytes]:
-        """What the journal holds."""
-        journal = Journal(self.home)
-        try:
-            return [entry.body for entry in journal.read(0, limit=1_000_000, max_bytes=2**40)]
-        finally:
-            journal.close()
 
     def stop(self) -> tuple[int, str]:
         """Exit code and log of a server that SIGTERM ends."""
@@ -122,10 +133,10 @@ def reply_of(
     connection: http.client.HTTPConnection,
     method: str,
     path: str,
-    body: object = None,
+    body: bytes | str | None = None,
     headers: dict[str, str] | None = None,
 ) -> Reply:
-    connection.request(method, path, body, headers or {})  # type: ignore[arg-type]
+    connection.request(method, path, body, headers or {})
     response = connection.getresponse()
     found = {name.lower(): value for name, value in response.getheaders()}
     return Reply(response.status, found, response.read())

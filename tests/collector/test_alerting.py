@@ -72,7 +72,7 @@ def kept(settings: Settings) -> Kept:
 
 
 def command(code: str) -> str:
-    return json.dumps({"command": [sys.executable, "-c", code], "timeout": "2s"})
+    return json.dumps({"command": [sys.executable, "-c", code], "timeout": "1s"})
 
 
 def test_a_breach_is_told_once_and_its_end_once_over_restarts(kept: Kept) -> None:
@@ -112,12 +112,12 @@ def test_who_cannot_be_told_is_told_the_next_time(kept: Kept, caplog: pytest.Log
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
     kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late = "import time; time.sleep(3); open('late', 'w')"
+    late = "import time; time.sleep(1.5); open('late', 'w')"
     kept.plan(command(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {late!r}])"))
     began_s = time.monotonic()
     assert kept.record() == []
-    assert "took longer than 2 s, and was ended" in caplog.text
-    time.sleep(max(began_s + 5 - time.monotonic(), 0))
+    assert "took longer than 1 s, and was ended" in caplog.text
+    time.sleep(max(began_s + 3 - time.monotonic(), 0))
     assert not (kept.settings.home / "late").exists()
 
 

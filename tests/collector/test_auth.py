@@ -52,39 +52,30 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         yield collector
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "roles"),
-    [
-        ("POST", "/api/v1/lineage", {"emit", "admin"}),
-        ("POST", "/api/v1/lineage/batch", {"emit", "admin"}),
-        ("POST", "/provenance", {"emit", "admin"}),
-        ("GET", "/provenance/query", {"read", "admin"}),
-        ("GET", "/provenance/stats", {"read", "admin"}),
-        ("GET", "/api/v1/records", {"read", "admin"}),
-        ("GET", "/api/v1/records/stats", {"read", "admin"}),
-        ("POST", "/provenance/flush", {"admin"}),
-        ("GET", "/metrics", {"read", "admin"}),
-        ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/schemas/WaybillDeltaFileRunFacet-1-0-0", {"emit", "read", "admin", "wrong", ""}),
-        ("GET", "/api/v1/lineage-graph", {"read", "admin"}),
-        ("GET", "/api/v1/impact", {"read", "admin"}),
-        ("GET", "/api/v1/origins", {"read", "admin"}),
-        ("GET", "/api/v1/search", {"read", "admin"}),
-        ("GET", "/api/v1/analyzers", {"read", "admin"}),
-        ("GET", "/api/v1/names", {"read", "admin"}),
-        ("GET", "/api/v1/whole-graph", {"read", "admin"}),
-        ("GET", "/api/v1/datasets/unused", {"read", "admin"}),
-        ("GET", "/api/v1/datasets/stale", {"read", "admin"}),
-        ("GET", "/api/v1/datasets/duplicate-producers", {"read", "admin"}),
-        ("GET", "/api/v1/datasets/schema-changes", {"read", "admin"}),
-        ("GET", "/api/v1/runs", {"read", "admin"}),
-        ("GET", "/slis", {"read", "admin"}),
-        ("GET", "/where", {"read", "admin"}),
-    ],
+EMITTERS, READERS, ANYBODY = {"emit", "admin"}, {"read", "admin"}, {"emit", "read", "admin", "wrong", ""}
+READ = (
+    *(
+        "/provenance/query",
+        "/provenance/stats",
+        "/api/v1/records",
+        "/api/v1/records/stats",
+        "/s/1",
+        "/metrics",
+    ),
+    *("/api/v1/lineage-graph", "/api/v1/impact", "/api/v1/origins", "/api/v1/search", "/api/v1/analyzers"),
+    *("/api/v1/names", "/api/v1/whole-graph", "/api/v1/runs", "/slis", "/where"),
+    *(f"/api/v1/datasets/{name}" for name in ("unused", "stale", "duplicate-producers", "schema-changes")),
 )
+SCHEMA = "/schemas/WaybillDeltaFileRunFacet-1-0-0"
+DOORS = [
+    *(("POST", path, EMITTERS) for path in ("/api/v1/lineage", "/api/v1/lineage/batch", "/provenance")),
+    *(("GET", path, READERS) for path in READ),
+    ("POST", "/provenance/flush", {"admin"}),
+    *(("GET", path, ANYBODY) for path in ("/health/live", "/health/ready", "/openapi.json", "/docs", SCHEMA)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "roles"), DOORS)
 def test_a_door_opens_for_its_role_only(
     guarded: Inside, keys: dict[str, str], method: str, path: str, roles: set[str]
 ) -> None:

@@ -9,7 +9,7 @@ from calling import call
 from served import event
 from small_disks import fill_disk, mounted_tmpfs
 
-from waybill.collector.endpoints.health import BATCH_BYTES
+from waybill.exporter.health import ROOM_BYTES_MIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from conftest import Open
 
 PATH = "/api/v1/lineage"
+BATCH_BYTES = ROOM_BYTES_MIN // 2
+"""While a collector is ready, a body of this size can be stored."""
 
 
 def large_event() -> bytes:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from events import RUN_EVENT, event
 
-from waybill.collector.keys import Keys, Role
 from waybill.facets import SUMMARY_FACET
 from waybill.marquez import Backend, Delivery
 from waybill.marquez.links import CollectorLinks, note_collector
@@ -150,12 +149,6 @@ def test_a_link_to_files_that_cannot_be_read_is_no_shorter_list(
         problem = json.loads(answer.body.splitlines()[-1])
         assert (problem["status"], "could not be read" in problem["detail"]) == (503, True)
         assert len(answer.body.splitlines()) == (1 if status == 503 else 5_001)
-
-
-def test_links_need_the_role_that_records_need(inside: Open, journal: Journal) -> None:
-    Keys(journal).add("emitter", [Role.EMIT])
-    collector = inside()
-    assert collector.get("/s/1").status == collector.get("/api/v1/records").status == 401
 
 
 def test_what_the_journal_has_let_go_comes_from_the_archive_and_the_answer_says_what_it_cannot_know(

@@ -15,7 +15,7 @@ import pytest
 from calling import call
 from events import event
 from inside import Exchange, Inside, Scope
-from served import Collector, without_runner
+from served import Asking, Collector, without_runner
 from waiting import wait_until
 
 from waybill.collector.endpoints import trace
@@ -69,7 +69,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
         yield collector
 
 
-def asked(collector: Collector | Inside, did: str, **params: object) -> Journey:
+def asked(collector: Asking, did: str, **params: object) -> Journey:
     query = "&".join(f"{name}={value}" for name, value in params.items())
     reply = collector.get(f"/trace/{quote(did, safe='')}?{query}")
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json"), reply

@@ -23,6 +23,7 @@ import yaml
 from contract_server import ContractServer
 from programs import MONITORING, Prometheus, path_of
 from served import JSON, PROGRAM, Collector, event, record
+from small_disks import fill_disk, mounted_tmpfs
 from waiting import wait_until
 
 from waybill.lineage.levels.history import DAY_MS, OWNER, Slot, put_slot, read_slots
@@ -195,29 +196,16 @@ def bearer(key: str) -> dict[str, str]:
     return JSON | {"Authorization": f"Bearer {key}"}
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 24 MiB, where this user may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    command = [mount or "", "-t", "tmpfs", "-o", "size=24m", "waybill-tests", str(place)]
-    if not (mount and umount) or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("no tmpfs can be mounted here: a disk cannot be filled")
-    yield place
-    subprocess.run([umount, "--lazy", place], check=True)
-
-
 @walks("DiskFull")
-def test_a_full_disk_gets_room(walk: Walk, disk: Path) -> None:
-    walk.home = disk / "home"
-    walk.start("--runner", "none", "--root", str(walk.folder / "root"))
-    filler = disk / "filler"
-    filler.write_bytes(bytes(shutil.disk_usage(disk).free - 2**20))
-    walk.fires("DiskFull")
-    filler.unlink()
-    walk.is_over("DiskFull")
-    walk.for_home("status")
+def test_a_full_disk_gets_room(walk: Walk) -> None:
+    with mounted_tmpfs(walk.folder / "disk") as disk:
+        walk.home = disk / "home"
+        walk.start("--runner", "none", "--root", str(walk.folder / "root"))
+        filler = fill_disk(disk, but_bytes=2**20)
+        walk.fires("DiskFull")
+        filler.unlink()
+        walk.is_over("DiskFull")
+        walk.for_home("status")
 
 
 @walks("RootIsAway")

@@ -11,8 +11,7 @@ from served import record
 from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
-    from inside import Inside
-    from served import Collector
+    from served import Asking
 
 HOUR_MS: Final = 3_600_000
 BEGAN_MS: Final = 1_769_860_800_000
@@ -50,7 +49,7 @@ def records() -> list[dict[str, object]]:
     ]
 
 
-def fill(collector: Collector | Inside, headers: dict[str, str] | None = None) -> None:
+def fill(collector: Asking, headers: dict[str, str] | None = None) -> None:
     """Give a collector's home records, files that are open, and a reject."""
     sent = {"Content-Type": "application/json"} | (headers or {})
     taken = collector.post("/provenance", json.dumps(records()).encode(), sent)

@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from inside import Inside
-    from served import Collector
+    from served import Asking
 
 HTML: Final = {"Accept": "text/html"}
 
@@ -49,7 +48,7 @@ class Main(HTMLParser):
         self._texts.append(data)
 
 
-def main_of(collector: Collector | Inside, path: str) -> Main:
+def main_of(collector: Asking, path: str) -> Main:
     """The main part of a page that is there."""
     reply = collector.get(path, HTML)
     assert reply.status == 200, reply.body[:300]

@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 from read_pages import HTML
 
 if TYPE_CHECKING:
-    from inside import Inside
-    from served import Collector, Reply
+    from served import Asking, Reply
 
 FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -22,7 +21,7 @@ def token_in(reply: Reply) -> str:
 
 
 def send(
-    collector: Collector | Inside,
+    collector: Asking,
     path: str,
     cookie: str = "",
     headers: dict[str, str] | None = None,
@@ -33,7 +32,7 @@ def send(
     return collector.ask("POST", path, urlencode(form), sent)
 
 
-def sign_in(collector: Collector | Inside, key: str, to: str = "/") -> Reply:
+def sign_in(collector: Asking, key: str, to: str = "/") -> Reply:
     token = token_in(collector.get("/sign-in", HTML))
     return send(collector, "/sign-in", csrf=token, key=key, next=to)
 

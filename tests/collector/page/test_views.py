@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from browsing import take_picture, visit
 from page_sample import ODD_NAMES
+from read_pages import HTML
 
 import waybill.collector.page
 
@@ -29,7 +30,6 @@ VIEWS: Final = {
 }
 PICTURED: Final = {"home", "find", "open", "search", "health"}
 STATIC: Final = Path(waybill.collector.page.__file__).parent / "static"
-HTML: Final = {"Accept": "text/html"}
 
 
 @pytest.mark.parametrize("name", VIEWS)
