@@ -35,7 +35,7 @@ from .intake import Acceptor
 from .keys import Role
 from .logs import about
 from .openapi import SCHEMA_JSON, SCHEMA_PATH, description
-from .page import HealthOfHome, LevelsOfHome, page_endpoints
+from .page import page_endpoints
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
@@ -100,14 +100,7 @@ def application_of(
         Endpoint("/openapi.json", None, _openapi),
         Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
-        *page_endpoints(
-            readings,
-            auth,
-            sessions,
-            HealthOfHome(journal, settings, redaction, health.problems),
-            LevelsOfHome(journal, settings),
-            ensure_runner=home.ensure_runner,
-        ),
+        *page_endpoints(home, readings, auth, sessions, health.problems),
     ]
     return Application(endpoints, bodies, auth, metrics)
 

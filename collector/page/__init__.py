@@ -1,5 +1,4 @@
 """The page: views of a home for people who look rather than type, made on the server."""
 
 from .endpoints import page_endpoints
-from .health import HealthOfHome
-from .levels import LevelsOfHome, LevelsOverTime
+from .levels import LevelsOverTime

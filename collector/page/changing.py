@@ -44,7 +44,6 @@ class Changing:
         sessions: those of the home.
         health: tries again what was set aside.
         ensure_runner: starts the home's runner, unless there is one.
-        tries: counts wrong keys.
     """
 
     def __init__(
@@ -54,15 +53,13 @@ class Changing:
         sessions: Sessions,
         health: HealthOfHome,
         ensure_runner: Callable[[], object],
-        *,
-        tries: Tries,
     ) -> None:
         self._answering = answering
         self._auth = auth
         self._sessions = sessions
         self._health = health
         self._ensure_runner = ensure_runner
-        self._tries = tries
+        self._tries = Tries()
 
     def endpoints(self) -> list[Endpoint]:
         """The endpoints of all forms, and the page on which people sign in."""

@@ -10,39 +10,40 @@ from ..http import Endpoint
 from .answering import Answering
 from .assets import STATIC_PATH, static
 from .changing import Changing
+from .health import HealthOfHome
+from .levels import LevelsOfHome
 from .rendering import lead_below
-from .sign_in import Tries
 
 if TYPE_CHECKING:
+    from waybill.exporter.health import Problem
+    from waybill.transport.home import Home
+
     from ..endpoints import Readings
     from ..http import Auth
     from ..sessions import Sessions
-    from .health import HealthOfHome
-    from .levels import LevelsOfHome
 
 
 def page_endpoints(
+    home: Home,
     readings: Readings,
     auth: Auth,
     sessions: Sessions,
-    health: HealthOfHome,
-    levels: LevelsOfHome,
-    *,
-    ensure_runner: Callable[[], object],
+    find_problems: Callable[[], list[Problem]],
 ) -> list[Endpoint]:
     """All endpoints of the page.
 
     Args:
-        readings: begins the answers of the collector's home.
+        home: the collector's home.
+        readings: begins its answers.
         auth: checks each request.
         sessions: those of the home.
-        health: asks about the home itself.
-        levels: reads its service levels.
-        ensure_runner: starts the home's runner, unless there is one.
+        find_problems: finds everything that is wrong with the home.
     """
     lead_below(auth.front.path)
+    health = HealthOfHome(home.journal, home.settings, home.redaction, find_problems)
+    levels = LevelsOfHome(home.journal, home.settings)
     answering = Answering(readings, auth, sessions, [health.view(), levels.view()])
-    changing = Changing(answering, auth, sessions, health, ensure_runner, tries=Tries())
+    changing = Changing(answering, auth, sessions, health, home.ensure_runner)
     return [
         *answering.endpoints(),
         *changing.endpoints(),

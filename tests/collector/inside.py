@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from served import Asking, Reply
 
@@ -44,7 +45,8 @@ class Scope:
 
     def __init__(self, method: str, address: str, headers: dict[str, str]) -> None:
         self.method = method
-        self.path, _, self.query_string = address.partition("?")
+        path, _, self.query_string = address.partition("?")
+        self.path = unquote(path)
         self.headers = Headers({"host": HOST} | {name.lower(): value for name, value in headers.items()})
 
 

@@ -12,7 +12,6 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from calling import call
 from events import event
 from inside import Exchange, Inside, Scope
 from served import Asking, Collector, without_runner
@@ -76,13 +75,6 @@ def asked(collector: Asking, did: str, **params: object) -> Journey:
     return Journey.of(msgspec.json.decode(reply.body, type=ToldJourney))
 
 
-def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
-    lineage = Lineage.open(shared.home)
-    for did in (YEAR, ODD):
-        assert asked(shared, did) == lineage.trace(did)
-    assert asked(shared, YEAR.upper()).did == YEAR
-
-
 def test_a_file_that_has_only_begun_is_a_journey_of_one_file(inside: Open) -> None:
     collector = inside()
     assert collector.post("/api/v1/lineage", event(YEAR, "START", job="edge/in")).status == 201
@@ -96,6 +88,7 @@ def test_a_file_that_has_only_begun_is_a_journey_of_one_file(inside: Open) -> No
 def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
     home, remote = Lineage.open(shared.home), Lineage.open(shared.url)
     assert remote.trace(ODD) == home.trace(ODD)
+    assert remote.trace(YEAR.upper()) == home.trace(YEAR)
     assert remote.trace(YEAR, up=False, depth=1) == home.trace(YEAR, up=False, depth=1)
     assert remote.descendants(FIRST) == []
     for query in (
@@ -146,20 +139,6 @@ def test_what_a_collector_refuses_is_a_typed_error(shared: Collector) -> None:
     with pytest.raises(CollectorReadError, match="cannot be reached") as error:
         Lineage.open(url).find()
     assert "secret" not in str(error.value)
-
-
-def test_it_is_told_as_the_command_tells_it_but_for_the_instants(shared: Collector) -> None:
-    done = call("trace", "--home", shared.home, YEAR, "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    for file in told["files"]:
-        for one in file["records"]:
-            assert (one["created"], one["completed"]) == (
-                "1970-01-01T00:00:01.000Z",
-                "1970-01-01T00:00:02.500Z",
-            )
-            one |= {"created": 1_000, "completed": 2_500}
-    assert shared.get(f"/trace/{YEAR}").json == told
 
 
 @pytest.mark.parametrize(
