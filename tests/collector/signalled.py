@@ -100,12 +100,12 @@ def ended(pid: int, home: Path) -> str:
     return ""
 
 
-def lines_of(settings: Settings, workers: int, number: int) -> list[Line]:
+def lines_of(settings: Settings, workers: int) -> list[Line]:
     """The lines that a start and a stop execute."""
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
-        be(settings, workers, None, [number], write)
+        be(settings, workers, None, [signal.SIGTERM], write)
     os.close(write)
     with open(read, encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
         said = file.read().splitlines()
@@ -125,7 +125,7 @@ def main() -> None:
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    lines = lines_of(settings, int(workers), signals[0])[:: int(every)]
+    lines = lines_of(settings, int(workers))[:: int(every)]
     for line in lines:
         # Python would swallow a KeyboardInterrupt from within the fork itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)

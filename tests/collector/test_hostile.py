@@ -191,15 +191,6 @@ def test_an_idle_connection_and_half_a_header_have_one_time_limit(start: Start) 
     assert serves(collector, "after half ones")
 
 
-def test_bodies_that_are_only_promised_take_no_memory_from_others(shared: Collector, calm: Collector) -> None:
-    heads = [f"{HEAD}Content-Length: {size << 20}\r\n\r\n{{".encode() for size in (64, 32, 64)]
-    with health_within_a_second(shared, calm), contextlib.ExitStack() as stack:
-        for head in heads:
-            stack.enter_context(sockets(shared, 1, head))
-        assert serves(shared, "beside promises")
-        assert shared.post(PATH, event(producer="https://example.org/" + "x" * 2**21)).status == 201
-
-
 def test_small_bodies_find_memory_beside_large_ones_that_arrive(shared: Collector, calm: Collector) -> None:
     head = f"{HEAD}Content-Length: {64 << 20}\r\n\r\n".encode()
     with (

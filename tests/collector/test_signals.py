@@ -41,8 +41,8 @@ def faults(home: Path, workers: int, every: int, *signals: int) -> list[str]:
     [
         (1, 90, (TERM,)),
         (1, 90, (INT, TERM)),
-        (2, 60, (TERM,)),
-        (2, 90, (QUIT,)),
+        (2, 30, (TERM,)),
+        (2, 40, (QUIT,)),
     ],
 )
 def test_a_signal_at_any_moment_ends_it_and_frees_its_home(
