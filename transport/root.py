@@ -7,8 +7,8 @@
 A home remembers its root by that id. It makes a marker only while it remembers no root. So it notices an
 empty folder where the root is not mounted. It also notices an older copy of the root, whose claims end before
 the home's cursors, and a copy that has the claims but not the files, because its folders lack their marks.
-Nothing is written into any of these, and the journal removes no entries until the root is right again. A
-device may have another number after a restart, so the number alone proves nothing.
+Nothing is written into any of these, and the journal removes no entries until the root is right again. Which
+device it is on does not matter, because a device may have another number after a restart.
 
 A claim is durable before the files of its range. So a root knows every number that was ever used there, and
 a journal that is about to use one again is noticed: it has lost its log, was restored from a copy, or is a
@@ -95,11 +95,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """A home's memory of its root: the id, and the folder and its device when the root was last right."""
+    """A home's memory of its root: the id, and the folder when the root was last right."""
 
     id: str
     path: str
-    device: int
 
 
 def read_marker(root: Path) -> Marker | None:
@@ -158,8 +157,6 @@ def check_root(journal: Journal, root: Path) -> None:
     marker = read_marker(root)
     if marker is None or marker.id != known.id:
         fault = f"it has no {MARKER}" if marker is None else "it is another one"
-        with suppress(FileNotFoundError):
-            fault += ", on another device than before" if root.stat().st_dev != known.device else ""
         says = f"{root} is not the root that {journal.home} files into ({fault}); "
         if (own := where_filed(known)) is None:
             raise RootError(f"{says}{_WAY_OUT}")
@@ -295,7 +292,7 @@ class Filing:
             marker = _make_marker(self._files, self._root)
             _remember(self._journal, self._root, marker.id)
         self.check()
-        if known is not None and _known(self._root, known.id) != known:
+        if known is not None and known.path != str(self._root):
             _remember(self._journal, self._root, known.id)
 
     def check(self) -> None:
@@ -399,12 +396,8 @@ def _make_marker(files: Files, root: Path) -> Marker:
     return marker
 
 
-def _known(root: Path, root_id: str) -> KnownRoot:
-    return KnownRoot(root_id, str(root), root.stat().st_dev)
-
-
 def _remember(journal: Journal, root: Path, root_id: str) -> None:
-    journal.set_meta(_META, _ENCODER.encode(_known(root, root_id)).decode())
+    journal.set_meta(_META, _ENCODER.encode(KnownRoot(root_id, str(root))).decode())
 
 
 def _renew(

@@ -12,7 +12,7 @@ from ..clock import SYSTEM_CLOCK
 from .file_run import error_of, job_type_of, parent_of
 
 if TYPE_CHECKING:
-    from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+    from openlineage.client.event_v2 import RunEvent
     from openlineage.client.facet_v2 import RunFacet
 
     from waybill.facets.context import Around
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .datasets import Dataset
     from .file_run import Failure
 
-_Facet = TypeVar("_Facet")
+_Named = TypeVar("_Named")
 
 Uses = Mapping["Dataset", int | None]
 """Datasets, and of how many rows each; None: that is not known."""
@@ -66,16 +66,22 @@ class ToldRun:
         Raises:
             JournalError: the event could not be kept.
         """
-        from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+        from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+        from openlineage.client.facet_v2 import (
+            input_statistics_input_dataset as of_input,
+            output_statistics_output_dataset as of_output,
+        )
 
+        count_input = of_input.InputStatisticsInputDatasetFacet
+        count_output = of_output.OutputStatisticsOutputDatasetFacet
         self._last_ms = max(SYSTEM_CLOCK.now_ms(), self._last_ms + 1)
         event = RunEvent(
             eventTime=instant(self._last_ms),
             eventType=RunState(event_type),
             run=Run(self.run_id, self._run_facets(failure, tags or {})),
             job=Job(*self._job, {"jobType": job_type_of(self._kind)}),
-            inputs=_inputs(inputs or {}),
-            outputs=_outputs(outputs or {}),
+            inputs=_named(InputDataset, "input", count_input, inputs or {}),
+            outputs=_named(OutputDataset, "output", count_output, outputs or {}),
             producer=PRODUCER,
         )
         self._emit(event)
@@ -94,28 +100,10 @@ class ToldRun:
         return facets
 
 
-def _inputs(uses: Uses) -> list[InputDataset]:
-    from openlineage.client.event_v2 import InputDataset
-    from openlineage.client.facet_v2 import input_statistics_input_dataset as of_input
-
-    make = of_input.InputStatisticsInputDatasetFacet
-    return [
-        InputDataset(*dataset, inputFacets=_counted("inputStatistics", make, rows))
-        for dataset, rows in uses.items()
+def _named(kind: Callable[..., _Named], side: str, count: Callable[..., object], uses: Uses) -> list[_Named]:
+    """The datasets of one side, each with the facet of its number of rows, if that is known."""
+    counts = [
+        {} if rows is None else {f"{side}Statistics": count(rowCount=rows, producer=PRODUCER)}
+        for rows in uses.values()
     ]
-
-
-def _outputs(uses: Uses) -> list[OutputDataset]:
-    from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import output_statistics_output_dataset as of_output
-
-    make = of_output.OutputStatisticsOutputDatasetFacet
-    return [
-        OutputDataset(*dataset, outputFacets=_counted("outputStatistics", make, rows))
-        for dataset, rows in uses.items()
-    ]
-
-
-def _counted(name: str, make: Callable[..., _Facet], rows: int | None) -> dict[str, _Facet]:
-    """The facet with the number of rows, if it is known."""
-    return {} if rows is None else {name: make(rowCount=rows, producer=PRODUCER)}
+    return [kind(*dataset, **{f"{side}Facets": one}) for dataset, one in zip(uses, counts, strict=True)]
