@@ -33,7 +33,7 @@ st.register_type_strategy(
         data_source=WORDS,
         filename=WORDS,
         transforms=st.lists(WORDS, max_size=1).map(tuple),
-        data_sink=st.none() | st.just("sink"),
+        data_sink=st.sampled_from([None, "", "sink"]),
         final_state=st.sampled_from([FinalState.COMPLETE, FinalState.ERROR]),
         created=st.integers(1, 3),
         completed=st.integers(3, 4),

@@ -163,10 +163,6 @@ def test_a_body_larger_than_a_block_of_the_reader_is_read() -> None:
     assert in_columns(sent)[0].equals(one_by_one(sent))
 
 
-def test_no_bodies_are_an_empty_table() -> None:
-    assert in_columns([])[0].equals(to_table(list[ProvenanceRecord]()))
-
-
 instants = st.one_of(
     st.sampled_from(
         ["2026-01-31T12:00:00.123Z", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+01:00"]

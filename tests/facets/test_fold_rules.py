@@ -117,24 +117,6 @@ def test_a_job_without_a_namespace_belongs_to_the_stamped_system() -> None:
 # The deciding event
 
 
-@pytest.mark.parametrize(
-    ("kinds", "state", "decided_by"),
-    [
-        (["FAIL", "COMPLETE"], FinalState.ERROR, 0),
-        (["COMPLETE", "FAIL"], FinalState.ERROR, 1),
-        (["COMPLETE", "ABORT", "FAIL", "FAIL"], FinalState.ERROR, 2),
-        (["ABORT", "COMPLETE"], FinalState.CANCELLED, 0),
-        (["COMPLETE", "ABORT", "ABORT"], FinalState.CANCELLED, 1),
-        (["COMPLETE", "COMPLETE", "RUNNING"], FinalState.COMPLETE, 0),
-    ],
-)
-def test_the_first_fail_decides_else_the_first_abort_else_the_first_complete(
-    kinds: list[str], state: FinalState, decided_by: int
-) -> None:
-    made = record(*(event(kind, minute) for minute, kind in enumerate(kinds)))
-    assert (made.final_state, made.completed) == (state, NOON_MS + decided_by * MINUTE_MS)
-
-
 def test_the_deciding_event_names_the_job() -> None:
     renamed = {"namespace": "ns", "name": "renamed"}
     made = record(event("START"), event("FAIL", 1, job=renamed), event("COMPLETE", 2))
@@ -158,29 +140,6 @@ def test_a_run_that_is_begun_again_ends_as_its_last_attempt_did() -> None:
     # Until then, it is as its first attempt left it; the second one's failure has its own cause, or none.
     assert record(*begun).annotations == {"errorCause": "no space"}
     assert record(*begun, event("FAIL", 19)).annotations is None
-
-
-def test_a_later_attempt_that_fails_replaces_a_success() -> None:
-    made = record(event("START"), event("COMPLETE", 5), event("START", 10), event("FAIL", 19))
-    assert (made.final_state, made.completed) == (FinalState.ERROR, NOON_MS + 19 * MINUTE_MS)
-
-
-@pytest.mark.parametrize(
-    ("end", "state"),
-    [
-        ("COMPLETE", FinalState.COMPLETE),
-        ("FAIL", FinalState.ERROR),
-        ("ABORT", FinalState.CANCELLED),
-    ],
-)
-def test_the_inferred_end_of_a_later_attempt_replaces_no_stated_end_of_an_earlier_one(
-    end: str, state: FinalState
-) -> None:
-    begun = [event("START"), event(end, 5), event("START", 10)]
-    gone = event("FAIL" if end == "ABORT" else "ABORT", 30, facets=inferred())
-    assert record(*begun, gone) == record(*begun)
-    assert (record(*begun, gone).final_state, record(*begun, gone).annotations) == (state, None)
-    assert record(*begun, gone, event("COMPLETE", 12)).completed == NOON_MS + 12 * MINUTE_MS
 
 
 def test_a_start_in_the_instant_of_an_end_begins_no_new_attempt() -> None:
@@ -353,60 +312,38 @@ def test_the_tags_of_a_spark_job_are_as_run_tags() -> None:
     assert (made.did, made.annotations) == ("D", {"app": "orders=2", "did": "plain"})
 
 
-def test_a_property_beats_a_tag_even_a_later_one() -> None:
-    made = record(
-        event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T"))
-    )
-    assert made.did == "P"
-
-
-def test_a_property_beats_a_tag_even_one_of_a_spark_job() -> None:
-    tagged = tags(env="T", waybill_did="T") | {"spark_jobDetails": {"jobId": 3}}
-    made = record(event("START", facets=properties(did="P", env="P")), event("COMPLETE", 1, facets=tagged))
-    assert (made.did, made.annotations) == ("P", {"env": "P"})
-
-
-def test_what_was_set_for_the_action_beats_what_was_set_for_the_session() -> None:
-    session = properties(did="session", note="session")
-    action = properties(did="action", note="action") | {"spark_jobDetails": {"jobId": 3}}
-    made = record(
-        event("START", facets=session),
-        event("RUNNING", 1, facets=action),
-        event("COMPLETE", 2, facets=session),
-    )
-    assert (made.did, made.annotations) == ("action", {"note": "action"})
+START, RUNNING, COMPLETE = ("START", 0), ("RUNNING", 1), ("COMPLETE", 2)
+SESSION, ACTION, LATE = (properties(did=one, note=one) for one in ("session", "action", "late"))
+OF_ACTION = {"spark_jobDetails": {"jobId": 3}}
+TAG = tags(note="tag", waybill_did="tag")
 
 
 @pytest.mark.parametrize(
-    "first",
-    [event("START", facets=properties()), event("RUNNING", facets=properties() | {"spark_jobDetails": {}})],
+    ("told", "which"),
+    [
+        # A property counts before a later tag, also one of a Spark job.
+        ([(START, SESSION), (COMPLETE, TAG)], "session"),
+        ([(START, SESSION), (COMPLETE, TAG | OF_ACTION)], "session"),
+        # What was set for the action counts before what was set for the session.
+        ([(START, SESSION), (RUNNING, ACTION | OF_ACTION), (COMPLETE, SESSION)], "action"),
+        # What a start or a job could have said, and has not, an end cannot say; a tag can.
+        ([(START, properties()), (RUNNING, LATE), (COMPLETE, LATE)], None),
+        ([(RUNNING, properties() | OF_ACTION), (COMPLETE, LATE)], None),
+        ([(START, properties()), (RUNNING, TAG), (COMPLETE, LATE)], "tag"),
+        # An end says what was set if nothing before it could.
+        ([(START, {}), (COMPLETE, LATE)], "late"),
+        ([(RUNNING, properties()), (COMPLETE, LATE)], "late"),
+        ([(START, SESSION), (COMPLETE, LATE)], "session"),
+        # Of equal rank, the later value counts, then the greater.
+        ([(START, TAG), (COMPLETE, tags(note="late", waybill_did="late"))], "late"),
+        ([(COMPLETE, TAG), (COMPLETE, tags(note="a", waybill_did="a"))], "tag"),
+    ],
 )
-def test_what_no_start_and_no_job_has_an_end_cannot_say(first: RunEvent) -> None:
-    late = properties(did="late", env="late", data_source="late")
-    tagged = event("RUNNING", 1, facets=tags(waybill_data_source="tag"))
-    made = record(first, tagged, event("RUNNING", 1, facets=late), event("COMPLETE", 2, facets=late))
-    assert (made.did, made.data_source, made.annotations) == ("run", "tag", None)
-
-
-@pytest.mark.parametrize("first", [event("START"), event("RUNNING", facets=properties())])
-def test_an_end_says_what_was_set_if_nothing_before_it_could(first: RunEvent) -> None:
-    made = record(first, event("COMPLETE", 2, facets=properties(did="set", env="set")))
-    assert (made.did, made.annotations) == ("set", {"env": "set"})
-
-
-def test_a_value_that_a_start_has_beats_a_later_one_of_the_end() -> None:
-    made = record(
-        event("START", facets=properties(did="early", env="early")),
-        event("COMPLETE", 2, facets=properties(did="late", env="late")),
-    )
-    assert (made.did, made.annotations) == ("early", {"env": "early"})
-
-
-def test_of_equal_rank_the_later_value_counts_then_the_greater() -> None:
-    later = record(event("START", facets=tags(env="z")), event("COMPLETE", 1, facets=tags(env="a")))
-    assert later.annotations == {"env": "a"}
-    at_once = record(event("COMPLETE", facets=tags(env="a")), event("COMPLETE", facets=tags(env="b")))
-    assert at_once.annotations == {"env": "b"}
+def test_which_of_several_values_counts(
+    told: list[tuple[tuple[str, int], dict[str, Any]]], which: str | None
+) -> None:
+    made = record(*(event(*when, facets=facets) for when, facets in told))
+    assert (made.did, made.annotations) == (which or "run", which and {"note": which})
 
 
 @pytest.mark.parametrize(
@@ -441,35 +378,6 @@ def test_properties_that_are_not_ours_or_no_text_say_nothing() -> None:
 # Runs with the facet
 
 
-def test_a_terminal_event_with_the_facet_is_its_record() -> None:
-    facet = delta_file(
-        parentDid="p",
-        systemName="east",
-        dataSource="in",
-        filename="f",
-        transforms=["t"],
-        dataSink="out",
-        finalState="FILTERED",
-        created="2026-01-31T11:59:00Z",
-        completed="2026-01-31T12:01:00.0019Z",
-        annotations={"b": "2", "a": "1"},
-    )
-    made = record(event("COMPLETE", 9, facets=facet | tags(env="prod", waybill_did="other"), inputs=[INPUT]))
-    assert made == ProvenanceRecord(
-        did="d",
-        parent_did="p",
-        system_name="east",
-        data_source="in",
-        filename="f",
-        transforms=("t",),
-        data_sink="out",
-        final_state=FinalState.FILTERED,
-        created=NOON_MS - MINUTE_MS,
-        completed=NOON_MS + MINUTE_MS + 1,
-        annotations={"a": "1", "b": "2"},
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "state"),
     [("COMPLETE", FinalState.COMPLETE), ("FAIL", FinalState.ERROR), ("ABORT", FinalState.CANCELLED)],
@@ -494,8 +402,9 @@ def test_a_fan_out_has_one_record_for_each_path() -> None:
 
 
 def test_a_run_that_carries_the_facet_once_derives_nothing() -> None:
-    made = records(event("COMPLETE", 1, facets=delta_file()), event("FAIL", 2, outputs=[INPUT]))
-    assert [one.did for one in made] == ["d"]
+    facets = delta_file() | tags(env="prod", waybill_did="other")
+    made = record(event("COMPLETE", 1, facets=facets, inputs=[INPUT]), event("FAIL", 2, outputs=[INPUT]))
+    assert (made.did, made.data_source, made.data_sink, made.annotations) == ("d", "job", None, None)
 
 
 def test_a_state_tells_its_run_its_parent_and_whether_it_ended() -> None:
@@ -577,10 +486,37 @@ def evidence(*events: RunEvent) -> str | None:
     return (record(*events).annotations or {}).get("waybill.evidence")
 
 
-def test_a_complete_that_only_the_listener_has_seen_is_marked() -> None:
-    assert evidence(event("COMPLETE", 1, producer=LISTENER)) == "listener only"
-    assert evidence(event("COMPLETE", 1, producer=LISTENER, facets=seen_by("listener"))) == "listener only"
-    assert evidence(event("COMPLETE", 1)) is None
+END = event("COMPLETE", 1, producer=LISTENER)
+START_OF_INSERT, END_OF_INSERT = (
+    event(kind, 1, producer=LISTENER, job=INSERT, outputs=[OUT]) for kind in ("START", "COMPLETE")
+)
+
+
+def running(**sign: Any) -> RunEvent:  # noqa: ANN401 - any JSON
+    return event("RUNNING", 1, producer=LISTENER, job=INSERT, **sign)
+
+
+@pytest.mark.parametrize(
+    ("told", "rests_on"),
+    [
+        ([END], "listener only"),
+        ([event("COMPLETE", 1, producer=LISTENER, facets=seen_by("listener"))], "listener only"),
+        ([event("COMPLETE", 1)], None),
+        ([event("FAIL", 1, producer=LISTENER)], None),
+        ([event("ABORT", 1, producer=LISTENER)], None),
+        # Who else has seen it takes the mark away, whenever that is said.
+        ([event("COMPLETE", 5, facets=seen_by("session")), END], None),
+        ([event("OTHER", 5, facets=seen_by("event log")), END], None),
+        ([event("OTHER", 5, facets=seen_by("a friend")), END], "listener only"),
+        ([END_OF_INSERT, START_OF_INSERT], "listener only, no sign of a write"),
+        # The session has seen that it succeeded, as a write does that ignores what is there.
+        ([END_OF_INSERT, event("OTHER", 2, facets=seen_by("session"))], "no sign of a write"),
+        ([running(facets={"spark_jobDetails": {"jobId": 1}}), END_OF_INSERT], "listener only"),
+        ([running(outputs=[WRITTEN]), END_OF_INSERT], "listener only"),
+    ],
+)
+def test_on_what_a_record_of_sparks_rests(told: list[RunEvent], rests_on: str | None) -> None:
+    assert evidence(*told) == rests_on
 
 
 @pytest.mark.parametrize("kind", ["COMPLETE", "FAIL", "ABORT"])
@@ -597,47 +533,9 @@ def test_what_an_application_left_open_is_a_record_only_where_it_has_a_sink(kind
     assert evidence(event("START", 0, **about, outputs=[OUT]), end) == "inferred: its application has ended"
 
 
-@pytest.mark.parametrize("source", ["session", "event log"])
-@pytest.mark.parametrize("kind", ["COMPLETE", "OTHER"])
-def test_who_else_has_seen_it_takes_the_mark_away_whenever_that_is_said(source: str, kind: str) -> None:
-    said = event(kind, 5, facets=seen_by(source))
-    assert evidence(said, event("COMPLETE", 1, producer=LISTENER)) is None
-
-
-def test_a_source_that_is_not_known_is_no_evidence() -> None:
-    said = event("OTHER", 5, facets=seen_by("a friend"))
-    assert evidence(said, event("COMPLETE", 1, producer=LISTENER)) == "listener only"
-
-
-@pytest.mark.parametrize("kind", ["FAIL", "ABORT"])
-def test_an_end_that_is_no_complete_is_not_marked(kind: str) -> None:
-    assert evidence(event(kind, 1, producer=LISTENER)) is None
-
-
 def test_an_inferred_end_is_marked_as_that_alone() -> None:
     gone = event("ABORT", 1, producer=LISTENER, facets=inferred("stale"))
     assert evidence(event("START", producer=LISTENER), gone) == "inferred: stale"
-
-
-def test_an_insert_without_a_job_and_without_statistics_shows_no_sign_of_a_write() -> None:
-    start, end = (
-        event(kind, 1, producer=LISTENER, job=INSERT, outputs=[OUT]) for kind in ("START", "COMPLETE")
-    )
-    assert evidence(start, end) == "listener only, no sign of a write"
-    assert record(start, end).data_sink == "file:/out"
-    # The session has seen that it succeeded, as a write does that ignores what is there.
-    assert evidence(start, end, event("OTHER", 2, facets=seen_by("session"))) == "no sign of a write"
-
-
-@pytest.mark.parametrize(
-    "sign",
-    [{"facets": {"spark_jobDetails": {"jobId": 1}}}, {"outputs": [WRITTEN]}],
-    ids=["job", "statistics"],
-)
-def test_one_sign_of_a_write_in_any_event_of_the_run_is_enough(sign: dict[str, Any]) -> None:
-    running = event("RUNNING", 1, producer=LISTENER, job=INSERT, **sign)
-    end = event("COMPLETE", 2, producer=LISTENER, job=INSERT, outputs=[OUT])
-    assert evidence(running, end) == "listener only"
 
 
 @pytest.mark.parametrize("change", ["DROP", "ALTER", "RENAME"])

@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from waybill.lineage import Lineage
 from waybill.lineage.graph import EdgeKind
-from waybill.pipelines.child import Child
+from waybill.pipelines.child import FORWARDED, Child
 from waybill.transport import BackendSetting, Journal, fingerprint_of
 from waybill.transport.config import obey
 
@@ -59,7 +59,7 @@ def test_a_program_is_one_run_with_what_its_manifest_says(
         },
         tier="critical",
         schedule={"cron": "0 2 * * *"},
-        runtime={"reported_env": ["MODE", "ABSENT"]},
+        runtime={"env": {"SET": "there"}, "reported_env": ["MODE", "ABSENT", "SET"]},
         inputs=[
             {
                 "name": "orders",
@@ -73,7 +73,9 @@ def test_a_program_is_one_run_with_what_its_manifest_says(
         outputs=[{"name": "totals", "binding": {"namespace": "file", "dataset": "totals.csv"}}],
     )
     (package / "orders.csv").write_text("id\n1\n")
-    done = run_package(package, "--nominal-time", "2026-01-31", "--", "--date", "x@y", MODE="night")
+    done = run_package(
+        package, "--nominal-time", "2026-01-31", "--", "--date", "x@y", MODE="night", SET="before"
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     start, end = events()
     assert types_of([start, end]) == ["START", "COMPLETE"]
@@ -86,7 +88,8 @@ def test_a_program_is_one_run_with_what_its_manifest_says(
     assert tags == {"a": "b", "tier": "critical", "schedule": "0 2 * * *"}
     assert shlex.split(job["facets"]["sourceCode"]["sourceCode"])[-2:] == ["--date", "x@y"]
     assert run["nominalTime"]["nominalStartTime"] == "2026-01-31T00:00:00.000Z"
-    assert run["environmentVariables"]["environmentVariables"] == [{"name": "MODE", "value": "night"}]
+    variables = {one["name"]: one["value"] for one in run["environmentVariables"]["environmentVariables"]}
+    assert variables == {"MODE": "night", "SET": "there"}, "what the manifest sets is told like the rest"
     assert [one["value"] for one in run["executionParameters"]["parameters"]][-2:] == ["--date", "x@y"]
     (read,), (written,) = end["inputs"], end["outputs"]
     assert (read["namespace"], read["name"]) == ("file", str(package / "orders.csv"))
@@ -96,15 +99,6 @@ def test_a_program_is_one_run_with_what_its_manifest_says(
     content = str(fingerprint_of(package / "totals.csv"))
     assert [one["facets"]["version"]["datasetVersion"] for one in (read, written)] == [content, content]
     assert written["outputFacets"]["outputStatistics"]["size"] == len("id\n1\n")
-
-
-def test_what_the_manifest_sets_is_told_like_what_was_set_before(
-    write_manifest: WriteManifest, run_package: RunPackage, events: Events
-) -> None:
-    package = write_manifest("true", runtime={"env": {"MODE": "day"}, "reported_env": ["MODE"]})
-    assert run_package(package, MODE="night").returncode == 0
-    told = events()[-1]["run"]["facets"]["environmentVariables"]["environmentVariables"]
-    assert told == [{"name": "MODE", "value": "day"}]
 
 
 def test_a_file_that_a_run_did_not_write_or_that_changed_under_it_has_no_version(
@@ -143,59 +137,51 @@ def test_attempts_are_one_run(write_manifest: WriteManifest, run_package: RunPac
     told = events()
     assert types_of(told) == ["START", "FAIL", "START", "COMPLETE"]
     assert len({event["run"]["runId"] for event in told}) == 1
-
-
-def test_no_attempt_is_left_after_the_last(
-    write_manifest: WriteManifest, run_package: RunPackage, events: Events
-) -> None:
     assert run_package(write_manifest("exit 4", runtime={"retries": 1})).returncode == 4
-    assert types_of(events()) == ["START", "FAIL"] * 2
+    assert types_of(events()[4:]) == ["START", "FAIL"] * 2, "no attempt is left after the last"
     assert "attempt 2 of 2: exit code 4" in events()[-1]["run"]["facets"]["errorMessage"]["message"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_goes_on_to_the_program_and_the_run_is_aborted(
-    number: signal.Signals,
-    write_manifest: WriteManifest,
-    script: Path,
-    home: Path,
-    events: Events,
+    write_manifest: WriteManifest, script: Path, home: Path, events: Events
 ) -> None:
-    package = write_manifest(f"trap 'touch got; exit 9' {number.name[3:]}; touch up; sleep 60 & wait")
+    package = write_manifest("trap 'touch got; exit 9' TERM; touch up; sleep 60 & wait")
     command = [str(script), "run", str(package), "--home", str(home)]
     with subprocess.Popen(command, env={**os.environ, "WAYBILL_RUNNER": "none"}) as process:
         wait_until((package / "up").exists, 30)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 9
     assert (package / "got").exists()
     assert types_of(events()) == ["START", "ABORT"]
     message = events()[-1]["run"]["facets"]["errorMessage"]["message"]
-    assert message.startswith(f"it was stopped by {number.name}")
+    assert message.startswith("it was stopped by SIGTERM")
 
 
-def test_a_signal_that_comes_while_the_program_is_started_goes_on_to_it_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", FORWARDED)
+def test_each_signal_goes_on_to_the_program_as_it_is_also_while_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     begin = subprocess.Popen
 
     def begin_slowly(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - Popen's own
         process = begin(*arguments, **more)
         wait_until((tmp_path / "up").exists, 30)
-        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(number)
         return process
 
     monkeypatch.setattr("waybill.pipelines.child.subprocess.Popen", begin_slowly)
-    script = "trap 'exit 9' HUP; touch up; sleep 60 & wait"
+    script = f"trap 'exit 9' {number.name[3:]}; touch up; sleep 60 & wait"
     with Child(["sh", "-c", script], folder=tmp_path, environment=os.environ, grace_s=30) as child:
         assert child.run(timeout_s=0, beat=lambda: None, beat_every_s=0).code == 9
-    assert child.stopped == "it was stopped by SIGHUP"
+    assert child.stopped == f"it was stopped by {number.name}"
 
 
 def test_a_program_that_ignores_signals_is_killed_after_its_grace(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
     package = write_manifest(
-        "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done", runtime={"timeout": "1s", "grace": "1s"}
+        "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done",
+        runtime={"timeout": "1s", "grace": "100ms"},
     )
     done = run_package(package)
     assert done.returncode == 124
@@ -210,7 +196,7 @@ def test_nothing_that_a_program_started_is_left_running(
     daemon = "setsid sh -c 'echo $$ > daemon; trap \"\" TERM; while :; do sleep 0.05; done' >&2 &"
     package = write_manifest(
         f"{daemon} sleep 60 & echo $! > child; while ! test -s daemon; do sleep 0.02; done",
-        runtime={"grace": "1s"},
+        runtime={"grace": "100ms"},
     )
     assert run_package(package).returncode == 0
     assert types_of(events()) == ["START", "COMPLETE"]
@@ -218,30 +204,23 @@ def test_nothing_that_a_program_started_is_left_running(
         assert not is_running(int((package / name).read_text()))
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "says"),
-    [
-        ("no-such-program", 127, "no-such-program cannot be run: No such file or directory"),
-        ("/etc/passwd", 126, "/etc/passwd cannot be run: Permission denied"),
-    ],
-)
 def test_a_program_that_cannot_be_run_is_a_failed_run(
-    command: str,
-    code: int,
-    says: str,
-    write_manifest: WriteManifest,
-    run_package: RunPackage,
-    events: Events,
+    write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
-    done = run_package(write_manifest(runtime={"command": [command]}))
-    assert (done.returncode, done.stderr) == (code, f"waybill: exit code {code}: {says}\n")
-    assert types_of(events()) == ["START", "FAIL"]
+    for command, code, why in (
+        ("no-such-program", 127, "No such file or directory"),
+        ("/etc/passwd", 126, "Permission denied"),
+    ):
+        done = run_package(write_manifest(runtime={"command": [command]}))
+        says = f"waybill: exit code {code}: {command} cannot be run: {why}\n"
+        assert (done.returncode, done.stderr) == (code, says)
+    assert types_of(events()) == ["START", "FAIL"] * 2
 
 
 def test_a_run_tells_that_it_goes_on(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
-    assert run_package(write_manifest("sleep 1"), "--heartbeat", "0.2").returncode == 0
+    assert run_package(write_manifest("sleep 0.5"), "--heartbeat", "0.05").returncode == 0
     told = types_of(events())
     assert (told[0], set(told[1:-1]), told[-1]) == ("START", {"RUNNING"}, "COMPLETE")
     assert len(told) >= 4
@@ -314,18 +293,10 @@ def test_clients_of_openlineage_and_trackers_within_are_below_the_run(
 def test_no_duration_is_longer_than_clocks_count(
     write_manifest: WriteManifest, run_package: RunPackage, events: Events
 ) -> None:
-    for heartbeat in ("1e19", "inf", "nan", "-1"):
+    for heartbeat in ("1e19", "nan"):
         refused = run_package(write_manifest("echo ran"), "--heartbeat", heartbeat)
         assert (refused.returncode, refused.stdout) == (2, ""), heartbeat
         assert "Error: Invalid value for '--heartbeat': give " in refused.stderr
-    for field in ("timeout", "grace"):
-        for given in ("9" * 30 + "d", "9" * 5_000 + "s", "9999d " * 6):
-            refused = run_package(write_manifest("echo ran", runtime={field: given}))
-            assert (refused.returncode, refused.stdout) == (1, ""), given
-            assert (
-                f"runtime.{field}: give a duration such as 90s, 30m or 1h 30m, of at most 9999d"
-                in refused.stderr
-            )
     longest = "9999d 99999h 9999999m 999999999s 999999999999ms"
     done = run_package(
         write_manifest("echo ran", runtime={"timeout": longest, "grace": longest}), "--heartbeat", "1e9"
@@ -389,17 +360,11 @@ def test_nobody_runs_what_another_user_wrote_and_a_checkout_of_a_group_is_its_us
         os.chown(place, -1, 54_321)
         place.chmod(mode)
     assert run_package(package).stdout == "ran\n"
-    manifest.chmod(0o666)
-    assert "others may write to it" in run_package(package).stderr
-    manifest.chmod(0o664)
     os.chown(manifest, 12_345, -1)
     for more in ([], ["--dry-run"]):
         done = run_package(package, *more)
         assert (done.returncode, done.stdout) == (1, "")
         assert f"{manifest}: it does not count, since it belongs to another user" in done.stderr
-    os.chown(manifest, 0, -1)
-    os.chown(package, 12_345, -1)
-    assert "its folder" in run_package(package).stderr
 
 
 def test_no_other_program_of_the_machine_tells_of_the_run(

@@ -42,6 +42,10 @@ def trap(body, folder):
                 file.write(f"{os.getpid()}\\n")
             raise RuntimeError("can't start new thread") from error  # as `threading` does then
 
+def note_asked(folder):
+    with (folder / "asked").open("a") as file:
+        file.write("asked\\n")
+
 class Copy:
     """Copies entries into a file; a script decides the outcome of each step."""
     name = "copy"
@@ -56,6 +60,7 @@ class Copy:
         while (self.folder / "slow").exists():
             time.sleep(0.01)
         if (self.folder / "down").exists():
+            note_asked(self.folder)
             retry_s = float((self.folder / "down").read_text() or 0.05)
             return Step(retry_s=retry_s, problem="the backend is down; start it")
         if (self.folder / "bug").exists():
@@ -64,8 +69,7 @@ class Copy:
         if not entries:
             return Step(retry_s=0.001) if (self.folder / "hasty").exists() else Step()
         if (self.folder / "gathers").exists() and not any(entry.kind is Kind.MARK for entry in entries):
-            with (self.folder / "gathers").open("a") as file:
-                file.write("asked\\n")
+            note_asked(self.folder)
             return Step(retry_s=60.0, gathers=True)
         for entry in entries:
             trap(entry.body, self.folder)

@@ -16,7 +16,6 @@ from waybill.facets import (
     UNREADABLE,
     DatasetEvent,
     Event,
-    EventType,
     JobEvent,
     RunEvent,
     decode_event,
@@ -86,31 +85,47 @@ def refusal(body: bytes) -> AdmissionError:
 # Bodies that contain no event at all
 
 
+MALFORMED, INVALID, TOO_DEEP = Reason.MALFORMED, Reason.INVALID, Reason.TOO_DEEP
+
+
 @pytest.mark.parametrize(
-    ("body", "what"),
+    ("body", "what", "reason", "status"),
     [
-        (b"", "the body is not valid JSON"),
-        (b"hello", "the body is not valid JSON"),
-        (as_json(EVENT)[:-1], "the body is not valid JSON"),
-        (as_json(EVENT) + b"{}", "the body is not valid JSON"),
-        (b"\xef\xbb\xbf" + as_json(EVENT), "the body is not valid JSON"),
-        (as_json(EVENT).replace(b'"job"', b'"j\x00b"', 1), "the body is not valid JSON"),
-        (as_json(EVENT).replace(b'"ns"', b'"\\ud800"'), "the body is not valid JSON"),
-        (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is not valid UTF-8"),
-        (as_json(EVENT | {"unknown": "?"}).replace(b"?", b"\xff"), "the body is not valid UTF-8"),
-        (as_json(EVENT).decode().encode("utf-16"), "the body is not valid UTF-8"),
-        (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "it is nested too deeply"),
-        (b"[" + as_json(EVENT) + b"]", "expected `object`, got `array`"),
-        (b"null", "expected `object`, got `null`"),
-        (b'"event"', "expected `object`, got `str`"),
-        (b"17", "expected `object`, got `int`"),
+        (b"", "the body is not valid JSON", MALFORMED, 400),
+        (b"hello", "the body is not valid JSON", MALFORMED, 400),
+        (as_json(EVENT)[:-1], "the body is not valid JSON", MALFORMED, 400),
+        (as_json(EVENT) + b"{}", "the body is not valid JSON", MALFORMED, 400),
+        (b"\xef\xbb\xbf" + as_json(EVENT), "the body is not valid JSON", MALFORMED, 400),
+        (as_json(EVENT).replace(b'"job"', b'"j\x00b"', 1), "the body is not valid JSON", MALFORMED, 400),
+        (as_json(EVENT).replace(b'"ns"', b'"\\ud800"'), "the body is not valid JSON", MALFORMED, 400),
+        (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is not valid UTF-8", MALFORMED, 400),
+        (as_json({"x": "?"}).replace(b"?", b"\xff"), "the body is not valid UTF-8", MALFORMED, 400),
+        (as_json(EVENT).decode().encode("utf-16"), "the body is not valid UTF-8", MALFORMED, 400),
+        (b"{" * 9_000, "the body is not valid JSON", MALFORMED, 400),
+        (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "it is nested too deeply", TOO_DEEP, 422),
+        (b"[" * 9_000, "expected `object`, got `array`", INVALID, 422),
+        (b"[" + as_json(EVENT) + b"]", "expected `object`, got `array`", INVALID, 422),
+        (b"null", "expected `object`, got `null`", INVALID, 422),
+        (b'"event"', "expected `object`, got `str`", INVALID, 422),
+        (b"17", "expected `object`, got `int`", INVALID, 422),
+        (b" " * (MAX_BODY_BYTES + 1), "the body has 67,108,865 bytes", Reason.TOO_LARGE, 413),
     ],
 )
-def test_a_body_that_is_no_event_is_refused_as_a_whole(body: bytes, what: str) -> None:
+def test_a_body_that_is_no_event_is_refused_as_a_whole_with_a_reason_that_programs_can_read(
+    body: bytes, what: str, reason: Reason, status: int
+) -> None:
     error = refusal(body)
     assert error.where == "$"
     assert error.what.startswith(what)
     assert error.way_out
+    assert (error.reason, error.reason.http_status) == (reason, status)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.reason, copy.way_out) == (
+        AdmissionError,
+        str(error),
+        reason,
+        error.way_out,
+    )
 
 
 def nested(depth: int, text: str = "") -> bytes:
@@ -150,30 +165,9 @@ def test_whatever_is_admitted_can_be_read_with_most_of_the_stack_in_use() -> Non
     assert read(700)
 
 
-@pytest.mark.parametrize(
-    ("body", "reason", "status"),
-    [
-        (b"{", Reason.MALFORMED, 400),
-        (b'{"a": "\xff"}', Reason.MALFORMED, 400),
-        (b" " * (MAX_BODY_BYTES + 1), Reason.TOO_LARGE, 413),
-        (nested(DEPTH_MAX + 1), Reason.TOO_DEEP, 422),
-        (b"{" * 9_000, Reason.MALFORMED, 400),
-        (b"[" * 9_000, Reason.INVALID, 422),
-        (b"[]", Reason.INVALID, 422),
-        (as_json(changed(EVENT, "eventTime", "never")), Reason.INVALID, 422),
-    ],
-)
-def test_a_refusal_has_a_reason_that_programs_can_read(body: bytes, reason: Reason, status: int) -> None:
-    error = refusal(body)
-    assert (error.reason, error.reason.http_status) == (reason, status)
-    assert pickle.loads(pickle.dumps(error)).reason is reason
-
-
 def test_a_body_is_at_most_64_mib() -> None:
     padding = MAX_BODY_BYTES - len(as_json(EVENT | {"unknown": ""}))
     assert admit_event(as_json(EVENT | {"unknown": "x" * padding}))
-    error = refusal(as_json(EVENT | {"unknown": "x" * (padding + 1)}))
-    assert error.what == "the body has 67,108,865 bytes"
 
 
 # Events
@@ -297,20 +291,7 @@ def test_a_failure_without_a_message_has_its_stack_trace_as_the_cause() -> None:
 
 
 @pytest.mark.parametrize("field", ["eventTime", "created", "completed"])
-@pytest.mark.parametrize(
-    "instant",
-    [
-        "",
-        "yesterday",
-        "2026-01-31",
-        "2026-13-01T00:00:00Z",
-        "1969-12-31T23:59:59Z",
-        "0001-01-01T00:00:00Z",
-        "9999-12-31T23:59:59-01:00",
-        "+50000-01-01T00:00:00Z",
-        "2026" * 100_000,
-    ],
-)
+@pytest.mark.parametrize("instant", ["yesterday", "1969-12-31T23:59:59Z", "2026" * 100_000])
 def test_an_instant_that_is_none_or_out_of_range_is_refused_in_a_short_sentence(
     field: str, instant: str
 ) -> None:
@@ -323,31 +304,20 @@ def test_an_instant_that_is_none_or_out_of_range_is_refused_in_a_short_sentence(
 
 
 @pytest.mark.parametrize(
-    "instant",
+    ("path", "value", "where"),
     [
-        "1970-01-01T00:00:01Z",
-        "1999-12-31T23:59:59.999999999+14:00",
-        "2026-01-31T12:00:00",
-        "2026-01-31T24:00:00Z",
-        "9999-12-31T23:59:59Z",
+        ("run/runId", "a\0b", "run.runId"),
+        ("producer", "a\0b", "producer"),
+        ("unknown", "a\0b", "unknown"),
+        ("inputs/0/name", "a\0b", "inputs[0].name"),
+        ("job/facets/waybill_a", "a\0b", "job.facets.waybill_a"),
+        ("run/facets/waybill_a", {"k": [{"a\0b": 1}]}, "run.facets.waybill_a.k[0]"),
     ],
 )
-def test_an_instant_from_1970_to_9999_is_admitted(instant: str) -> None:
-    assert admitted(EVENT | {"eventTime": instant}).eventTime == instant
-
-
-@pytest.mark.parametrize("where", ["run/runId", "producer", "unknown", "job/facets", "inputs/0/name"])
-def test_a_nul_character_in_a_value_is_refused_at_its_place(where: str) -> None:
-    value: object = {"waybill_a": "a\0b"} if where == "job/facets" else "a\0b"
-    error = refusal(as_json(changed(EVENT, where, value)))
-    place = "$." + where.replace("/0", "[0]").replace("/", ".")
-    assert error.where == place + (".waybill_a" if where == "job/facets" else "")
+def test_a_nul_character_is_refused_at_its_place(path: str, value: object, where: str) -> None:
+    error = refusal(as_json(changed(EVENT, path, value)))
+    assert error.where == f"$.{where}"
     assert "NUL" in error.what
-
-
-def test_a_nul_character_in_a_key_is_refused_where_the_key_is() -> None:
-    error = refusal(as_json(changed(EVENT, "run/facets/waybill_a", {"k": [{"a\0b": 1}]})))
-    assert error.where == "$.run.facets.waybill_a.k[0]"
 
 
 @pytest.mark.parametrize(
@@ -396,19 +366,6 @@ def test_only_an_escaped_nul_is_one_and_not_its_spelling(escape: bytes, is_nul: 
         assert admit_event(body)
 
 
-def test_an_unknown_facet_of_10_mb_is_admitted() -> None:
-    event = changed(EVENT, "run/facets/acme_blob", {"blob": "x" * 10_000_000, "more": [{"y": None}]})
-    assert admitted(event).run.runId == EVENT["run"]["runId"]
-
-
-def test_a_known_facet_of_10_mb_is_admitted_and_reaches_the_record() -> None:
-    event = changed(
-        EVENT, "run/facets/waybill_deltaFile", {"did": "d", "annotations": {"k": "x" * 10_000_000}}
-    )
-    (record,) = fold([admitted(event)], system_name="host")
-    assert len((record.annotations or {})["k"]) == 10_000_000
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -436,28 +393,17 @@ def test_a_run_id_that_is_no_uuid_is_kept_as_it_is(run_id: str) -> None:
     assert [record.did for record in fold([event], system_name="host")] == [run_id]
 
 
-def test_an_unknown_event_type_is_another_event_and_ends_nothing() -> None:
-    event = admitted(EVENT | {"eventType": "PAUSED"})
-    assert event.eventType is EventType.OTHER
-    assert fold([event], system_name="host") == []
-
-
 SYSTEM_NAMES = ["x" * 300, "../../x", "a/b", "a'b", "..", "C:\\x", "ünïcode ☃", "a\nb", "%2e%2e"]
 
 
-@pytest.mark.parametrize("name", SYSTEM_NAMES)
-def test_any_system_name_is_kept_whole_in_the_record(name: str) -> None:
+@pytest.mark.parametrize("name", [*SYSTEM_NAMES, ""])
+def test_any_system_name_is_kept_whole_in_the_record_and_an_empty_one_is_the_stamped_one(name: str) -> None:
     derived = admitted(changed(EVENT, "job/namespace", name))
     faceted = admitted(changed(EVENT, "run/facets/waybill_deltaFile", {"did": "d", "systemName": name}))
-    for event in (derived, faceted):
-        assert [record.system_name for record in fold([event], system_name="host")] == [name]
-
-
-def test_an_empty_system_name_is_the_stamped_one() -> None:
-    derived = admitted(changed(EVENT, "job/namespace", ""))
-    faceted = admitted(changed(EVENT, "run/facets/waybill_deltaFile", {"did": "d", "systemName": ""}))
-    for event in (derived, faceted):
-        assert [record.system_name for record in fold([event], system_name="host")] == ["host"]
+    records = fold([derived], system_name="host") + fold([faceted], system_name="host")
+    body, _ = check_records(as_json([RECORD | {"systemName": name}]))
+    records += decode_records(body, system_name="host")
+    assert [record.system_name for record in records] == [name or "host"] * 3
 
 
 def test_static_events_are_admitted_by_their_own_rules() -> None:
@@ -565,25 +511,12 @@ def test_records_with_keys_in_their_own_case_are_kept_byte_for_byte() -> None:
         assert check_records(body) == (body, 2)
 
 
-def test_of_a_key_in_two_cases_the_last_one_counts() -> None:
+def test_of_a_key_in_two_cases_the_last_one_counts_and_a_bad_value_is_named_in_its_own() -> None:
     body, _ = check_records(b"[" + as_json(RECORD)[:-1] + b',"DID":"last"}]')
     assert [record.did for record in decode_records(body, system_name="")] == ["last"]
-
-
-def test_a_bad_value_below_a_key_in_another_case_is_named_in_its_own() -> None:
     with pytest.raises(AdmissionError) as caught:
         check_records(as_json([{"DID": 7, "FinalState": "BANANA", "created": 1}]))
     assert caught.value.where == "$[0].did"
-
-
-def test_no_records_are_no_fault() -> None:
-    assert check_records(b"[]") == (b"[]", 0)
-
-
-@pytest.mark.parametrize("name", SYSTEM_NAMES)
-def test_any_system_name_in_a_record_is_kept_whole(name: str) -> None:
-    body, _ = check_records(as_json([RECORD | {"systemName": name}]))
-    assert [record.system_name for record in decode_records(body, system_name="")] == [name]
 
 
 @pytest.mark.parametrize(
@@ -591,18 +524,12 @@ def test_any_system_name_in_a_record_is_kept_whole(name: str) -> None:
     [
         ("did", ABSENT, "$[1].did", "is missing"),
         ("did", "", "$[1].did", "expected `str` of length >= 1"),
-        ("finalState", ABSENT, "$[1].finalState", "is missing"),
         ("finalState", "BANANA", "$[1].finalState", "invalid enum value 'BANANA'"),
-        ("created", ABSENT, "$[1].created", "is missing"),
         ("created", 10**18, "$[1].created", "expected `int` <= 253402300799999"),
-        ("completed", ABSENT, "$[1].completed", "is missing"),
         ("completed", None, "$[1].completed", "expected `int`, got `null`"),
         ("completed", 0, "$[1].completed", "expected `int` >= 1"),
-        ("completed", -1, "$[1].completed", "expected `int` >= 1"),
         ("completed", 253_402_300_800_000, "$[1].completed", "expected `int` <= 253402300799999"),
-        ("completed", 10**30, "$[1].completed", "expected `int` <= 253402300799999"),
         ("completed", "2026-01-31T12:00:00Z", "$[1].completed", "expected `int`, got `str`"),
-        ("completed", 1.5, "$[1].completed", "expected `int`, got `float`"),
         ("transforms", "t", "$[1].transforms", "expected `array | null`, got `str`"),
         ("transforms", [None], "$[1].transforms[0]", "expected `str`, got `null`"),
         ("annotations", {"k": 1}, "$[1].annotations[...]", "expected `str | null`, got `int`"),
@@ -632,20 +559,9 @@ def test_a_body_that_is_no_array_of_records_is_refused(body: bytes) -> None:
 # Errors
 
 
-def test_a_refusal_is_one_sentence_with_place_fault_and_way_out_and_survives_pickling() -> None:
+def test_a_refusal_is_one_sentence_with_place_fault_and_way_out_and_repeats_no_huge_value() -> None:
     error = refusal(as_json(changed(EVENT, "run/runId", ABSENT)))
     assert str(error) == "$.run.runId: is missing; give the run's id, preferably a UUID"
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is AdmissionError
-    assert (copy.where, copy.what, copy.way_out, str(copy)) == (
-        error.where,
-        error.what,
-        error.way_out,
-        str(error),
-    )
-
-
-def test_a_refusal_does_not_repeat_a_huge_value() -> None:
     facet = {"did": "d", "finalState": "B" * 1_000_000}
     assert len(str(refusal(as_json(changed(EVENT, "run/facets/waybill_deltaFile", facet))))) < 500
 
@@ -717,6 +633,8 @@ def test_a_key_that_a_record_has_twice_is_refused(once: bytes, twice: bytes, is_
     [
         ("", '"eventType": "START"', True),
         ("", '"job": {"namespace": "ns", "name": "other"}', True),
+        ("", '"more": [123456789012345678901, {"a": "\\"", "a": 2}]', True),
+        ("job", '"facets": {"waybill_a": 1, "waybill_a": 2}', True),
         ("run", '"runId": "other"', True),
         ("job", '"facets": {"a": {"b": 1}}, "facets": {}', True),
         ("inputs/0", '"n\\u0061me": "other"', True),

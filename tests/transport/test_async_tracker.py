@@ -114,6 +114,8 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
                 await two.error("torn")
                 with pytest.raises(TrackerStateError):
                     await two.egress("lake")
+            async with await tracker.join([one.did, two.did], "12.csv", data_source="in") as joined:
+                assert joined.parent_dids == (one.did, two.did)
             with pytest.raises(ValueError, match="broken"):
                 async with three, three.branch() as path:
                     await path.egress("lake", dataset="s3://bucket/lake", schema={"a": "INT"})
@@ -126,6 +128,8 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
         ("year.csv", None, "SPLIT"),
         ("1.csv", None, "FILTERED"),
         ("2.csv", None, "ERROR"),
+        ("12.csv", None, None),
+        ("12.csv", None, "COMPLETE"),
         ("3.csv", "lake", "COMPLETE"),
         ("3.csv", None, "ERROR"),
     ]
@@ -133,25 +137,6 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
     (lake,) = [output for body in events for output in json.loads(body)["outputs"]][:1]
     assert (lake["namespace"], lake["name"]) == ("s3://bucket", "lake")
     assert lake["facets"]["schema"]["fields"] == [{"name": "a", "type": "INT", "fields": []}]
-
-
-def test_files_are_joined_as_the_tracker_joins_them(home: Path) -> None:
-    async def pipeline() -> None:
-        async with AsyncTracker(settings=settings_of(home)) as tracker:
-            parents = [await tracker.file(name, data_source="in") for name in ("1.csv", "2.csv")]
-            async with await tracker.join(parents, "day.csv", data_source="day") as day:
-                assert day.parent_dids == tuple(parent.did for parent in parents)
-                await day.egress("lake")
-
-    asyncio.run(pipeline())
-    assert told(home) == [
-        ("1.csv", None, None),
-        ("2.csv", None, None),
-        ("day.csv", None, None),
-        ("1.csv", None, "COMPLETE"),
-        ("2.csv", None, "COMPLETE"),
-        ("day.csv", "lake", "COMPLETE"),
-    ]
 
 
 @pytest.mark.parametrize(("kind", "awaited"), [(Tracker, AsyncTracker), (TrackedFile, AsyncTrackedFile)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from pathlib import Path
@@ -97,50 +98,32 @@ def test_the_name_of_the_short_form_is_taken_while_it_is_used(tmp_path: Path) ->
     assert both.backends[0].name == "second"
 
 
-@pytest.mark.parametrize(
-    ("url", "listen", "is_itself"),
-    [
-        ("http://localhost:8090", "127.0.0.1:8090", True),
-        ("http://127.0.0.1:8090/api/v1/lineage", "0.0.0.0:8090", True),
-        ("http://[::1]:8090", "localhost:8090", True),
-        ("http://lineage.example:8090", "lineage.example:8090", True),
-        ("https://localhost", "127.0.0.1:443", True),
-        ("http://localhost:5000", "127.0.0.1:8090", False),
-        ("http://elsewhere:8090", "127.0.0.1:8090", False),
-    ],
-)
-def test_waybill_itself_is_refused_as_a_backend(
-    tmp_path: Path, url: str, listen: str, *, is_itself: bool
-) -> None:
-    for given in ({"marquez_url": url}, {"backends": [{"backend": "custom", "endpoint": url}]}):
-        if not is_itself:
-            load(tmp_path, listen=listen, **given)
-            continue
-        with pytest.raises(SettingsError, match="is Waybill's own endpoint"):
-            load(tmp_path, listen=listen, **given)
+PUBLIC = {"public_url": "https://lineage.example/waybill"}
 
 
 @pytest.mark.parametrize(
     ("url", "given", "is_itself"),
     [
+        ("http://localhost:8090", {"listen": "127.0.0.1:8090"}, True),
+        ("http://127.0.0.1:8090/api/v1/lineage", {"listen": "0.0.0.0:8090"}, True),
+        ("http://[::1]:8090", {"listen": "localhost:8090"}, True),
+        ("http://lineage.example:8090", {"listen": "lineage.example:8090"}, True),
+        ("https://localhost", {"listen": "127.0.0.1:443"}, True),
+        ("http://localhost:5000", {"listen": "127.0.0.1:8090"}, False),
+        ("http://elsewhere:8090", {"listen": "127.0.0.1:8090"}, False),
         (f"http://{socket.gethostname()}:8090", {"listen": "0.0.0.0:8090"}, True),
-        (
-            "https://lineage.example/waybill/api/v1/lineage",
-            {"public_url": "https://lineage.example/waybill"},
-            True,
-        ),
-        ("https://Lineage.example:443/waybill/", {"public_url": "https://lineage.example/waybill"}, True),
-        ("https://lineage.example/marquez", {"public_url": "https://lineage.example/waybill"}, False),
+        ("https://lineage.example/waybill/api/v1/lineage", PUBLIC, True),
+        ("https://Lineage.example:443/waybill/", PUBLIC, True),
+        ("https://lineage.example/marquez", PUBLIC, False),
     ],
 )
-def test_waybill_itself_is_known_by_the_names_that_others_reach_it_at(
+def test_waybill_itself_is_refused_as_a_backend_by_each_name_that_it_is_reached_at(
     tmp_path: Path, url: str, given: dict[str, str], *, is_itself: bool
 ) -> None:
-    if not is_itself:
-        load(tmp_path, marquez_url=url, **given)
-        return
-    with pytest.raises(SettingsError, match="is Waybill's own endpoint"):
-        load(tmp_path, marquez_url=url, **given)
+    is_refused = pytest.raises(SettingsError, match="is Waybill's own endpoint")
+    for backend in ({"marquez_url": url}, {"backends": [{"backend": "custom", "endpoint": url}]}):
+        with is_refused if is_itself else contextlib.nullcontext():
+            load(tmp_path, **given, **backend)
 
 
 def test_no_key_is_shown_or_kept_in_the_home(tmp_path: Path) -> None:
@@ -178,10 +161,11 @@ CUSTOM = {"backend": "custom", "endpoint": "https://user:hunter2@hub/lineage"}
 def test_the_passwords_of_urls_are_not_in_the_journal_and_the_runner_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load(tmp_path, marquez_url=SECRET_URL, backends=[CUSTOM])
+    settings = load(tmp_path, marquez_url=SECRET_URL, marquez_api_key="hunter2", backends=[CUSTOM])
     journal = Journal(settings.home)
     assert agree(journal, settings).marquez_url == SECRET_URL
-    assert agree(journal, load(tmp_path)).marquez_url == "http://marquez:5000"
+    followed = agree(journal, load(tmp_path))
+    assert (followed.marquez_url, followed.marquez_api_key) == ("http://marquez:5000", None)
     assert obey(journal).marquez_url == "http://marquez:5000"
     for name, value in settings.environment.items():
         monkeypatch.setenv(name, value)

@@ -12,7 +12,11 @@ from waybill.transport import Journal, Kind
 DESCRIPTORS = Path("/proc/self/fd")
 
 
-@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="descriptors are counted as Linux lists them")
+pytestmark = pytest.mark.skipif(
+    not DESCRIPTORS.is_dir(), reason="descriptors are counted as Linux lists them"
+)
+
+
 def test_a_journal_that_nobody_closes_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     Journal(tmp_path).append(Kind.OPENLINEAGE, b"first")
     gc.collect()
@@ -24,9 +28,12 @@ def test_a_journal_that_nobody_closes_leaves_no_descriptor_behind(tmp_path: Path
 
 
 def test_a_closed_journal_opens_anew_and_is_closed_again(tmp_path: Path) -> None:
+    before = set(DESCRIPTORS.iterdir())
     journal = Journal(tmp_path)
     for number in range(3):
         journal.append(Kind.OPENLINEAGE, b"%d" % number)
+        journal.read(0)
         journal.close()
+        assert set(DESCRIPTORS.iterdir()) <= before
     assert journal.last_seq() == 3
     journal.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import warnings
@@ -20,7 +19,6 @@ from waybill.facets import FINGERPRINT_FACET, FinalState
 from waybill.lineage import Lineage
 from waybill.transport import (
     AdmissionError,
-    AsyncTracker,
     DuplicateFileError,
     FileContent,
     FingerprintError,
@@ -98,37 +96,27 @@ def test_the_same_content_is_found_at_once_whoever_kept_it(
         assert arrived(one, path).duplicate_of is None
 
 
-def test_a_duplicate_may_be_an_error_and_is_then_not_recorded(
+def test_a_duplicate_is_an_error_and_not_recorded_or_a_warning_or_forced_and_recorded_as_that(
     tracker: Tracker, path: Path, again: Path, home: Path
 ) -> None:
-    first = arrived(tracker, path, on_duplicate="raise")
+    with warnings.catch_warnings(action="error"):
+        first = arrived(tracker, path, on_duplicate="warn")
     with pytest.raises(
         DuplicateFileError, match=r"again\.csv\.gz has the same content.*force=True"
     ) as raised:
         arrived(tracker, again, on_duplicate="raise")
     assert (raised.value.duplicate_of, raised.value.fingerprint) == (first.did, ORDERS)
     assert len(events(home)) == 1
-
-
-def test_a_duplicate_may_be_a_warning_and_is_recorded(tracker: Tracker, path: Path, home: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first = arrived(tracker, path, on_duplicate="warn")
     with pytest.warns(RuntimeWarning, match=first.did) as told:
-        second = arrived(tracker, path, on_duplicate="warn")
-    assert second.duplicate_of == first.did
-    assert len(events(home)) == 2
+        warned = arrived(tracker, path, on_duplicate="warn")
     assert len(told) == 1
-
-
-def test_a_file_that_is_forced_is_recorded_as_forced(tracker: Tracker, path: Path, home: Path) -> None:
-    first = arrived(tracker, path)
     forced = arrived(tracker, path, on_duplicate="raise", force=True)
-    assert forced.duplicate_of == first.did
+    assert warned.duplicate_of == forced.duplicate_of == first.did
     facets = [one["inputs"][0]["inputFacets"][FINGERPRINT_FACET] for one in events(home)]
-    assert [facet.get("forced") for facet in facets] == [None, True]
+    assert [facet.get("forced") for facet in facets] == [None, None, True]
     assert [(one.did, one.forced) for one in alike_in(home)] == [
         (first.did, False),
+        (warned.did, False),
         (forced.did, True),
     ]
 
@@ -150,27 +138,24 @@ def test_of_files_that_begin_at_the_same_moment_exactly_one_is_first(
     assert told.count(None) == told.count(FinalState.FILTERED) + 1, "no other file is left open"
 
 
-def test_a_damaged_file_is_recorded_as_failed(tracker: Tracker, again: Path, home: Path) -> None:
+def test_a_damaged_file_is_recorded_as_failed_and_so_is_a_bomb_by_the_setting(
+    settings: Settings, tracker: Tracker, again: Path, home: Path
+) -> None:
     again.write_bytes(again.read_bytes()[:-1])
     with pytest.raises(FingerprintError, match="the file ends in the middle"):
         arrived(tracker, again)
     assert states(home) == [None, FinalState.ERROR]
     assert "FingerprintError" in events(home)[1]["run"]["facets"]["errorMessage"]["message"]
+    again.write_bytes(gzip.compress(bytes(2**21)))
+    bounded = settings.with_values({"fingerprint_max_bytes": 2**20}, "tests")
+    with Tracker(settings=bounded) as other, pytest.raises(FingerprintError, match="fingerprint_max_bytes"):
+        arrived(other, again)
 
 
 def test_a_file_that_cannot_be_opened_has_not_arrived(tracker: Tracker, path: Path, home: Path) -> None:
     with pytest.raises(FileNotFoundError):
         arrived(tracker, path.with_name("none"))
     assert events(home) == []
-
-
-def test_a_bomb_is_refused_by_the_setting(settings: Settings, again: Path) -> None:
-    again.write_bytes(gzip.compress(bytes(2**21)))
-    with (
-        Tracker(settings=settings.with_values({"fingerprint_max_bytes": 2**20}, "tests")) as tracker,
-        pytest.raises(FingerprintError, match="fingerprint_max_bytes"),
-    ):
-        arrived(tracker, again)
 
 
 @pytest.mark.parametrize(
@@ -196,16 +181,6 @@ def test_a_client_without_a_home_records_the_content_and_knows_none(tmp_path: Pa
     assert (tmp_path / "events").read_text(encoding="utf-8").count(ORDERS) == 2
     with pytest.raises(AdmissionError, match="keeps no events in a home"):
         arrived(tracker, path, on_duplicate="warn")
-
-
-def test_the_same_holds_in_an_event_loop(settings: Settings, path: Path) -> None:
-    async def run() -> None:
-        async with AsyncTracker(settings=settings) as tracker:
-            first = await tracker.file(path=path, data_source="sftp-in", fingerprint=True)
-            second = await tracker.file(path=path, data_source="sftp-in", fingerprint=True, force=True)
-            assert (second.fingerprint, second.duplicate_of) == (ORDERS, first.did)
-
-    asyncio.run(run())
 
 
 # -- the journal ---------------------------------------------------------------------------------------------

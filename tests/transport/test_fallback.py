@@ -7,14 +7,15 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import events
 import pytest
+from forking import in_fork
 from waiting import at_once
 
 from waybill.transport import Journal, JournalError, Settings, flush, locks
@@ -99,18 +100,8 @@ def test_events_of_a_home_whose_journal_is_damaged_wait_for_the_next_one(home: P
     assert kept(home) == [event(2), event(3)]
 
 
-def test_why_a_home_cannot_be_used_is_told_in_words_with_its_path_once(blocked: Path, own: Path) -> None:
-    settings = settings_of(blocked, own / "fallback", strict=True)
-    with pytest.raises(JournalError) as raised:
-        Home.open(settings)
-    assert str(raised.value) == (
-        f"the home {blocked} cannot be used (a part of its path is a file); correct that, or set another "
-        "one with `home: DIR` in waybill.yaml"
-    )
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
-def test_so_is_a_home_that_this_user_may_not_write() -> None:
+def test_why_a_home_that_this_user_may_not_write_cannot_be_used_is_told_in_words_with_its_path_once() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         home = Path(folder, "home")
@@ -236,11 +227,17 @@ def test_one_in_memory_is_refused(blocked: Path, in_memory: Path) -> None:
 def test_strict_settings_and_a_fallback_that_cannot_be_made_leave_the_error_as_it_is(
     blocked: Path, own: Path
 ) -> None:
-    with pytest.raises(JournalError, match=f"the home {blocked} cannot be used"):
-        Home.open(settings_of(blocked, own / "fallback", strict=True))
     (own / "file").write_text("")
-    with pytest.raises(JournalError, match=f"the home {blocked} cannot be used"):
-        Home.open(settings_of(blocked, own / "file" / "fallback"))
+    for settings in (
+        settings_of(blocked, own / "fallback", strict=True),
+        settings_of(blocked, own / "file" / "fallback"),
+    ):
+        with pytest.raises(JournalError) as raised:
+            Home.open(settings)
+        assert str(raised.value) == (
+            f"the home {blocked} cannot be used (a part of its path is a file); correct that, or set another "
+            "one with `home: DIR` in waybill.yaml"
+        )
     assert [path.name for path in own.iterdir()] == ["file"]
 
 
@@ -249,6 +246,8 @@ def test_a_home_that_cannot_be_locked_is_replaced_too(home: Path, own: Path) -> 
     emit(settings, 1)
     (home / "agreement.lock").unlink()
     (home / "agreement.lock").mkdir()
+    with pytest.raises(JournalError, match=r"cannot be locked .* check its disk"):
+        Home.open(settings.with_values({"strict": True}, "tests"))
     emit(settings, 2)
     assert (kept(home), waiting_in_fallback(settings)) == ([event(1)], 1)
 
@@ -260,26 +259,19 @@ def test_what_waits_for_one_home_is_not_adopted_by_another(blocked: Path, home: 
 
 
 def test_what_is_adopted_is_redacted_as_the_home_redacts(blocked: Path, own: Path) -> None:
-    emit(settings_of(blocked, own / "fallback"), 1)
-    unblock(blocked)
-    Home.open(settings_of(blocked, own / "elsewhere", redact="run.facets.secret")).close()
-    Home.open(settings_of(blocked, own / "fallback")).close()
-    (body,) = kept(blocked)
-    assert json.loads(body)["run"]["facets"] == {}
-
-
-def test_so_is_the_note_of_what_a_file_had_begun(blocked: Path, own: Path) -> None:
     standing_in = Home.open(settings_of(blocked, own / "fallback"))
     standing_in.emit(event(1))
     standing_in.note_transforms("r", ["secret"], waits=True)
     standing_in.close()
     unblock(blocked)
-    rule = "run.facets.waybill_deltaFile.transforms=mask"
-    Home.open(settings_of(blocked, own / "fallback", redact=rule)).close()
-    journal = Journal(blocked)
-    (note,) = [note for entry in journal.read(0) if (note := entry.begun_transforms) is not None]
+    rules = "run.facets.secret,run.facets.waybill_deltaFile.transforms=mask"
+    Home.open(settings_of(blocked, own / "elsewhere", redact=rules)).close()
+    Home.open(settings_of(blocked, own / "fallback")).close()
+    kept_event, mark = Journal(blocked).read(0)
+    assert json.loads(kept_event.body)["run"]["facets"] == {}
+    note = mark.begun_transforms
+    assert note is not None
     assert (note.run_id, note.count, note.names) == ("r", 1, ("[redacted]",))
-    journal.close()
 
 
 def test_a_program_that_still_appends_while_it_is_adopted_loses_nothing(blocked: Path, own: Path) -> None:
@@ -315,25 +307,6 @@ def test_a_flush_adopts(blocked: Path, own: Path) -> None:
     assert event(1) in kept(blocked)
 
 
-CRASH = """
-import json, os, sys
-from pathlib import Path
-from waybill.transport import Journal, Settings
-from waybill.transport.home import Home
-
-given, step, moment = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-work = getattr(Journal, step)
-
-def crash(self, *arguments, **named):
-    if moment == "after":
-        work(self, *arguments, **named)
-    os._exit(9)
-
-setattr(Journal, step, crash)
-Home.open(Settings.load(given, env={}, cwd=Path("/")))
-"""
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", ["append_many", "commit", "prune"])
 def test_a_program_that_dies_between_the_steps_of_an_adoption_loses_and_doubles_nothing(
@@ -342,9 +315,18 @@ def test_a_program_that_dies_between_the_steps_of_an_adoption_loses_and_doubles_
     settings = settings_of(blocked, own / "fallback")
     emit(settings, 1, 2, 3)
     unblock(blocked)
-    given = json.dumps({"home": str(blocked), "runner": "none", "fallback_home": str(own / "fallback")})
-    done = subprocess.run([sys.executable, "-c", CRASH, given, step, moment], check=False, timeout=60)
-    assert done.returncode == 9
+    work = getattr(Journal, step)
+
+    def crash(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - the step's own
+        if moment == "after":
+            work(*arguments, **named)
+        os._exit(9)
+
+    def adopt() -> None:
+        setattr(Journal, step, crash)
+        Home.open(settings)
+
+    assert in_fork(adopt) == 9
     emit(settings, 4)
     assert kept(blocked) == [event(number) for number in (1, 2, 3, 4)]
     assert waiting_in_fallback(settings) == 0

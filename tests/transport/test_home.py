@@ -43,18 +43,24 @@ def test_an_event_is_in_the_journal_at_once_and_fsynced_as_the_durability_says(
     opened.close()
 
 
-def test_it_works_by_the_settings_that_the_home_has(home: Path, tmp_path: Path) -> None:
+def test_it_works_by_the_settings_that_the_home_has_and_while_a_runner_is_alive_changes_none(
+    home: Path, tmp_path: Path
+) -> None:
     Home.open(settings_of(home, root=tmp_path / "lake", redact="run.facets.secret")).close()
     followed = Home.open(settings_of(home))
-    assert followed.settings.root == tmp_path / "lake"
+    assert (followed.settings.root, followed.settings.origins["root"]) == (tmp_path / "lake", "home")
     assert json.loads(followed.redaction.admit(BODY))["run"]["facets"] == {}
     lease = locks.take(home)
     assert lease
-    yielding = Home.open(settings_of(home, root=tmp_path / "other", redact="job.facets.sql"))
-    with pytest.raises(SettingsConflictError, match="root"):
-        Home.open(settings_of(home, root=tmp_path / "other", strict=True))
+    given = {"provenance_enabled": True, "redact": "job.facets.sql"}
+    yielding = Home.open(settings_of(home, **given))
+    with pytest.raises(SettingsConflictError, match=r"provenance_enabled = True .* uses False"):
+        Home.open(settings_of(home, **given, strict=True))
     lease.release()
-    assert yielding.settings.root == tmp_path / "lake"
+    assert yielding.settings.provenance_enabled is False
     assert yielding.settings.redact == ("run.facets.secret", "job.facets.sql")
-    followed.close()
-    yielding.close()
+    changing = Home.open(settings_of(home, **given))
+    next_one = Home.open(settings_of(home))
+    assert changing.settings.provenance_enabled is next_one.settings.provenance_enabled is True
+    for opened in (followed, yielding, changing, next_one):
+        opened.close()

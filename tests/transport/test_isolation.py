@@ -41,13 +41,12 @@ def copied(folder: Path) -> list[bytes]:
     ],
 )
 def test_an_entry_that_cannot_be_applied_is_set_aside_and_its_neighbours_are_applied(
-    tmp_path: Path, copy_folder: Path, trap: str, reason: str
+    copy_folder: Path, trap: str, reason: str, journal: Journal, home: Path
 ) -> None:
-    journal = Journal(tmp_path / "home")
     bodies = [b"%d" % number for number in range(20)]
     bodies[11] = trap.encode()
     seqs = journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-    report = flush(settings_of(tmp_path / "home"))
+    report = flush(settings_of(home))
     assert "copy" not in report.left
     assert copied(copy_folder) == [body for body in bodies if body != trap.encode()]
     (poison,) = journal.poison.all()
@@ -55,12 +54,11 @@ def test_an_entry_that_cannot_be_applied_is_set_aside_and_its_neighbours_are_app
     assert journal.poison.body("copy", seqs[11]) == trap.encode()
     assert progress_of(journal, "copy", seqs[11]) is Progress.POISON
     assert progress_of(journal, "copy", seqs[12]) is Progress.DONE
-    journal.close()
 
 
-def test_memory_that_is_short_for_a_while_makes_no_entry_poison(tmp_path: Path, copy_folder: Path) -> None:
-    home = tmp_path / "home"
-    journal = Journal(home)
+def test_memory_that_is_short_for_a_while_makes_no_entry_poison(
+    copy_folder: Path, journal: Journal, home: Path
+) -> None:
     agree(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"large")
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -73,7 +71,6 @@ def test_memory_that_is_short_for_a_while_makes_no_entry_poison(tmp_path: Path, 
     assert journal.poison.all() == []
     runner.kill()
     runner.wait()
-    journal.close()
 
 
 def test_a_projection_that_is_short_of_memory_for_a_moment_waits_and_has_no_problem(
@@ -88,45 +85,40 @@ def test_a_projection_that_is_short_of_memory_for_a_moment_waits_and_has_no_prob
 
 
 def test_an_entry_at_which_three_runners_die_is_set_aside_and_its_neighbours_are_applied(
-    tmp_path: Path, copy_folder: Path
+    copy_folder: Path, journal: Journal, home: Path
 ) -> None:
-    journal = Journal(tmp_path / "home")
-    agree(journal, settings_of(tmp_path / "home"))
+    agree(journal, settings_of(home))
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"kill", b"b"))
     for _ in range(TRIES):
         assert in_fork(lambda: run_home(journal.home)) == -signal.SIGKILL
     assert (copied(copy_folder), journal.poison.all()) == ([], [])
-    flush(settings_of(tmp_path / "home"))
+    flush(settings_of(home))
     assert copied(copy_folder) == [b"a", b"b"]
     (poison,) = journal.poison.all("copy")
     assert poison.reason == "it kills the process that applies it (signal SIGKILL)"
-    journal.close()
 
 
 def test_a_projection_that_fails_whatever_the_entry_makes_none_of_them_poison(
-    tmp_path: Path, copy_folder: Path
+    copy_folder: Path, journal: Journal, home: Path
 ) -> None:
-    journal = Journal(tmp_path / "home")
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"b"))
     (copy_folder / "bug").touch()
-    report = flush(settings_of(tmp_path / "home"))
+    report = flush(settings_of(home))
     assert (report.problems["copy"], report.left["copy"]) == ("RuntimeError: a bug", 2)
     assert journal.poison.all() == []
     (copy_folder / "bug").unlink()
-    flush(settings_of(tmp_path / "home"))
+    flush(settings_of(home))
     assert copied(copy_folder) == [b"a", b"b"]
-    journal.close()
 
 
 def test_poison_is_tried_again_at_a_mark_and_is_poison_no_longer_once_it_is_applied(
-    tmp_path: Path, copy_folder: Path
+    copy_folder: Path, journal: Journal, home: Path
 ) -> None:
-    journal = Journal(tmp_path / "home")
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"raise", b"b"))
-    flush(settings_of(tmp_path / "home"))
+    flush(settings_of(home))
     (mark,) = journal.poison.retry("copy", [2])
     assert progress_of(journal, "copy", 2) is Progress.WAITING
-    flush(settings_of(tmp_path / "home"))
+    flush(settings_of(home))
     (again,) = journal.poison.all()
     assert (again.seq, again.tries, again.retry_seq) == (2, 2 * TRIES, None)
 
@@ -135,19 +127,16 @@ def test_poison_is_tried_again_at_a_mark_and_is_poison_no_longer_once_it_is_appl
     module.write_text(module.read_text().replace('b"raise"', 'b"no trap"'))
     sys.modules.pop("third_party")
     journal.poison.retry("copy", [2])
-    flush(settings_of(tmp_path / "home"))
+    flush(settings_of(home))
     assert copied(copy_folder) == [b"a", b"b", b"raise"]
     assert journal.poison.all() == []
     assert progress_of(journal, "copy", 2) is Progress.DONE
     assert mark > 2
-    journal.close()
 
 
 def test_the_process_that_works_a_projection_apart_ends_with_its_runner(
-    tmp_path: Path, copy_folder: Path
+    copy_folder: Path, journal: Journal, home: Path
 ) -> None:
-    home = tmp_path / "home"
-    journal = Journal(home)
     agree(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"hang")
     runner = subprocess.Popen([sys.executable, "-m", "waybill.transport", str(home)])
@@ -158,4 +147,3 @@ def test_the_process_that_works_a_projection_apart_ends_with_its_runner(
     runner.wait()
     wait_for(lambda: not leases.is_held(home))
     assert journal.poison.all() == []
-    journal.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
+from events import event
 from hypothesis import given, strategies as st
 from manual_clock import ManualClock
 from waiting import at_once
@@ -53,20 +53,20 @@ class CountingFile(apsw.VFSFile):
         super().xSync(flags)
 
 
-def test_an_entry_comes_back_as_it_was_accepted(tmp_path: Path) -> None:
+def test_an_entry_comes_back_as_it_was_accepted(journal: Journal) -> None:
     before_ms = time.time_ns() // 1_000_000
-    journal = Journal(tmp_path)
     seq = journal.append(EVENT, b'{"a":1}', "edge-7")
     (entry,) = journal.read(0)
     assert entry == Entry(seq, entry.received_ms, EVENT, "edge-7", b'{"a":1}')
     assert before_ms <= entry.received_ms <= time.time_ns() // 1_000_000
 
 
-def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(journal: Journal) -> None:
     assert [journal.append(EVENT, body) for body in (b"a", b"b", b"a")] == [1, 2, 1]
     assert journal.append_many([(EVENT, b"c", ""), (EVENT, b"b", ""), (EVENT, b"c", "")]) == [3, 2, 3]
     assert bodies(journal) == [b"a", b"b", b"c"]
+    assert journal.append(Kind.PROVENANCE, b"c") == 4, "the same bytes of another kind are another entry"
+    assert [journal.mark(b"flush"), journal.mark(b"flush")] == [5, 6], "a mark is never a repeat"
 
 
 def test_what_need_not_be_durable_at_once_shares_an_fsync(
@@ -127,18 +127,11 @@ def test_a_repeat_of_what_another_process_has_not_fsynced_is_fsynced_before_it_i
     assert (journal.append(EVENT, b"b"), len(synced)) == (2, 1), "once"
 
 
-def test_one_caller_that_needs_an_fsync_makes_its_whole_group_durable(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_one_caller_that_needs_an_fsync_makes_its_whole_group_durable(journal: Journal) -> None:
     at_once(partial(journal.append, EVENT, b"%d" % at, durable=at % 2 == 0) for at in range(8))
     assert len(bodies(journal)) == 8
     journal.append(EVENT, b"last")
     assert not journal.has_unsynced
-    journal.close()
-
-
-def test_the_same_bytes_of_another_kind_are_another_entry(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    assert journal.append(EVENT, b"[]") != journal.append(Kind.PROVENANCE, b"[]")
 
 
 def test_a_packed_entry_comes_back_as_it_was_accepted_and_is_known_as_a_repeat(tmp_path: Path) -> None:
@@ -153,127 +146,113 @@ def test_a_packed_entry_comes_back_as_it_was_accepted_and_is_known_as_a_repeat(t
     plain.close()
 
 
-DAMAGES = [
-    "body = zeroblob(100)",
-    "body = zeroblob(0)",
-    "kind = 7",
-    "system_name = CAST(X'e5646765' AS TEXT)",
-    "digest = NULL",
-]
+Ruin = Callable[[Journal], None]
 
 
-def ruin_a_page(journal: Journal, filler: int, change: Callable[[bytes], bytes]) -> None:
-    """Change a page of the file that contains only a body of this byte, as a failing disk may."""
+def damage(change: str) -> Ruin:
+    """Change the columns of the second entry."""
+
+    def ruin(journal: Journal) -> None:
+        connection = apsw.Connection(str(journal.path))
+        connection.execute(f"UPDATE entries SET {change} WHERE seq = 2")  # noqa: S608 - words of our own
+        connection.close()
+
+    return ruin
+
+
+def ruin_a_page(change: Callable[[bytes], bytes]) -> Ruin:
+    """Change a page of the file that contains only the body of the second entry, as a failing disk may."""
+
+    def ruin(journal: Journal) -> None:
+        content = bytearray(journal.path.read_bytes())
+        pages = [at for at in range(0, len(content), 4096) if content.count(b"Q", at, at + 4096) > 4000]
+        content[pages[1] : pages[1] + 4096] = change(bytes(content[pages[1] : pages[1] + 4096]))
+        journal.path.write_bytes(content)
+
+    return ruin
+
+
+RUINS = {
+    "body of zeros": damage("body = zeroblob(100)"),
+    "no body": damage("body = zeroblob(0)"),
+    "unknown kind": damage("kind = 7"),
+    "no text": damage("system_name = CAST(X'e5646765' AS TEXT)"),
+    "no digest": damage("digest = NULL"),
+    "page of zeros": ruin_a_page(lambda page: bytes(len(page))),
+    "bad pointer": ruin_a_page(lambda page: b"\xff\xff\xff\x7f" + page[4:]),
+}
+LOST = {"page of zeros", "bad pointer"}
+"""With these, nothing of the body can be read."""
+SENT = [b"a", b"Q" * 20_000, b"c"]
+
+
+@pytest.fixture(params=RUINS)
+def ruined(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Journal]:
+    """A journal whose second entry of five is damaged."""
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, body, "s") for body in SENT)
+    journal.commit("p", put={"row": b"of it"}, seqs={"row": 2})
     for body in (b"one", b"two"):  # so that the log has nothing of that page any more
         journal.append(EVENT, body)
         journal.checkpoint()
     journal.close()
-    content = bytearray(journal.path.read_bytes())
-    pages = [at for at in range(0, len(content), 4096) if content.count(filler, at, at + 4096) > 4000]
-    content[pages[1] : pages[1] + 4096] = change(bytes(content[pages[1] : pages[1] + 4096]))
-    journal.path.write_bytes(content)
+    RUINS[request.param](journal)
+    yield journal
+    journal.close()
 
 
-RUINS = [lambda page: bytes(len(page)), lambda page: b"\xff\xff\xff\x7f" + page[4:]]
-
-
-@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
-def test_an_entry_with_a_ruined_page_is_poison_and_hides_no_other(
-    tmp_path: Path, ruin: Callable[[bytes], bytes]
+def test_a_damaged_entry_is_poison_and_hides_no_other(
+    ruined: Journal, request: pytest.FixtureRequest
 ) -> None:
-    journal = Journal(tmp_path)
-    journal.append_many((EVENT, body, "s") for body in (b"a", b"Q" * 20_000, b"c"))
-    ruin_a_page(journal, ord("Q"), ruin)
-    entries = journal.read(0)
+    entries = ruined.read(0)
     assert [entry.body for entry in entries] == [b"a", b"", b"c", b"one", b"two"]
     assert [entry.damage is None for entry in entries] == [True, False, True, True, True]
+    assert "check the disk" in str(ruined.read(1, limit=1)[0].damage)
     assert entries[0].received_ms <= entries[1].received_ms <= entries[2].received_ms
-    fed = journal.feed("p", 0)
+    fed = ruined.feed("p", 0)
     assert [entry.body for entry in fed] == [b"a", b"poison", b"c", b"one", b"two"]
-    (poison,) = journal.poison.all()
-    assert (poison.seq, poison.system_name, "check the disk" in poison.reason) == (2, "s", True)
-    assert journal.poison.body("p", 2) == b"", "its bytes are lost"
-    (mark,) = journal.poison.retry("p", [2])
-    assert journal.feed("p", mark - 1)[0].kind is Kind.MARK, "it is not applied without its bytes"
-    assert journal.poison.counts() == {"p": 1}
-    journal.close()
+    assert [entry.seq for entry in fed if entry.kind is Kind.MARK] == [2]
+    (poison,) = ruined.poison.all()
+    assert (poison.projection, poison.seq, poison.tries) == ("p", 2, 0)
+    assert "check the disk" in poison.reason
+    assert ruined.feed("p", 0) == fed
+    if request.node.callspec.params["ruined"] in LOST:
+        assert ruined.poison.body("p", 2) == b""
+        (mark,) = ruined.poison.retry("p", [2])
+        assert ruined.feed("p", mark - 1)[0].kind is Kind.MARK, "it is not applied without its bytes"
+    assert ruined.poison.counts() == {"p": 1}
 
 
-@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
-def test_what_repeats_an_entry_with_a_ruined_page_is_kept_anew_and_once(
-    tmp_path: Path, ruin: Callable[[bytes], bytes]
-) -> None:
-    journal = Journal(tmp_path)
-    sent = [b"a", b"Q" * 20_000, b"c"]
-    journal.append_many((EVENT, body, "s") for body in sent)
-    ruin_a_page(journal, ord("Q"), ruin)
-    assert journal.append_many((EVENT, body, "s") for body in sent) == [1, 6, 3]
-    assert [journal.append(EVENT, body) for body in sent] == [1, 6, 3]
-    assert journal.read(5, limit=1)[0].body == b"Q" * 20_000
-    journal.close()
+def test_what_repeats_a_damaged_entry_is_kept_anew_and_once(ruined: Journal) -> None:
+    assert ruined.append_many((EVENT, body, "s") for body in SENT) == [1, 6, 3]
+    assert [ruined.append(EVENT, body) for body in SENT] == [1, 6, 3]
+    assert ruined.read(5, limit=1)[0].body == SENT[1]
+    assert [entry.seq for entry in ruined.read(0) if entry.damage] == [2], "it is no less damaged"
 
 
-@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
-def test_an_entry_with_a_ruined_page_does_not_keep_the_journal_from_being_pruned(
-    tmp_path: Path, ruin: Callable[[bytes], bytes]
-) -> None:
-    journal = Journal(tmp_path)
-    journal.append_many((EVENT, body, "s") for body in (b"a", b"Q" * 20_000, b"c"))
-    journal.commit("p", put={"row": b"of it"}, seqs={"row": 2})
-    ruin_a_page(journal, ord("Q"), ruin)
-    assert journal.prune(4, 2**50, limit=1) == 1
-    assert journal.prune(4, 2**50) == 3
-    assert journal.prune(4, 2**50) == 0
-    assert bodies(journal) == [b"two"]
-    oldest = journal.first()
+def test_a_damaged_entry_does_not_keep_the_journal_from_being_pruned(ruined: Journal) -> None:
+    assert [ruined.prune(4, 2**50, limit=1), ruined.prune(4, 2**50), ruined.prune(4, 2**50)] == [1, 3, 0]
+    assert bodies(ruined) == [b"two"]
+    oldest = ruined.first()
     assert oldest is not None
     assert oldest.seq == 5
-    assert journal.state("p") == {}
-    journal.close()
-    assert bodies(Journal(tmp_path)) == [b"two"], "as everybody else sees it"
+    assert ruined.state("p") == {}
+    ruined.close()
+    assert bodies(Journal(ruined.home)) == [b"two"], "as everybody else sees it"
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_is_read_without_its_body_and_hides_no_other(tmp_path: Path, damage: str) -> None:
-    journal = Journal(tmp_path, packs=True)
-    journal.append_many((EVENT, body, "s") for body in (b"a", b"b" * 10_000, b"c"))
-    connection = apsw.Connection(str(journal.path))
-    connection.execute(f"UPDATE entries SET {damage} WHERE seq = 2")  # noqa: S608 - words of our own
-    connection.close()
-    assert bodies(journal) == [b"a", b"", b"c"]
-    assert [entry.damage is None for entry in journal.read(0)] == [True, False, True]
-    assert "check the disk" in str(journal.read(1, limit=1)[0].damage)
-    fed = journal.feed("p", 0)
-    assert [(entry.seq, entry.kind, entry.body) for entry in fed] == [
-        (1, EVENT, b"a"),
-        (2, Kind.MARK, b"poison"),
-        (3, EVENT, b"c"),
-    ]
-    (poison,) = journal.poison.all()
-    assert (poison.projection, poison.seq, poison.tries) == ("p", 2, 0)
-    assert journal.feed("p", 0) == fed
-    assert journal.poison.counts() == {"p": 1}
-    assert bodies(journal) == [b"a", b"", b"c"]
-    journal.close()
+def test_an_event_is_decoded_once_for_all_projections(journal: Journal) -> None:
+    journal.append_many((EVENT, event("r", "START", number=at), "") for at in range(5))
+    first, second = journal.feed("archive", 0), journal.feed("layout", 2)
+    assert [entry.seq for entry in second] == [3, 4, 5]
+    assert all(one.event is other.event is not None for one, other in zip(first[2:], second, strict=True))
+    for limits in ({"limit": 2}, {"max_bytes": 1}, {"max_bytes": 500}):
+        assert journal.feed("layout", 0, **limits) == journal.read(0, **limits)
+    journal.prune(3, 2**62)
+    assert [entry.seq for entry in journal.feed("layout", 0)] == [4, 5]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_what_repeats_a_damaged_entry_is_kept_anew(tmp_path: Path, damage: str) -> None:
-    journal = Journal(tmp_path, packs=True)
-    sent = [b"a", b"b" * 10_000, b"c"]
-    journal.append_many((EVENT, body, "s") for body in sent)
-    connection = apsw.Connection(str(journal.path))
-    connection.execute(f"UPDATE entries SET {damage} WHERE seq = 2")  # noqa: S608 - words of our own
-    connection.close()
-    assert journal.append_many((EVENT, body, "s") for body in sent) == [1, 4, 3]
-    assert bodies(journal) == [b"a", b"", b"c", b"b" * 10_000]
-    assert [entry.seq for entry in journal.read(0) if entry.damage] == [2], "it is no less damaged"
-    assert [journal.append(EVENT, body) for body in sent] == [1, 4, 3]
-    journal.close()
-
-
-def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(journal: Journal) -> None:
     journal.append_many((EVENT, b"%d" % number, "s") for number in range(3))
     journal.poison.set_aside("p", 2, "it is too much", tries=3)
     journal.commit("p", cursor=3)
@@ -292,113 +271,50 @@ def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(tmp_
     assert journal.poison.counts() == {"p": 1}
     journal.commit("p", cursor=5)
     assert journal.poison.counts() == {}
-    journal.close()
 
 
-def test_marks_are_never_repeats(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    assert journal.mark(b"flush") < journal.mark(b"flush")
-
-
-def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    seqs: dict[bytes, int] = {}
-
-    def append(thread: int) -> None:
-        for number in range(100):
-            body = b"%d-%d" % (thread, number)
-            seqs[body] = journal.append(EVENT, body)
-
-    at_once(partial(append, thread) for thread in range(8))
-    assert {entry.body: entry.seq for entry in journal.read(0, limit=10_000)} == seqs
-    assert sorted(seqs.values()) == list(range(1, 801))
-
-
-def _append_200(home: Path, process: int) -> None:
-    journal = Journal(home)
-    for number in range(200):
-        journal.append(EVENT, b"%d-%d" % (process, number))
-
-
-def test_processes_append_together_without_loss(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")  # each opens the journal itself
-    processes = [context.Process(target=_append_200, args=(tmp_path, process)) for process in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert sorted(bodies(Journal(tmp_path))) == sorted(
-        b"%d-%d" % (p, n) for p in range(3) for n in range(200)
-    )
-
-
-def test_a_journal_works_on_both_sides_of_a_fork_while_threads_append(tmp_path: Path) -> None:
+def test_threads_and_forks_append_together_without_loss_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
     script = """
-import os, sys, threading
+import logging, os, sys, threading  # logging's own hooks would run first and hide a race
 from pathlib import Path
+import apsw
 from waybill.transport import Journal, Kind
-journal = Journal(Path(sys.argv[1]))
+journals = [Journal(Path(sys.argv[1]) / str(number)) for number in range(4)]
 stop = threading.Event()
-kept = []
+kept = {}
 def appending(thread):
     number = 0
     while not stop.is_set():
         body = b"parent %d %d" % (thread, number)
-        journal.append(Kind.OPENLINEAGE, body)
-        kept.append(body)
+        kept[body] = journals[0].append(Kind.OPENLINEAGE, body)
+        journals[1].append(Kind.OPENLINEAGE, body)
         number += 1
+def forking(thread):
+    for child in range(5):
+        pid = os.fork()
+        if pid == 0:
+            for number in range(5):
+                journals[0].append(Kind.OPENLINEAGE, b"child %d %d %d" % (thread, child, number))
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
 threads = [threading.Thread(target=appending, args=(thread,)) for thread in range(3)]
-for thread in threads: thread.start()
-for child in range(10):
-    pid = os.fork()
-    if pid == 0:
-        for number in range(20):
-            journal.append(Kind.OPENLINEAGE, b"child %d %d" % (child, number))
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+forkers = [threading.Thread(target=forking, args=(thread,)) for thread in range(4)]
+for thread in threads + forkers: thread.start()
+for thread in forkers: thread.join()
 stop.set()
 for thread in threads: thread.join()
-found = [entry.body for entry in journal.read(0, limit=1_000_000)]
-assert sorted(found) == sorted(kept + [b"child %d %d" % (c, n) for c in range(10) for n in range(20)])
-import apsw
-assert apsw.Connection(str(journal.path)).pragma("integrity_check") == "ok"
+found = {entry.body: entry.seq for entry in journals[0].read(0, limit=1_000_000)}
+assert found.keys() - kept.keys() == {
+    b"child %d %d %d" % (thread, child, number)
+    for thread in range(4) for child in range(5) for number in range(5)
+}
+assert kept.items() <= found.items()
+assert apsw.Connection(str(journals[0].path)).pragma("integrity_check") == "ok"
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=120)
 
 
-def test_threads_that_fork_at_once_leave_the_journal_usable(tmp_path: Path) -> None:
-    script = """
-import logging, os, sys, threading  # logging's own hooks would run first and hide the race
-from pathlib import Path
-from waybill.transport import Journal, Kind
-journals = [Journal(Path(sys.argv[1]) / str(number)) for number in range(4)]
-stop = threading.Event()
-def appending(journal):
-    number = 0
-    while not stop.is_set():
-        journal.append(Kind.OPENLINEAGE, b"%d" % number)
-        number += 1
-def forking():
-    for _ in range(15):
-        pid = os.fork()
-        if pid == 0:
-            journals[0].append(Kind.OPENLINEAGE, b"child %d" % os.getpid())
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-writers = [threading.Thread(target=appending, args=(journal,)) for journal in journals[:2]]
-forkers = [threading.Thread(target=forking) for _ in range(4)]
-for thread in writers + forkers: thread.start()
-for thread in forkers: thread.join()
-stop.set()
-for thread in writers: thread.join()
-children = [entry for entry in journals[0].read(0, limit=1_000_000) if entry.body.startswith(b"child")]
-assert len(children) == 60, len(children)
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
-
-
-def test_what_is_submitted_is_answered_with_its_own_numbers_or_its_own_error(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_what_is_submitted_is_answered_with_its_own_numbers_or_its_own_error(journal: Journal) -> None:
     outcomes: dict[int, list[int] | Exception] = {}
     threads: set[str] = set()
 
@@ -436,7 +352,7 @@ journal = Journal(Path(sys.argv[1]))
 told = []
 def submit(body):
     journal.submit([(Kind.OPENLINEAGE, body, "")], told.append)
-for number in range(300):
+for number in range(90):
     submit(b"parent %d" % number)
     if number % 30 == 0:
         pid = os.fork()
@@ -448,9 +364,9 @@ for number in range(300):
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
 journal.close()
-assert len(told) == 300
+assert len(told) == 90
 found = [entry.body for entry in journal.read(0)]
-assert len(found) == len(set(found)) == 310
+assert len(found) == len(set(found)) == 93
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
 
@@ -463,7 +379,7 @@ from waybill.transport import Journal, Kind
 journal = Journal(Path(sys.argv[1]))
 kept, wrong = set(), []
 def appending(thread):
-    for number in range(400):
+    for number in range(150):
         body = b"%d %d" % (thread, number)
         try:
             journal.append(Kind.OPENLINEAGE, body)
@@ -514,29 +430,28 @@ def handle(*_):
         append(b"handler %d %d" % (durable, len(kept) + refused), durable)
 signal.signal(signal.SIGALRM, handle)
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-for number in range(1000):
+for number in range(300):
     append(b"power %d" % number, True)
     append(b"process %d" % number, False)
 signal.setitimer(signal.ITIMER_REAL, 0)
-assert {b"power %d" % number for number in range(1000)} <= kept
-assert {b"process %d" % number for number in range(1000)} <= kept
+assert {b"%s %d" % (kind, n) for kind in (b"power", b"process") for n in range(300)} <= kept
+assert len(kept) + refused > 600
 assert kept == {entry.body for entry in journal.read(0, limit=1_000_000)}
 """
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=60)
 
 
-def test_received_times_never_decrease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path)
+def test_received_times_never_decrease(tmp_path: Path) -> None:
+    clock = ManualClock()
+    journal = Journal(tmp_path, clock=clock)
     journal.append(EVENT, b"a")
-    an_hour_ago_ns = time.time_ns() - 3600 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: an_hour_ago_ns)
+    clock.move(-3600)
     journal.append(EVENT, b"b")
     first, second = journal.read(0)
     assert first.received_ms <= second.received_ms
 
 
-def test_a_read_gives_at_least_one_entry_and_stops_at_its_limits(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_a_read_gives_at_least_one_entry_and_stops_at_its_limits(journal: Journal) -> None:
     journal.append_many((EVENT, bytes([number]) * 1000, "") for number in range(10))
     assert [entry.seq for entry in journal.read(3, limit=4)] == [4, 5, 6, 7]
     assert [entry.seq for entry in journal.read(0, max_bytes=2500)] == [1, 2]
@@ -544,12 +459,11 @@ def test_a_read_gives_at_least_one_entry_and_stops_at_its_limits(tmp_path: Path)
     assert journal.read(10) == []
 
 
-def test_a_cursor_and_its_state_change_together(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_a_cursor_and_its_state_change_together(journal: Journal) -> None:
     journal.append(EVENT, b"a")
     journal.commit("layout", cursor=1, put={"run:a": b"1", "run:b": b"2", "range": b"3"})
     journal.commit("layout", put={"run:c": b"4"}, delete=["run:a"])
-    reopened = Journal(tmp_path)
+    reopened = Journal(journal.home)
     assert reopened.cursor("layout") == 1
     assert reopened.cursor("marquez") == 0
     assert reopened.state("layout", "run:") == {"run:b": b"2", "run:c": b"4"}
@@ -581,8 +495,7 @@ def test_a_prefix_finds_exactly_the_keys_that_begin_with_it(
     journal.close()
 
 
-def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(journal: Journal) -> None:
     journal.append_many((EVENT, b"%d" % number, "") for number in range(10))
     assert journal.prune(4, received_before_ms=0) == 0
     assert journal.prune(4, received_before_ms=2**50) == 4
@@ -592,8 +505,7 @@ def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path
     assert journal.append(EVENT, b"next") == 11
 
 
-def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(journal: Journal) -> None:
     journal.append_many((EVENT, b"%d" % number, "") for number in range(6))
     rows = {f"row {seq}": b"" for seq in range(1, 7)} | {"range": b""}
     journal.commit("p", put=rows, seqs={f"row {seq}": seq for seq in range(1, 7)})
@@ -603,7 +515,6 @@ def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(tmp_p
     assert len(journal.state("p")) == 7
     journal.prune(4, received_before_ms=2**50)
     assert sorted(journal.state("p")) == ["range", "row 1", "row 2", "row 5", "row 6"]
-    journal.close()
 
 
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
@@ -619,23 +530,10 @@ def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_ther
     assert journal.append(EVENT, b"room again") == kept + 2
 
 
-def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    outcomes: dict[int, object] = {}
-    barrier = threading.Barrier(6)
-
-    def append(thread: int) -> None:
-        barrier.wait()
-        # Others in the same transaction must not notice the refused entry.
-        body = bytes(ENTRY_BYTES_MAX + 1) if thread == 0 else b"%d" % thread
-        try:
-            outcomes[thread] = journal.append(EVENT, body)
-        except JournalError as error:
-            outcomes[thread] = error
-
-    at_once(partial(append, thread) for thread in range(6))
-    assert isinstance(outcomes[0], JournalError)
-    assert sorted(bodies(journal)) == [b"1", b"2", b"3", b"4", b"5"]
+def test_an_entry_that_is_too_large_for_sqlite_is_refused(journal: Journal) -> None:
+    with pytest.raises(JournalError, match="leave out the largest facet"):
+        journal.append(EVENT, bytes(ENTRY_BYTES_MAX + 1))
+    assert bodies(journal) == []
 
 
 MOMENTS = {
@@ -675,35 +573,43 @@ def test_a_journal_of_another_version_is_refused_and_left_alone(tmp_path: Path) 
         Journal(tmp_path)
 
 
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
-    connection = apsw.Connection(str(tmp_path / "journal.db"))
+def another_programs(home: Path) -> None:
+    connection = apsw.Connection(str(home / "journal.db"))
     connection.pragma("application_id", 7)
     connection.execute("CREATE TABLE t (a)")
     connection.close()
-    with pytest.raises(JournalError, match="another program's database"):
-        Journal(tmp_path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "journal.db").write_bytes(b"not a database, but long enough to look at" * 100)
-    with pytest.raises(JournalError, match="damaged or is no journal"):
-        Journal(tmp_path)
+def no_database(home: Path) -> None:
+    (home / "journal.db").write_bytes(b"not a database, but long enough to look at" * 100)
 
 
-def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(JournalError, match="set another one"):
-        Journal(tmp_path / "file" / "home")
+def no_folder(home: Path) -> None:
+    home.rmdir()
+    home.parent.rmdir()
+    home.parent.touch()
 
 
-def test_the_file_system_of_a_folder_is_known_on_linux(tmp_path: Path) -> None:
-    if not Path("/proc/self/mounts").exists():
-        pytest.skip("this kernel does not list its mounts in /proc")
-    assert file_system_of(tmp_path)
-    assert file_system_of(Path("/proc")) == "proc"
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (another_programs, "another program's database"),
+        (no_database, "damaged or is no journal"),
+        (no_folder, "set another one"),
+    ],
+)
+def test_what_is_no_home_is_refused(tmp_path: Path, make: Callable[[Path], None], says: str) -> None:
+    home = tmp_path / "folder" / "home"
+    home.mkdir(parents=True)
+    make(home)
+    with pytest.raises(JournalError, match=says):
+        Journal(home)
 
 
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if Path("/proc/self/mounts").exists():  # this kernel lists its mounts
+        assert file_system_of(tmp_path)
+        assert file_system_of(Path("/proc")) == "proc"
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/x / ext4 rw 0 0\nserver:/export {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr("waybill.transport.mounts._MOUNTS", mounts)
@@ -732,12 +638,3 @@ def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> 
     assert bodies(Journal(tmp_path)) == [b"a", b"b"]
     reader.execute("COMMIT")
     waiting.join()
-
-
-def test_no_descriptor_stays_open_after_close(tmp_path: Path) -> None:
-    before = set(Path("/proc/self/fd").iterdir())
-    journal = Journal(tmp_path)
-    journal.append(EVENT, b"a")
-    journal.read(0)
-    journal.close()
-    assert set(Path("/proc/self/fd").iterdir()) <= before

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forking import in_fork
 from manual_clock import ManualClock
 
 from waybill.transport import Journal, JournalError, Kind, Settings, Tracker, flush, locks
-from waybill.transport.__main__ import main as run_home
 from waybill.transport.config import agree
 
 EVENT = Kind.OPENLINEAGE
@@ -165,9 +163,8 @@ def test_a_journal_whose_creation_the_power_interrupted_is_created_anew(home: Pa
 
 @pytest.mark.parametrize("lose", [delete, delete_log, replace, replace_log])
 def test_a_journal_that_was_lost_while_open_keeps_nothing_more_and_is_saved(
-    home: Path, lose: Callable[[Path], None]
+    home: Path, lose: Callable[[Path], None], journal: Journal
 ) -> None:
-    journal = Journal(home)
     kept = [b"%d" % number for number in range(50)]
     journal.append_many((EVENT, body, "") for body in kept)
     journal.commit("p", cursor=7, put={"row": b"1"})
@@ -190,25 +187,14 @@ def test_a_journal_that_was_lost_while_open_keeps_nothing_more_and_is_saved(
 
 
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-wal"])
-def test_a_journal_that_was_truncated_while_open_keeps_nothing_more(home: Path, name: str) -> None:
-    journal = Journal(home)
+def test_a_journal_that_was_truncated_while_open_keeps_nothing_more(
+    home: Path, name: str, journal: Journal
+) -> None:
     journal.append_many((EVENT, b"%d" % number, "") for number in range(50))
     os.truncate(home / name, 100)
     for _ in range(2):
         with pytest.raises(JournalError, match=f"{name} was truncated"):
             journal.append(EVENT, b"too late")
-
-
-def test_readers_notice_a_loss_within_a_second(home: Path) -> None:
-    clock = ManualClock()
-    journal = Journal(home, clock=clock)
-    journal.append(EVENT, b"kept")
-    journal.last_seq()
-    delete(home)
-    clock.move(1.0)
-    with pytest.raises(JournalError, match="was deleted"):
-        journal.last_seq()
-    assert bodies(Journal(home)) == [b"kept"]
 
 
 def test_of_several_that_have_it_open_one_saves_it_and_all_refuse(home: Path) -> None:
@@ -231,8 +217,9 @@ def test_of_several_that_have_it_open_one_saves_it_and_all_refuse(home: Path) ->
 
 
 @pytest.mark.parametrize("first", ["who has its log open", "who came when its log was gone"])
-def test_what_is_saved_is_what_has_all_of_it_whoever_notices_first(home: Path, first: str) -> None:
-    journal = Journal(home)
+def test_what_is_saved_is_what_has_all_of_it_whoever_notices_first(
+    home: Path, first: str, journal: Journal
+) -> None:
     journal.append(EVENT, b"in the database")
     journal.checkpoint()
     journal.append(EVENT, b"in the log")
@@ -281,8 +268,7 @@ def test_journals_that_each_have_an_entry_of_their_own_are_both_saved(home: Path
 
 
 @pytest.mark.parametrize("end", ["close", "fork"])
-def test_a_loss_is_noticed_before_what_is_open_is_closed(home: Path, end: str) -> None:
-    journal = Journal(home)
+def test_a_loss_is_noticed_before_what_is_open_is_closed(home: Path, end: str, journal: Journal) -> None:
     journal.append(EVENT, b"kept")
     delete(home)
     if end == "close":
@@ -319,8 +305,7 @@ def test_a_saved_journal_never_takes_the_place_of_another(
     assert bodies(Journal(aside)) == [b"second"]
 
 
-def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
-    journal = Journal(home)
+def test_a_log_without_its_database_is_not_thrown_away(home: Path, journal: Journal) -> None:
     journal.append(EVENT, b"kept")
     journal.close()
     (home / "journal.db").rename(home / "elsewhere")
@@ -330,7 +315,7 @@ def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
     assert bodies(Journal(home)) == [b"kept"]
 
 
-def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
+def test_a_process_that_has_only_read_it_notices_within_a_second_and_saves_it_too(home: Path) -> None:
     clock = ManualClock()
     journal = Journal(home, clock=clock)
     journal.append(EVENT, b"kept")
@@ -350,9 +335,8 @@ def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
 
 @pytest.mark.parametrize("name", [locks.RUNNER, locks.COLLECTOR])
 def test_no_new_journal_begins_beside_a_live_runner_or_collector_that_has_the_lost_one(
-    home: Path, name: str
+    home: Path, name: str, journal: Journal
 ) -> None:
-    journal = Journal(home)
     journal.append(EVENT, b"kept")
     held = locks.reserve(home, name)  # and another process signs it
     assert held
@@ -367,8 +351,7 @@ def test_no_new_journal_begins_beside_a_live_runner_or_collector_that_has_the_lo
     held.release()
 
 
-def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path) -> None:
-    journal = Journal(home)
+def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path, journal: Journal) -> None:
     journal.append(EVENT, b"kept")
     shutil.rmtree(home)
     with pytest.raises(JournalError, match="its whole home is gone"):
@@ -377,20 +360,9 @@ def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path) -> Non
     assert not home.exists()
 
 
-def test_a_runner_does_nothing_in_a_home_where_nothing_is_agreed_yet(home: Path) -> None:
-    journal = Journal(home)
-    journal.append(EVENT, b"kept")
-    assert in_fork(lambda: run_home(home)) == 0
-    assert journal.meta("runner_pid") is None
-    assert journal.meta("root") is None
-    assert not (home / "waybill-root.json").exists()
-    journal.close()
-
-
 def test_a_runner_ends_loudly_when_its_journal_was_deleted_and_the_next_one_goes_on(
-    settings: Settings, home: Path
+    settings: Settings, home: Path, journal: Journal
 ) -> None:
-    journal = Journal(home)
     journal.append(EVENT, b"kept")
     agree(journal, settings)
     journal.close()

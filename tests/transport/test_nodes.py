@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from waybill.transport import Journal, JournalFullError, Kind, RootError, Settin
 from waybill.transport.files import Files
 from waybill.transport.home import Home
 from waybill.transport.journal import Node
-from waybill.transport.root import CLAIMS, MARKER, Filing, check_root, known_root, read_claims
+from waybill.transport.root import CLAIMS, MARKER, Filing, check_root, known_root
 
 
 def test_a_journal_has_one_node_until_it_is_renewed(journal: Journal) -> None:
@@ -58,65 +57,6 @@ def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
     other.close()
 
 
-def claim(journal: Journal, root: Path, first: int, last: int, projection: str = "layout") -> str:
-    filing = Filing(journal, root, projection, "files", Files())
-    filing.open()
-    node = filing.begin(first, last)
-    filing.done(node, last)
-    return node
-
-
-def test_claims_say_what_was_ever_begun(journal: Journal, root: Path) -> None:
-    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
-    claim(journal, root, 1, 4)
-    claim(journal, root, 5, 9)
-    claim(journal, root, 1, 2, "archive")
-    found = read_claims(root, journal.node)
-    assert {name: (one.first, one.begun, one.last) for name, one in found.items()} == {
-        "layout": (1, 5, 9),
-        "archive": (1, 1, 2),
-    }
-    assert len({one.home for one in found.values()}) == 1
-
-
-def test_the_same_range_can_be_begun_again_and_no_other(journal: Journal, root: Path) -> None:
-    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
-    filing = Filing(journal, root, "layout", "files", Files())
-    filing.open()
-    node = filing.begin(1, 4)
-    assert Filing(journal, root, "layout", "files", Files()).begun() == (1, 4)
-    assert Filing(journal, root, "layout", "files", Files()).begin(1, 4) == node
-    assert filing.begin(1, 5) != node, "whoever began 1 to 4 was somebody else"
-
-
-class SeenFiles(Files):
-    """Files that say which folders' names were made durable."""
-
-    def __init__(self) -> None:
-        self.synced: list[Path] = []
-
-    def fsync_folder(self, path: Path) -> None:
-        super().fsync_folder(path)
-        self.synced.append(path)
-
-
-def test_what_was_published_by_somebody_who_died_is_made_durable_by_the_next(
-    journal: Journal, root: Path, tmp_path: Path
-) -> None:
-    """It is there to be read, and the power could take it."""
-    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
-    filing = Filing(journal, root, "layout", "files", Files())
-    filing.open()
-    node = filing.begin(1, 4)
-    after_claim = SeenFiles()
-    Filing(journal, root, "layout", "files", after_claim).begin(1, 4)
-    assert root / CLAIMS / node in after_claim.synced
-    with contextlib.closing(Journal(tmp_path / "other")) as other:
-        after_marker = SeenFiles()
-        Filing(other, root, "layout", "files", after_marker).open()
-        assert root in after_marker.synced
-
-
 def test_homes_that_begin_at_once_make_one_marker(tmp_path: Path, root: Path) -> None:
     journals = [Journal(tmp_path / str(at)) for at in range(4)]
     filings = [Filing(journal, root, "layout", "files", Files()) for journal in journals]
@@ -133,12 +73,15 @@ def test_a_damaged_marker_or_claim_is_told_and_not_replaced(
     journal: Journal, root: Path, damage: bytes
 ) -> None:
     journal.append(Kind.OPENLINEAGE, b"1")
-    node = claim(journal, root, 1, 1)
+    filing = Filing(journal, root, "layout", "files", Files())
+    filing.open()
+    node = filing.begin(1, 1)
+    filing.done(node, 1)
     for path in (root / MARKER, root / CLAIMS / node / "layout.json"):
         content = path.read_bytes()
         path.write_bytes(damage)
         with pytest.raises(RootError, match="is damaged"):
-            Filing(journal, root, "layout", "files", Files()).open()
+            filing.open()
         assert path.read_bytes() == damage
         path.write_bytes(content)
     check_root(journal, root)

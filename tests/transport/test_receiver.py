@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -58,6 +59,15 @@ def connection(receiver: Receiver) -> Iterator[Sender]:
     connection.close()
 
 
+@contextlib.contextmanager
+def connected(receiver: Receiver) -> Iterator[Sender]:
+    """A connection to an endpoint of its own."""
+    receiver.start()
+    with contextlib.closing(Sender(receiver)) as connection:
+        yield connection
+    receiver.close()
+
+
 def answer(
     connection: Sender,
     body: object,
@@ -93,11 +103,6 @@ def test_one_connection_takes_many_events(connection: Sender, journal: Journal) 
     assert bodies(journal) == sent
 
 
-def test_a_compressed_event_is_kept_as_plain_json(connection: Sender, journal: Journal) -> None:
-    assert answer(connection, gzip.compress(event()), JSON | {"Content-Encoding": "gzip"})[0] == 201
-    assert bodies(journal) == [event()]
-
-
 def test_an_event_in_chunks_is_kept_whole(connection: Sender, journal: Journal) -> None:
     whole = gzip.compress(event())
     parts = iter([whole[:7], whole[7:40], whole[40:]])
@@ -105,7 +110,7 @@ def test_an_event_in_chunks_is_kept_whole(connection: Sender, journal: Journal) 
     connection.request("POST", connection.path, parts, headers, encode_chunked=True)
     assert connection.getresponse().read() == b""
     assert answer(connection, event(eventType="COMPLETE"))[0] == 201
-    assert len(bodies(journal)) == 2
+    assert bodies(journal) == [event(), event(eventType="COMPLETE")]
 
 
 @pytest.mark.parametrize(
@@ -184,44 +189,36 @@ def test_a_sender_that_breaks_off_leaves_nothing(receiver: Receiver, journal: Jo
 def test_many_connections_at_once_lose_nothing(receiver: Receiver, journal: Journal) -> None:
     def send(sender: int) -> None:
         connection = Sender(receiver)
-        for number in range(20):
+        for number in range(5):
             assert answer(connection, event(producer=f"https://example.org/{sender}/{number}"))[0] == 201
         connection.close()
 
     at_once(partial(send, sender) for sender in range(8))
-    assert len(set(bodies(journal))) == 160
+    assert len(set(bodies(journal))) == 40
 
 
 def test_what_follows_from_an_event_may_fail_without_anybody_noticing(journal: Journal) -> None:
     def fail(_: bytes) -> None:
         raise RuntimeError("a bug")
 
-    receiver = Receiver(keep_in(journal), fail)
-    receiver.start()
-    connection = Sender(receiver)
-    assert answer(connection, event())[0] == 201
-    connection.close()
-    receiver.close()
+    with connected(Receiver(keep_in(journal), fail)) as connection:
+        assert answer(connection, event())[0] == 201
     assert bodies(journal) == [event()]
 
 
 def test_a_full_journal_is_said_as_the_collector_says_it(home: Path) -> None:
     journal = Journal(home, max_bytes=1)
-    receiver = Receiver(keep_in(journal))
-    receiver.start()
-    connection = Sender(receiver)
-    for at in range(3):
-        body = event(padding="x" * 100_000, producer=f"https://x/{at}")
-        connection.request("POST", connection.path, body, JSON)
-        response = connection.getresponse()
-        response.read()
-    connection.close()
-    receiver.close()
+    with connected(Receiver(keep_in(journal))) as connection:
+        for at in range(3):
+            body = event(padding="x" * 100_000, producer=f"https://x/{at}")
+            connection.request("POST", connection.path, body, JSON)
+            response = connection.getresponse()
+            response.read()
     journal.close()
     assert (response.status, response.headers["Retry-After"]) == (503, "2")
 
 
-def test_who_was_not_given_the_url_is_let_in_nowhere(
+def test_only_this_machine_reaches_it_and_who_was_not_given_the_url_is_let_in_nowhere(
     receiver: Receiver, connection: Sender, journal: Journal
 ) -> None:
     stranger = f"/{'x' * 32}"
@@ -237,16 +234,13 @@ def test_who_was_not_given_the_url_is_let_in_nowhere(
         assert answer(connection, event(), path=path)[0] == 404, path
         assert answer(connection, event(), path=path, method="GET")[0] == 404, path
     assert bodies(journal) == []
+    assert urlsplit(receiver.url).hostname == "127.0.0.1"
     whole = urlsplit(receiver.url).path
     for number, path in enumerate((whole, whole.rstrip("/"), f"{whole}/api/v1/lineage/", connection.path)):
         assert answer(connection, event(producer=f"https://example.org/{number}"), path=path)[0] == 201, path
     other = Receiver(keep_in(journal))
     assert urlsplit(other.url).path != whole
     other.close()
-
-
-def test_only_this_machine_reaches_it(receiver: Receiver) -> None:
-    assert urlsplit(receiver.url).hostname == "127.0.0.1"
 
 
 def test_a_closed_endpoint_frees_its_port(journal: Journal) -> None:

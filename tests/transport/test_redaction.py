@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import copy
-import http.client
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from hypothesis import given, strategies as st
-from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-from openlineage.client.facet_v2 import error_message_run
 
 from waybill.facets import RunEvent as RecordedEvent, decode_event, fold
-from waybill.transport import (
-    AdmissionError,
-    Journal,
-    Kind,
-    Settings,
-    SettingsError,
-    Tracker,
-    WaybillConfig,
-    WaybillTransport,
-)
+from waybill.transport import AdmissionError, Journal, Settings, SettingsError, Tracker
 from waybill.transport.admission import Redaction, parse_rules
-from waybill.transport.receiver import Receiver
 
 EVENT: dict[str, Any] = {
     "eventTime": "2026-01-31T12:00:00.000Z",
@@ -122,68 +109,37 @@ def test_a_masked_text_is_masked_in_every_facet_that_repeats_it_and_no_name_or_t
 
 
 @pytest.mark.parametrize(
-    ("rule", "reason"),
+    ("rule", "reasons"),
     [
-        ("run.facets.errorMessage", None),
-        ("run.facets.errorMessage.message=mask", "[redacted]"),
-        ("run.facets.errorMessage.stackTrace", "no"),
+        ("run.facets.errorMessage", (None, "SECRET")),
+        ("run.facets.errorMessage=mask", ("[redacted]", "SECRET")),
+        ("run.facets.errorMessage.stackTrace", ("ValueError: SECRET", "SECRET")),
+        ("run.facets.waybill_deltaFile.annotations", ("ValueError: SECRET", None)),
+        ("run.facets.waybill_deltaFile.annotations.filteredCause", ("ValueError: SECRET", None)),
     ],
 )
-def test_the_reason_of_an_error_is_of_what_is_left(rule: str, reason: str | None) -> None:
-    failed = decode_event(json.dumps(redacted(rule)).encode())
-    assert isinstance(failed, RecordedEvent)
-    (record,) = fold([failed], system_name="tests")
-    assert (record.annotations or {}).get("errorCause") == reason
-
-
-@pytest.mark.parametrize(
-    ("rule", "reason"),
-    [
-        ("run.facets.errorMessage", None),
-        ("run.facets.errorMessage=mask", "[redacted]"),
-        ("run.facets.errorMessage.stackTrace", "ValueError: SECRET"),
-        ("run.facets.waybill_deltaFile.annotations", "ValueError: SECRET"),
-    ],
-)
-def test_the_reason_that_a_tracked_file_failed_is_of_what_is_left(
-    rule: str, reason: str | None, home: Path
+def test_the_reason_that_a_tracked_file_failed_or_was_filtered_is_of_what_is_left(
+    rule: str, reasons: tuple[str | None, str | None], home: Path
 ) -> None:
     settings = Settings.load({"home": str(home), "runner": "none", "redact": rule}, env={}, cwd=home.parent)
-    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
-        file.error(ValueError("SECRET"))
+    with Tracker(settings=settings) as tracker:
+        tracker.file("f", data_source="in").error(ValueError("SECRET"))
+        tracker.file("g", data_source="in").filter("SECRET")
     bodies = [entry.body for entry in Journal(home).read(0)]
-    assert any(b"SECRET" in body for body in bodies) == ("SECRET" in (reason or ""))
+    assert any(b"SECRET" in body for body in bodies) == ("SECRET" in str(reasons))
     events = [one for body in bodies if isinstance(one := decode_event(body), RecordedEvent)]
-    (record,) = fold(events, system_name="tests")
-    assert (record.annotations or {}).get("errorCause") == reason
-
-
-def test_the_reason_that_a_tracked_file_was_filtered_goes_by_its_own_path(home: Path) -> None:
-    rule = "run.facets.waybill_deltaFile.annotations.filteredCause"
-    settings = Settings.load({"home": str(home), "runner": "none", "redact": rule}, env={}, cwd=home.parent)
-    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
-        file.filter("SECRET")
-    assert not any(b"SECRET" in entry.body for entry in Journal(home).read(0))
+    failed, filtered = sorted(fold(events, system_name="tests"), key=lambda record: record.filename)
+    assert (failed.annotations or {}).get("errorCause") == reasons[0]
+    assert (filtered.annotations or {}).get("filteredCause") == reasons[1]
 
 
 @pytest.mark.parametrize(
     ("rule", "place", "left"),
     [
-        (
-            "run.facets.errorMessage.stackTrace",
-            ("run", "facets", "errorMessage"),
-            {"message": "no", "programmingLanguage": "Java"},
-        ),
-        ("run.facets.errorMessage.message=mask", ("run", "facets", "errorMessage", "message"), "[redacted]"),
         ("job.facets.sql", ("job", "facets"), {}),
         ("job.facets.sql.query=mask", ("job", "facets", "sql"), {"query": "[redacted]", "dialect": "x"}),
         (
             "run.facets.spark_properties.properties.*password*",
-            ("run", "facets", "spark_properties", "properties"),
-            {"spark.master": "local"},
-        ),
-        (
-            "run.facets.spark_properties.properties.spark.my.password",
             ("run", "facets", "spark_properties", "properties"),
             {"spark.master": "local"},
         ),
@@ -211,18 +167,20 @@ def test_a_rule_takes_out_its_path_and_nothing_else(
     }
 
 
-@pytest.mark.parametrize("rule", ["*PassWord*", "*password*", "spark.my.PASSWORD"])
-@pytest.mark.parametrize("name", ["spark.my.password", "spark.my.Password", "SPARK.MY.PASSWORD"])
-def test_a_name_is_meant_in_any_case(rule: str, name: str) -> None:
-    body = json.dumps(EVENT).replace("spark.my.password", name).encode()
-    found = redacted(f"run.facets.Spark_Properties.properties.{rule}", body=body)
-    assert found["run"]["facets"]["spark_properties"]["properties"] == {"spark.master": "local"}
-
-
-def test_a_name_outside_of_ascii_is_meant_in_any_case() -> None:
-    body = json.dumps(EVENT, ensure_ascii=False).replace("spark.my.password", "SCHLÜSSEL.To\u212aen").encode()
-    for rule in ("*schlüssel*", "*Token", "*token"):
-        found = redacted(f"run.facets.spark_properties.properties.{rule}", body=body)
+@pytest.mark.parametrize(
+    ("rules", "names"),
+    [
+        (
+            ("*PassWord*", "*password*", "spark.my.PASSWORD"),
+            ("spark.my.password", "spark.my.Password", "SPARK.MY.PASSWORD"),
+        ),
+        (("*schlüssel*", "*Token", "*token"), ("SCHLÜSSEL.To\u212aen",)),
+    ],
+)
+def test_a_name_is_meant_in_any_case(rules: tuple[str, ...], names: tuple[str, ...]) -> None:
+    for rule, name in product(rules, names):
+        body = json.dumps(EVENT, ensure_ascii=False).replace("spark.my.password", name).encode()
+        found = redacted(f"run.facets.Spark_Properties.properties.{rule}", body=body)
         assert found["run"]["facets"]["spark_properties"]["properties"] == {"spark.master": "local"}
 
 
@@ -305,21 +263,11 @@ def test_a_facet_of_others_may_be_there_twice_and_hides_nothing(
     assert b"tackTrace" not in kept
 
 
-@pytest.mark.parametrize(
-    ("once", "twice"),
-    [
-        (b'"run": {', b'"run": {"runId": "r"}, "run": {'),
-        (b'"run": {', b'"run": {"facets": {"errorMessage": {"message": "secret"}},'),
-        (b'"facets": {', b'"facets": {"waybill_a": {"b": 1, "b": 2}, '),
-        (b'"facets": {', b'"facets": {"waybill_a": 1, "waybill_a": 2, '),
-        (b'"run": {', b'"more": {"a": 1, "a": 2}, "run": {'),
-        (b'"run": {', b'"more": [123456789012345678901, {"a": "\\"", "a": 2}], "run": {'),
-    ],
-)
-def test_a_key_that_is_given_twice_is_refused(once: bytes, twice: bytes) -> None:
-    body = json.dumps(EVENT).encode()
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    hidden = b'"run": {"facets": {"errorMessage": {"message": "secret"}},'
+    body = json.dumps(EVENT).encode().replace(b'"run": {', hidden, 1)
     with pytest.raises(AdmissionError, match=r"an object has the key '.*' twice"):
-        Redaction(["run.facets.errorMessage"]).admit(body.replace(once, twice, 1))
+        Redaction(["run.facets.errorMessage"]).admit(body)
 
 
 KEYS = st.sampled_from(["a", "b", "a.b", "b.c", "c", ""])
@@ -421,40 +369,3 @@ def test_a_rule_that_cannot_be_is_refused_by_the_settings(rule: str, words: str,
     with pytest.raises(SettingsError, match="redact") as caught:
         Settings.load({"redact": rule}, env={}, cwd=tmp_path)
     assert words in str(caught.value)
-
-
-def test_the_transport_and_the_receiver_follow_the_rules_of_the_home(home: Path) -> None:
-    rules = "run.facets.errorMessage.stackTrace,job.facets.sql"
-    given = {"home": str(home), "runner": "none", "redact": rules}
-    transport = WaybillTransport(WaybillConfig.from_dict(given))
-    facet = error_message_run.ErrorMessageRunFacet("no", "Python", "at secret")
-    transport.emit(
-        RunEvent(
-            eventTime="2026-01-31T12:00:00Z",
-            eventType=RunState.FAIL,
-            producer="https://example.org/tests",
-            run=Run("01a1fd6a-9e75-7d78-870f-24897efac4a4", {"errorMessage": facet}),
-            job=Job("n", "j"),
-        )
-    )
-    # A program without rules follows those of the home.
-    other = WaybillTransport(WaybillConfig.from_dict({"home": str(home), "runner": "none"}))
-    assert other.settings.redact == tuple(rules.split(","))
-    journal = Journal(home)
-    redaction = Redaction(other.settings.redact)
-    receiver = Receiver(lambda body: journal.append(Kind.OPENLINEAGE, redaction.admit(body), "tests"))
-    receiver.start()
-    url = urlsplit(receiver.url)
-    connection = http.client.HTTPConnection(url.netloc, timeout=30)
-    connection.request(
-        "POST", f"{url.path}api/v1/lineage", json.dumps(EVENT).encode(), {"Content-Type": "application/json"}
-    )
-    assert connection.getresponse().status == 201
-    connection.close()
-    receiver.close()
-    bodies = [entry.body for entry in journal.read(0)]
-    assert len(bodies) == 2
-    assert not any(b"at secret" in body or b"SELECT secret" in body for body in bodies)
-    for one in (transport, other):
-        one.close()
-    journal.close()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def test_the_names_that_openlineage_users_know_serve_as_well(tmp_path: Path) -> 
         ("provenance_annotations_allowed", " a, b,,c ", frozenset("abc")),
         ("provenance_annotations_allowed", ["a", "b"], frozenset("ab")),
         ("journal_retain_days", "0.5", 0.5),
+        ("system_name", "é" * 1_000, "é" * 1_000),
     ],
 )
 def test_values_are_read_as_people_write_them(
@@ -94,6 +96,7 @@ def test_values_are_read_as_people_write_them(
         ("system_name", ""),
         ("system_name", "a\0b"),
         ("system_name", "a\udcffb"),
+        ("system_name", "é" * 1_001),
         ("provenance_enabled", "perhaps"),
         ("provenance_age_off_days", 0),
         ("provenance_age_off_days", "nan"),
@@ -139,22 +142,9 @@ def test_a_user_without_a_home_needs_to_give_one_and_nothing_more(
         Settings.load(env={}, cwd=tmp_path)
 
 
-def test_a_settings_file_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
-    (tmp_path / "waybill.yaml").mkdir()
-    with pytest.raises(SettingsError, match=r"waybill\.yaml.*cannot be read"):
-        load(tmp_path)
-
-
-def test_a_bad_value_in_the_environment_is_named_with_its_variable(tmp_path: Path) -> None:
+def test_a_mistake_in_the_environment_is_named_with_its_variable(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="from environment WAYBILL_DURABILITY"):
         load(tmp_path, WAYBILL_DURABILITY="fast")
-
-
-@pytest.mark.parametrize("content", ["- a\n- b\n", "a: [", "surprise: 1"])
-def test_a_settings_file_that_cannot_be_used_is_refused_with_its_path(tmp_path: Path, content: str) -> None:
-    (tmp_path / "waybill.yaml").write_text(content)
-    with pytest.raises(SettingsError, match=r"waybill\.yaml"):
-        load(tmp_path)
 
 
 def test_settings_may_be_sent_to_another_process(tmp_path: Path) -> None:
@@ -194,12 +184,6 @@ def test_the_password_of_a_url_is_never_shown(tmp_path: Path) -> None:
     assert "hunter2" not in " ".join(map(str, [*refused, *differing]))
 
 
-def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:
-    assert Settings.load({"system_name": "é" * 1_000}).system_name == "é" * 1_000
-    with pytest.raises(SettingsError, match="system_name"):
-        Settings.load({"system_name": "é" * 1_001})
-
-
 HOSTILE = {
     "nested": ("[" * 5_000, "line 1, column 21"),
     "long number": (f"admit_items: {'9' * 5_000}", "there is no such number"),
@@ -229,13 +213,10 @@ def test_a_file_that_is_no_settings_is_refused_by_a_command_and_left_out_by_a_pi
         Settings.load({"strict": True}, env={}, cwd=tmp_path, goes_on=True)
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "waybill.yaml")
-    with pytest.raises(SettingsFileError, match="not a regular file"):
-        Settings.load({}, env={}, cwd=tmp_path)
-    (tmp_path / "waybill.yaml").unlink()
-    (tmp_path / "waybill.yaml").symlink_to("/dev/zero")
-    with pytest.raises(SettingsFileError, match="not a regular file"):
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "waybill.yaml")
+    with pytest.raises(SettingsFileError, match=r"waybill\.yaml.*(not a regular file|cannot be read)"):
         Settings.load({}, env={}, cwd=tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -45,7 +46,7 @@ EVENT_TYPES = {
     "ERROR": "FAIL",
 }
 """What OpenLineage is told of an end."""
-STOPS = (ValueError("bad"), KeyboardInterrupt(), SystemExit(1))
+STOPS = (ValueError("bad"), KeyboardInterrupt(), GeneratorExit(), SystemExit(1))
 
 
 @dataclass
@@ -140,11 +141,14 @@ class TrackedFiles(RuleBasedStateMachine):
             text = str(value)
             path.annotations[kept(key)] = text.lower() if isinstance(value, bool) else kept(text)
 
-    @rule(path=paths, name=NAMES)
-    def transform(self, path: ModelPath, name: str) -> None:
+    @rule(path=paths, name=NAMES, fails=st.booleans())
+    def transform(self, path: ModelPath, name: str, *, fails: bool) -> None:
+        """A transform whose failure is caught stays on the path, too."""
+
         def call() -> None:
-            with path.real.transform(name):
-                pass
+            with contextlib.suppress(OSError), path.real.transform(name):
+                if fails:
+                    raise OSError
 
         self.attempt(legal=path.open, call=call)
         if path.open:
@@ -251,7 +255,7 @@ class TrackedFiles(RuleBasedStateMachine):
                 with pytest.raises(type(raised)), leaving.real:
                     raise raised
                 leaving.failed = not told
-                if not told and isinstance(raised, KeyboardInterrupt):
+                if not told and isinstance(raised, (KeyboardInterrupt, GeneratorExit)):
                     self.foretell(leaving, "CANCELLED")
                 elif not told:
                     self.foretell(leaving, "ERROR", errorCause=telling(f"{type(raised).__name__}: {raised}"))

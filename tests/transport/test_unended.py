@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from itertools import permutations
 from typing import Any, Final
 
 import events
 import pytest
 
 from waybill.facets.spark_writes import APPLICATION_ENDED as REASON
-from waybill.transport import Journal, JournalFullError, Kind, Settings, locks
-from waybill.transport.programs import Program, this_program
-from waybill.transport.runner import Runner, note_program, unended
+from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport.runner import Runner, unended
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 DAY_MS: Final = 86_400_000
@@ -34,11 +31,8 @@ class Home:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
 
-    def keep(self, *bodies: bytes, program: Program | None = None) -> None:
-        if program is not None:
-            note_program(self.journal, program)
-        items = [(Kind.OPENLINEAGE, body, "tests") for body in bodies]
-        self.journal.append_many(items, program=program and str(program))
+    def keep(self, *bodies: bytes) -> None:
+        self.journal.append_many([(Kind.OPENLINEAGE, body, "tests") for body in bodies])
 
     def ended(self, after_ms: int = SETTLE_MS + 1_000, stale_ms: int | None = None) -> dict[str, str]:
         """Have a new runner look; the reason of each inferred end, by run."""
@@ -102,13 +96,9 @@ def test_the_runs_of_an_ended_application_are_ended_and_no_others(home: Home) ->
 @pytest.mark.parametrize(
     ("ends", "as_it_was"),
     [
-        (["COMPLETE"], "COMPLETE"),
-        (["FAIL"], "FAIL"),
         (["ABORT"], "ABORT"),
-        (["COMPLETE", "FAIL"], "FAIL"),
         (["FAIL", "COMPLETE"], "FAIL"),
         (["inferred", "COMPLETE"], "COMPLETE"),
-        (["COMPLETE", "inferred"], "COMPLETE"),
         (["inferred"], "ABORT"),
     ],
 )
@@ -161,57 +151,6 @@ def test_a_run_that_is_begun_again_is_open_again(home: Home) -> None:
     home.look(runs)
     (inferred,) = home.inferred()
     assert inferred["run"]["runId"] == "r"
-
-
-@pytest.mark.skipif(this_program() is None, reason="programs are identified on Linux only")
-@pytest.mark.parametrize("order", list(permutations(["START", "FAIL", "again"])))
-@pytest.mark.parametrize("is_another_runner", [True, False])
-def test_a_run_that_was_begun_again_is_open_whoever_told_what_of_it_in_any_order(
-    home: Home, order: Sequence[str], *, is_another_runner: bool
-) -> None:
-    here = this_program()
-    assert here is not None
-    told = {
-        "START": (event("r", "START", facets={}, hour=1), None),
-        "FAIL": (event("r", "FAIL", facets={}, hour=2), here),
-        "again": (event("r", "START", facets={}, hour=3), here),
-        "late": (event("r", "COMPLETE", facets={}, hour=2), here),
-    }
-    note_program(home.journal, here)
-    runs = UnendedRuns(home.journal)
-    for one in (*order, "late"):
-        body, program = told[one]
-        home.keep(body, program=program)
-        if is_another_runner:
-            home.look(UnendedRuns(home.journal))
-    of_last_boot = here._replace(boot="another")
-    home.keep(event("r", "RUNNING", facets={}, hour=4), program=of_last_boot)
-    home.look(runs)
-    assert [one["run"]["runId"] for one in home.inferred()] == ["r"]
-
-
-def test_what_is_known_of_a_run_outlasts_a_disk_that_is_full_for_a_while(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home.keep(event("r", "START", "app", hour=1))
-    runs = UnendedRuns(home.journal)
-    home.look(runs, after_ms=0)
-    home.keep(event("r", "FAIL", "app", hour=2))
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "commit", full)
-        with pytest.raises(JournalFullError):
-            home.look(runs)
-    home.look(runs, after_ms=0)
-    home.keep(event("r", "START", "app", hour=3), event("r", "COMPLETE", "app", hour=2))
-    home.keep(event("app", "COMPLETE", facets=APPLICATION, hour=4))
-    home.look(runs)
-    (inferred,) = home.inferred()
-    assert inferred["run"]["runId"] == "r"
-
-
-def full(*_: object, **__: object) -> None:
-    """Fail as a commit on a full disk does."""
-    raise JournalFullError("no space is left")
 
 
 def test_a_late_start_within_that_time_counts(home: Home) -> None:

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import events
 import pytest
 
-from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport import AsyncTracker, Journal, Kind, Settings, Tracker, locks
 from waybill.transport.home import Home
 from waybill.transport.journal.begun import decode_begun, encode_begun
 from waybill.transport.programs import this_program
 from waybill.transport.runner import Runner, commits, note_program
 from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 
 NOW_MS = 1_767_225_600_000
-SCRIPT = """
-import sys
-from waybill.transport import Settings
-from waybill.transport.home import Home
-
-settings = Settings.load({"home": sys.argv[1], "runner": "none", "durability": sys.argv[2]}, env={})
-home = Home.open(settings)
-for line in sys.stdin.buffer:
-    home.emit(line.strip())
-    print("kept", flush=True)
-"""
 TRACKER = """
 import sys
 from waybill.transport import Settings, Tracker
 
 tracker = Tracker(settings=Settings.load({"home": sys.argv[1], "runner": "none"}, env={}), system_name="east")
 year = tracker.file("year.csv", data_source="in", annotations={"customer": "acme"})
-months = year.split(["january.csv", "february.csv"])
-with months[0]:
-    print("split", flush=True)
-    input()
+january, february = year.split(["january.csv", "february.csv"])
+with january:
+    with january.transform("decrypt"):
+        pass
+    with january.transform("unpack"):
+        print("within", flush=True)
+        input()
 """
 
 
@@ -59,55 +48,23 @@ def event(run: str, kind: str, run_facets: Mapping[str, object] | None = None, *
     return events.event(run, kind, "2026-01-01T00:00:00Z", facets=run_facets, job=job)
 
 
-STEPS = """
-import asyncio, sys
-from waybill.transport import AsyncTracker, Settings, Tracker
-
-settings = Settings.load({"home": sys.argv[1], "runner": "none", "redact": sys.argv[3:]}, env={})
-
-def plain():
-    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as f:
-        with f.transform("decrypt"):
-            pass
-        with f.transform("unpack"):
-            print("within", flush=True)
-            input()
-
-async def awaited():
-    async with AsyncTracker(settings=settings) as tracker, await tracker.file("a.csv", data_source="in") as f:
-        with f.transform("decrypt"):
-            pass
-        with f.transform("unpack"):
-            await asyncio.sleep(0.5)
-            print("within", flush=True)
-            input()
-
-plain() if sys.argv[2] == "plain" else asyncio.run(awaited())
-"""
-
-
 class Emitter:
-    """A separate program that keeps events, and can be ended in any way."""
+    """A program as the journal knows it, which lives until it is ended."""
 
-    def __init__(self, home: Path, durability: str = "power") -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(home), durability],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+    def __init__(self, journal: Journal, pid: int, dead: set[int]) -> None:
+        here = this_program()
+        assert here is not None
+        self._journal, self._dead, self._program = journal, dead, here._replace(pid=pid)
 
     def emit(self, *bodies: bytes) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        for body in bodies:
-            self.process.stdin.write(body + b"\n")
-            self.process.stdin.flush()
-            assert self.process.stdout.readline() == b"kept\n"
+        note_program(self._journal, self._program)
+        items = [(Kind.OPENLINEAGE, body, "tests") for body in bodies]
+        self._journal.append_many(items, program=str(self._program))
 
-    def end(self, number: int | None = signal.SIGKILL) -> None:
-        if number is not None:
-            self.process.send_signal(number)
-        self.process.communicate()
+    def end(self, *, normally: bool = False) -> None:
+        if normally:
+            note_program(self._journal, self._program, has_left=True)
+        self._dead.add(self._program.pid)
 
 
 @pytest.fixture
@@ -116,17 +73,21 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def emitter(journal: Journal) -> Iterator[Callable[..., Emitter]]:
-    begun: list[Emitter] = []
+def dead(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The ids of the programs that are gone; all others are there."""
+    pids: set[int] = set()
+    monkeypatch.setattr("waybill.transport.programs._is_alive", lambda pid, _: pid not in pids)
+    return pids
 
-    def begin(durability: str = "power") -> Emitter:
-        begun.append(Emitter(journal.home, durability))
-        return begun[-1]
 
-    yield begin
-    for one in begun:
-        one.process.kill()
-        one.process.communicate()
+@pytest.fixture
+def emitter(journal: Journal, dead: set[int]) -> Callable[[], Emitter]:
+    pids = count(10_000_000)
+    return lambda: Emitter(journal, next(pids), dead)
+
+
+def opened_home(home: Path, **given: object) -> Home:
+    return Home.open(Settings.load({"home": home, "runner": "none", **given}, env={}))
 
 
 def looked(journal: Journal) -> list[dict[str, Any]]:
@@ -138,12 +99,11 @@ def looked(journal: Journal) -> list[dict[str, Any]]:
     return [one for one in events if "waybill_inferred" in one["run"]["facets"]]
 
 
-@pytest.mark.parametrize("durability", ["power", "process"])
 def test_the_open_runs_of_a_killed_program_are_ended_and_no_others(
-    journal: Journal, emitter: Callable[..., Emitter], durability: str
+    journal: Journal, emitter: Callable[[], Emitter]
 ) -> None:
     parent = {"parent": {"run": {"runId": "app"}, "job": {"namespace": "ns", "name": "app"}}}
-    killed, living = emitter(durability), emitter(durability)
+    killed, living = emitter(), emitter()
     living.emit(event("living", "START"))
     killed.emit(event("done", "START"), event("done", "COMPLETE"), event("open", "START", run_facets=parent))
     killed.end()
@@ -157,22 +117,16 @@ def test_the_open_runs_of_a_killed_program_are_ended_and_no_others(
     assert facets["parent"] == parent["parent"]
     assert facets["waybill_inferred"]["reason"] == REASON
     assert len(looked(journal)) == 1, "only once"
-
-
-def test_a_program_that_ended_by_itself_has_its_runs_ended_but_not_its_files(
-    journal: Journal, emitter: Callable[..., Emitter]
-) -> None:
-    program = emitter()
-    program.emit(
-        event("run", "START"), event("file", "START", run_facets={"waybill_deltaFile": {"did": "d"}})
-    )
-    program.end(None)
-    assert [one["run"]["runId"] for one in looked(journal)] == ["run"]
+    file = event("file", "START", run_facets={"waybill_deltaFile": {"did": "d"}})
+    living.emit(file)
+    living.end(normally=True)
+    ends = [one["run"]["runId"] for one in looked(journal)]
+    assert ends == ["open", "living"], "nothing more is expected of a file whose program ended by itself"
 
 
 @pytest.mark.parametrize("kind", ["COMPLETE", "FAIL"])
 def test_what_its_ended_application_left_open_is_ended_as_that_was_once_the_program_is_gone(
-    journal: Journal, emitter: Callable[..., Emitter], kind: str
+    journal: Journal, emitter: Callable[[], Emitter], kind: str
 ) -> None:
     facets = {"jobType": {"integration": "SPARK", "processingType": "NONE", "jobType": "APPLICATION"}}
     of_spark = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "RDD_JOB"}}
@@ -183,7 +137,7 @@ def test_what_its_ended_application_left_open_is_ended_as_that_was_once_the_prog
         event("read", "START", run_facets=parent, facets=of_spark),
         event("app", kind, facets=facets),
     )
-    program.end(None)
+    program.end(normally=True)
     (ended,) = looked(journal)
     assert (ended["run"]["runId"], ended["eventType"]) == ("read", kind)
     assert ended["run"]["facets"]["waybill_inferred"]["reason"] == "its application has ended"
@@ -229,83 +183,62 @@ def mark(path: Path, after_s: float, text: str = "") -> None:
     os.utime(path, (0, BEGAN_S + after_s))
 
 
-@pytest.mark.parametrize(
-    ("marker", "after_s", "text", "shown_by"),
-    [
-        ("_SUCCESS", 5, "", "_SUCCESS"),
-        ("_delta_log/00000000000000000007.json", 5, delta("WRITE"), "_delta_log"),
-        ("metadata/v7.metadata.json", 5, iceberg("local-7"), "metadata"),
-        ("_SUCCESS", -5, "", None),
-        ("_delta_log/00000000000000000007.crc", 5, delta("WRITE"), None),
-        ("_delta_log/00000000000000000007.json", 5, delta("DELETE"), None),
-        ("_delta_log/00000000000000000007.json", 5, delta("VACUUM END"), None),
-        ("_delta_log/00000000000000000007.json", 5, delta("WRITE", -5), None),
-        ("_delta_log/00000000000000000007.json", 5, delta("WRITE", engine="delta-rs:py-1.6.6"), None),
-        ("_delta_log/00000000000000000007.json", 5, "damaged", None),
-        ("metadata/v7.metadata.json", 5, iceberg("local-8"), None),
-        ("metadata/v7.metadata.json", 5, iceberg("local-7", -5), None),  # a tag makes a file, no snapshot
-        ("part-0.parquet", 5, "", None),
-    ],
-)
+LOG = "t/_delta_log/00000000000000000007.json"
+METADATA = "t/metadata/v7.metadata.json"
+APPEND = "append_data"
+WRITES: list[tuple[str, str, str, float, str, str | None]] = [
+    (APPEND, "t", "t/_SUCCESS", 5, "", "_SUCCESS"),
+    (APPEND, "t", "t/_SUCCESS", -5, "", None),
+    (APPEND, "t", "t/part-0.parquet", 5, "", None),
+    (APPEND, "t", LOG, 5, delta("WRITE"), "_delta_log"),
+    (APPEND, "t", LOG.replace("json", "crc"), 5, delta("WRITE"), None),
+    (APPEND, "t", LOG, 5, delta("DELETE"), None),
+    (APPEND, "t", LOG, 5, delta("VACUUM END"), None),
+    (APPEND, "t", LOG, 5, delta("WRITE", -5), None),
+    (APPEND, "t", LOG, 5, delta("WRITE", engine="delta-rs:py-1.6.6"), None),
+    (APPEND, "t", LOG, 5, "damaged", None),
+    ("execute_merge_into_command", "t", LOG, 5, delta("MERGE"), "_delta_log"),
+    ("execute_merge_into_command", "t", LOG, 5, delta("OPTIMIZE"), None),
+    ("execute_delete_command", "t", LOG, 5, delta("DELETE"), "_delta_log"),
+    ("atomic_replace_table_as_select", "t", LOG, 5, delta("CREATE OR REPLACE TABLE AS SELECT"), "_delta_log"),
+    ("columnar_to_row", "t", LOG, 5, delta("STREAMING UPDATE"), "_delta_log"),
+    (APPEND, "t", METADATA, 5, iceberg("local-7"), "metadata"),
+    (APPEND, "t.branch_audit", METADATA, 5, iceberg("local-7"), "metadata"),
+    (APPEND, "t.wap_7", METADATA, 5, iceberg("local-7"), "metadata"),
+    (APPEND, "t", METADATA, 5, iceberg("local-8"), None),
+    (APPEND, "t", METADATA, 5, iceberg("local-7", -5), None),  # a tag makes a file, no snapshot
+]
+"""The job, where it writes, a file that is there, when that was written, what is in it, and what it shows."""
+
+
 def test_the_write_of_a_killed_program_is_finished_if_its_place_shows_that(
-    journal: Journal,
-    emitter: Callable[..., Emitter],
-    tmp_path: Path,
-    marker: str,
-    after_s: float,
-    text: str,
-    shown_by: str | None,
+    journal: Journal, emitter: Callable[[], Emitter], tmp_path: Path
 ) -> None:
-    program, out = emitter(), tmp_path / "out"
-    program.emit(write("w", "START", out))
-    mark(out / marker, after_s, text)
+    program, expected = emitter(), {}
+    for number, (job, place, marker, after_s, text, shown_by) in enumerate(WRITES):
+        out = tmp_path / str(number) / place
+        program.emit(write(str(number), "START", out, name=job))
+        mark(tmp_path / str(number) / marker, after_s, text)
+        outputs = [{"namespace": "file", "name": str(out)}]
+        says = f"{REASON}, but {shown_by} of its output is newer than its start"
+        finished = ("COMPLETE", "2026-01-01T00:00:05.000Z", outputs, says)
+        is_finished = shown_by is not None
+        expected[str(number)] = finished if is_finished else ("ABORT", "2026-01-01T00:00:00.000Z", [], REASON)
     program.end()
-    (ended,) = looked(journal)
-    is_finished = shown_by is not None
-    says = f"{REASON}, but {shown_by} of its output is newer than its start" if is_finished else REASON
-    assert ended["run"]["facets"]["waybill_inferred"]["reason"] == says
-    assert ended["eventType"] == ("COMPLETE" if is_finished else "ABORT")
-    assert ended["outputs"] == ([{"namespace": "file", "name": str(out)}] if is_finished else [])
-    assert ended["eventTime"] == f"2026-01-01T00:00:{'05' if is_finished else '00'}.000Z"
-
-
-@pytest.mark.parametrize("part", ["branch_audit", "wap_7"])
-def test_the_commit_to_a_branch_is_in_the_metadata_of_its_table(
-    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, part: str
-) -> None:
-    program = emitter()
-    program.emit(write("w", "START", tmp_path / f"t.{part}"))
-    mark(tmp_path / "t/metadata/v7.metadata.json", 5, iceberg("local-7"))
-    program.end()
-    (ended,) = looked(journal)
-    assert ended["eventType"] == "COMPLETE"
-    assert ended["outputs"] == [{"namespace": "file", "name": str(tmp_path / f"t.{part}")}]
-
-
-@pytest.mark.parametrize(
-    ("name", "operation"),
-    [
-        ("execute_merge_into_command", "MERGE"),
-        ("execute_delete_command", "DELETE"),
-        ("atomic_replace_table_as_select", "CREATE OR REPLACE TABLE AS SELECT"),
-        ("columnar_to_row", "STREAMING UPDATE"),
-    ],
-)
-def test_the_commit_of_a_delta_table_is_that_of_a_killed_program_if_its_operation_is(
-    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, name: str, operation: str
-) -> None:
-    program = emitter()
-    for place in ("same", "other"):
-        program.emit(write(place, "START", tmp_path / place, name=name))
-    mark(tmp_path / "same/_delta_log/00000000000000000001.json", 5, delta(operation))
-    mark(tmp_path / "other/_delta_log/00000000000000000001.json", 5, delta("OPTIMIZE"))
-    program.end()
-    kinds = {one["run"]["runId"]: one["eventType"] for one in looked(journal)}
-    assert kinds == {"same": "COMPLETE", "other": "ABORT"}
+    found = {
+        one["run"]["runId"]: (
+            one["eventType"],
+            one["eventTime"],
+            one["outputs"],
+            one["run"]["facets"]["waybill_inferred"]["reason"],
+        )
+        for one in looked(journal)
+    }
+    assert found == expected
 
 
 def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(
-    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, emitter: Callable[[], Emitter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = emitter()
     program.emit(write("remote", "START", "/out"), write("two", "START", tmp_path / "out", "/two"))
@@ -328,7 +261,7 @@ def test_a_place_that_cannot_be_looked_at_leaves_the_end_unknown(
 
 @pytest.mark.parametrize("later", ["by the runner", "by the next one"])
 def test_what_another_run_may_have_written_says_nothing_of_a_killed_one(
-    journal: Journal, emitter: Callable[..., Emitter], tmp_path: Path, later: str
+    journal: Journal, emitter: Callable[[], Emitter], tmp_path: Path, later: str
 ) -> None:
     program, other, out = emitter(), emitter(), tmp_path / "out"
     program.emit(write("w", "START", out))
@@ -351,36 +284,40 @@ def test_the_files_of_a_killed_tracker_are_cancelled_with_what_is_known_of_them(
     command = [sys.executable, "-c", TRACKER, str(home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"split\n"
-        process.kill()
-    files = [one["run"]["facets"]["waybill_deltaFile"] for one in looked(journal)]
-    assert sorted(file["filename"] for file in files) == ["february.csv", "january.csv"]
-    assert {file["annotations"]["customer"] for file in files} == {"acme"}
-    assert all("finalState" not in file or file["finalState"] is None for file in files)
-
-
-@contextlib.contextmanager
-def killed_within(home: Path, how: str, *rules: str) -> Iterator[None]:
-    """A program in the middle of its second transform, `unpack`; it is killed at the end."""
-    command = [sys.executable, "-c", STEPS, str(home), how, *rules]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"within\n"
-        yield
         process.kill()
+    ended = {one["run"]["facets"]["waybill_deltaFile"]["filename"]: one for one in looked(journal)}
+    assert {one["eventType"] for one in ended.values()} == {"ABORT"}
+    files = {name: one["run"]["facets"]["waybill_deltaFile"] for name, one in ended.items()}
+    assert {file["annotations"]["customer"] for file in files.values()} == {"acme"}
+    assert all("finalState" not in file or file["finalState"] is None for file in files.values())
+    reasons = {name: one["run"]["facets"]["waybill_inferred"]["reason"] for name, one in ended.items()}
+    assert reasons == {
+        "january.csv": f"{REASON}; the last transform that it began is 'unpack'",
+        "february.csv": REASON,
+    }
+    assert files["january.csv"]["transforms"] == ["decrypt", "unpack"]
 
 
-@pytest.mark.parametrize("how", ["plain", "awaited"])
-def test_the_end_of_a_killed_tracker_s_file_names_the_transform_that_it_began_last(
-    home: Path, journal: Journal, how: str
-) -> None:
-    with killed_within(home, how):
+def begin_steps(home: Path, *rules: str) -> None:
+    """Leave a file in the middle of its second transform, `unpack`."""
+    settings = Settings.load({"home": home, "runner": "none", "redact": rules}, env={})
+    file = Tracker(settings=settings).file("a.csv", data_source="in")
+    with file.transform("decrypt"):
         pass
-    (ended,) = looked(journal)
-    facets = ended["run"]["facets"]
-    assert ended["eventType"] == "ABORT"
-    assert facets["waybill_deltaFile"]["transforms"] == ["decrypt", "unpack"]
-    assert facets["waybill_inferred"]["reason"] == f"{REASON}; the last transform that it began is 'unpack'"
+    file.transform("unpack").__enter__()
+
+
+def test_a_transform_in_an_event_loop_is_noted_too(home: Path, journal: Journal) -> None:
+    async def begin() -> None:
+        settings = Settings.load({"home": home, "runner": "none"}, env={})
+        async with AsyncTracker(settings=settings) as tracker:
+            file = await tracker.file("a.csv", data_source="in")
+            file.transform("unpack").__enter__()
+
+    asyncio.run(begin())
+    notes = [entry.begun_transforms for entry in journal.read(0)]
+    assert [note.names for note in notes if note is not None] == [("unpack",)]
 
 
 @pytest.mark.parametrize(
@@ -391,29 +328,30 @@ def test_the_end_of_a_killed_tracker_s_file_names_the_transform_that_it_began_la
     ],
 )
 def test_what_is_begun_is_noted_as_redacted_as_an_event(
-    home: Path, journal: Journal, rule: str, names: list[str]
+    home: Path, journal: Journal, dead: set[int], rule: str, names: list[str]
 ) -> None:
-    with killed_within(home, "plain", rule):
-        pass
+    begin_steps(home, rule)
     notes = [entry.begun_transforms for entry in journal.read(0)]
     assert [list(note.names) for note in notes if note is not None][-1] == names
-    looked(journal)
+    dead.add(os.getpid())
+    assert len(looked(journal)) == 1
     assert all(b"unpack" not in entry.body for entry in journal.read(0))
 
 
-def test_the_next_runner_knows_what_a_file_had_begun(home: Path, journal: Journal) -> None:
-    with killed_within(home, "plain"):
-        assert looked(journal) == []
+def test_the_next_runner_knows_what_a_file_had_begun(home: Path, journal: Journal, dead: set[int]) -> None:
+    begin_steps(home)
+    assert looked(journal) == []
     journal.append(Kind.OPENLINEAGE, event("another", "COMPLETE"))
     journal.prune(journal.last_seq(), 2**62)
     assert journal.first() is not None
     assert [one for one in journal.read(0) if one.begun_transforms] == []
+    dead.add(os.getpid())
     (ended,) = looked(journal)
     assert ended["run"]["facets"]["waybill_deltaFile"]["transforms"] == ["decrypt", "unpack"]
 
 
 def test_a_note_that_comes_after_the_end_of_its_file_says_nothing(home: Path) -> None:
-    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened = opened_home(home)
     opened.emit(event("r", "START"))
     opened.emit(event("r", "COMPLETE"))
     opened.note_transforms("r", ["late"], waits=True)
@@ -422,32 +360,21 @@ def test_a_note_that_comes_after_the_end_of_its_file_says_nothing(home: Path) ->
     opened.close()
 
 
-def test_notes_are_neither_waited_for_nor_kept_while_the_journal_is_full(home: Path) -> None:
-    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
-    opened.emit(event("r", "START"))
-    opened.note_transforms("r", ["unpack"], waits=True)
-    assert opened.journal.waiting(0).entries == 1
-    opened.close()
-    limit = {"home": home, "runner": "none", "journal_max_bytes": "1MiB"}
-    full = Home.open(Settings.load(limit, env={}))
-    full.emit(event("large", "START", documentation="x" * 2**20))
-    last = full.journal.last_seq()
-    full.close()
-    full = Home.open(Settings.load(limit, env={}))
-    full.note_transforms("r", ["unpack", "load"], waits=True)
-    assert full.journal.last_seq() == last
-    full.close()
-
-
-def test_a_note_rides_on_the_next_event_s_fsync(home: Path) -> None:
-    opened = Home.open(Settings.load({"home": home, "runner": "none", "durability": "power"}, env={}))
+def test_a_note_rides_on_the_next_event_s_fsync_and_is_left_out_while_the_journal_is_full(home: Path) -> None:
+    opened = opened_home(home, durability="power", journal_max_bytes="1MiB")
     opened.emit(event("r", "START"))
     assert not opened.journal.has_unsynced
     opened.note_transforms("r", ["unpack"], waits=True)
     assert opened.journal.has_unsynced
-    opened.emit(event("r", "COMPLETE"))
+    assert opened.journal.waiting(0).entries == 1, "nobody waits for a note"
+    opened.emit(event("large", "START", documentation="x" * 2**20))
     assert not opened.journal.has_unsynced
+    last = opened.journal.last_seq()
     opened.close()
+    full = opened_home(home, journal_max_bytes="1MiB")
+    full.note_transforms("r", ["unpack", "load"], waits=True)
+    assert full.journal.last_seq() == last
+    full.close()
 
 
 def test_a_note_keeps_the_last_names_of_very_many_and_their_number() -> None:
@@ -468,7 +395,7 @@ def test_a_note_keeps_the_last_names_of_very_many_and_their_number() -> None:
 
 @pytest.mark.parametrize("integration", ["AIRFLOW", "DAGSTER"])
 def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
-    journal: Journal, emitter: Callable[..., Emitter], integration: str
+    journal: Journal, emitter: Callable[[], Emitter], integration: str
 ) -> None:
     killed = emitter()
     killed.emit(event("r", "START", facets={"jobType": {"integration": integration}}))
@@ -476,33 +403,22 @@ def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
     assert looked(journal) == []
 
 
-def test_nothing_is_followed_while_no_program_is_noted(journal: Journal) -> None:
-    journal.append(Kind.OPENLINEAGE, event("r", "START"), program="a.b.c.1.2")
-    assert looked(journal) == []
-    assert set(journal.state("programs")) == {"upto"}
-
-
-def test_an_entry_names_its_program_and_a_mark_names_none(home: Path) -> None:
-    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
-    opened.emit(event("r", "START"))
-    opened.journal.mark(b"flush")
-    assert [one.program for one in opened.journal.read(0)] == [str(this_program()), None]
-    opened.close()
-
-
 def test_a_fork_keeps_its_entries_as_a_program_of_its_own(home: Path) -> None:
-    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened = opened_home(home)
     opened.emit(event("parents", "START"))
     if (pid := os.fork()) == 0:
         opened.emit(event("childs", "START"))
         os._exit(0)
     os.waitpid(pid, 0)
+    opened.journal.mark(b"flush")
+    own, forks, mark = (one.program for one in opened.journal.read(0))
+    assert (own, forks != own, mark) == (str(this_program()), True, None)
     assert [one["run"]["runId"] for one in looked(opened.journal)] == ["childs"]
     opened.close()
 
 
 def test_a_runner_waits_for_a_living_program_with_an_open_run_and_no_longer(
-    journal: Journal, emitter: Callable[..., Emitter]
+    journal: Journal, emitter: Callable[[], Emitter]
 ) -> None:
     program = emitter()
     program.emit(event("r", "START"))
@@ -527,7 +443,9 @@ def test_a_runner_waits_for_a_living_program_with_an_open_run_and_no_longer(
 def test_a_program_is_noted_from_its_first_entry_on(journal: Journal) -> None:
     program = this_program()
     assert program is not None
-    journal.append(Kind.OPENLINEAGE, event("before", "START"))
+    journal.append(Kind.OPENLINEAGE, event("before", "START"), program=str(program))
+    assert looked(journal) == []
+    assert set(journal.state("programs")) == {"upto"}, "nothing is followed"
     note_program(journal, program)
     journal.append(Kind.OPENLINEAGE, event("r", "START"), program=str(program))
     note_program(journal, program)
