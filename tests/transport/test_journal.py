@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -638,3 +639,33 @@ def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> 
     assert bodies(Journal(tmp_path)) == [b"a", b"b"]
     reader.execute("COMMIT")
     waiting.join()
+
+
+DESCRIPTORS = Path("/proc/self/fd")
+LISTS_DESCRIPTORS = pytest.mark.skipif(
+    not DESCRIPTORS.is_dir(), reason="descriptors are counted as Linux lists them"
+)
+
+
+@LISTS_DESCRIPTORS
+def test_a_journal_that_nobody_closes_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+    Journal(tmp_path).append(EVENT, b"first")
+    gc.collect()
+    before = len(list(DESCRIPTORS.iterdir()))
+    for number in range(20):
+        Journal(tmp_path).append(EVENT, b"%d" % number)
+    gc.collect()
+    assert len(list(DESCRIPTORS.iterdir())) <= before
+
+
+@LISTS_DESCRIPTORS
+def test_a_closed_journal_opens_anew_and_is_closed_again(tmp_path: Path) -> None:
+    before = set(DESCRIPTORS.iterdir())
+    journal = Journal(tmp_path)
+    for number in range(3):
+        journal.append(EVENT, b"%d" % number)
+        journal.read(0)
+        journal.close()
+        assert set(DESCRIPTORS.iterdir()) <= before
+    assert journal.last_seq() == 3
+    journal.close()
