@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from waybill.spark.tracking.executions import Execution
 
@@ -44,27 +46,18 @@ def event_of(
     return json.dumps(event).encode()
 
 
+PLANS: Final = dict(
+    plan.split("\n", 1)
+    for plan in Path(__file__).with_name("plans.txt").read_text("utf-8").split("#### ")[1:]
+)
+"""Plans as Spark prints them, by what they are of."""
+
+MERGE, CTAS, COLLECT = PLANS["merge"], PLANS["create as select"], PLANS["collect"]
+
+
 def files(path: str) -> str:
-    """The plan of a write of files, as Spark prints it."""
-    return (
-        "== Physical Plan ==\nExecute InsertIntoHadoopFsRelationCommand (3)\n"
-        "+- WriteFiles (2)\n   +- * Range (1)\n\n\n"
-        "(1) Range [codegen id : 1]\nOutput [1]: [id#4L]\nArguments: Range (0, 5, step=1, splits=Some(2))\n\n"
-        "(2) WriteFiles\nInput [1]: [id#4L]\n\n(3) Execute InsertIntoHadoopFsRelationCommand\nInput: []\n"
-        f"Arguments: file:{path}, false, Parquet, [path={path}], ErrorIfExists, [id]\n\n"
-    )
-
-
-MERGE = (
-    "== Physical Plan ==\nExecute MergeIntoCommand (1)\n   +- MergeIntoCommand (2)\n\n\n"
-    "(1) Execute MergeIntoCommand\nOutput: []\n\n(2) MergeIntoCommand\n"
-    "Arguments: SubqueryAlias s, `default`.`t`, Delta[version=0, file:{path}], true\n\n"
-)
-CTAS = (
-    "== Physical Plan ==\nExecute CreateDataSourceTableAsSelectCommand (1)\n\n\n"
-    "(1) Execute CreateDataSourceTableAsSelectCommand\nOutput: []\n\n"
-)
-COLLECT = "== Physical Plan ==\n* Project (2)\n+- * Range (1)\n\n\n(1) Range [codegen id : 1]\n\n"
+    """The plan of a write of files."""
+    return PLANS["files"].replace("/out/a", path)
 
 
 def ended(

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pytest
 from logged import APPLICATION, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
 from sayings import AT, COLLECT, CTAS, START_MS, ended, event_of, files, log_lines
-from stores import new_bucket
 
 from waybill.facets import PRODUCER, FinalState
 from waybill.spark.event_logs import EventLogError, LoggedApplication, find_logs, logs_of_server
@@ -306,22 +305,6 @@ def test_every_form_of_a_log_says_the_same(
     assert [one.output for one in store.catch_up(place).corrections] == ["/out/a", "/out/c"]
 
 
-def test_logs_in_an_object_store_say_the_same_and_a_store_without_is_named(
-    store: Store, tmp_path: Path, s3_address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket, folder = new_bucket(s3_address, monkeypatch), tmp_path / "logs"
-    url = bucket.url.replace("s3://", "s3a://")
-    for place, says in ((url, f"no event log in {url}"), ("hdfs://name/logs", "not the URL of a supported")):
-        done = store.command(place)
-        assert (done.returncode, says in " ".join(done.stderr.split())) == (2, True), done.stderr
-    folder.mkdir()
-    rolling(folder / APPLICATION, LOG)
-    for path in folder.glob("*/*.zstd"):
-        bucket.put(path.relative_to(folder).as_posix(), path.read_bytes())
-    done = store.command(url, "--json")
-    assert [json.loads(line)["output"] for line in done.stdout.splitlines()] == ["/out/a", "/out/c"], done
-
-
 def test_a_folder_may_be_given_as_java_writes_it(store: Store) -> None:
     for url in (f"file:{store.log()}", f"file://{store.log()}"):
         assert [LoggedApplication.read(log).id for log in find_logs(url)] == [APPLICATION]
@@ -336,8 +319,9 @@ def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left
     assert [execution.id for execution in read.executions] == [3]
 
 
-def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    (tmp_path / "app.gz").write_bytes(gzip.compress(b"x" * (2**20 * 200), 1))
+def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.spark.event_logs.files._LINE_BYTES_MAX", 2**20)
+    (tmp_path / "app.gz").write_bytes(gzip.compress(b"x" * (2**20 * 4), 1))
     (log,) = find_logs(tmp_path)
     with pytest.raises(EventLogError, match="a line does not end"):
         LoggedApplication.read(log)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from sayings import AT, ended, event_of, files
+from sayings import AT, PLANS, ended, event_of, files
 
 from waybill.facets import (
     AnnotationRule,
@@ -200,7 +200,7 @@ def test_a_write_that_the_listener_calls_failed_is_not_confirmed(watched: Watche
 def test_a_write_of_which_the_listener_said_nothing_is_a_record_with_what_its_plan_names(
     watched: Watched,
 ) -> None:
-    (record,) = watched.end(Spark(ended(1, at=AT, plan=SUMS, error="", wrote=True)))
+    (record,) = watched.end(Spark(ended(1, at=AT, plan=PLANS["adaptive sums"], error="", wrote=True)))
     assert (record.final_state, record.data_source, record.data_sink) == (
         FinalState.COMPLETE,
         "file:/in/orders",
@@ -241,12 +241,3 @@ def test_a_batch_that_a_table_format_writes_in_a_query_of_its_own_is_one_record(
     listener = [event_of(run, "COMPLETE", AT[1], output="/out/stream") for run in (RUN, GOOD)]
     (record,) = fold([*watched.events, *map(decoded, listener)], system_name="tests")
     assert record.did == RUN
-
-
-INSERT = "Execute InsertIntoHadoopFsRelationCommand"
-SUMS = (
-    f"== Physical Plan ==\nAdaptiveSparkPlan (9)\n+- == Final Plan ==\n   ResultQueryStage (8), Stats\n"
-    f"   +- {INSERT} (4)\n      +- WriteFiles (3)\n\n\n(1) Scan parquet \nOutput [1]: [k#1L]\nBatched: true\n"
-    "Location: InMemoryFileIndex [file:/in/orders/day=1, ... 3 entries]\nReadSchema: struct<k:bigint>\n\n"
-    f"(4) {INSERT}\nInput: []\nArguments: file:/out/sums, false, Parquet, [path=/out/sums], Append, [k]\n\n"
-)

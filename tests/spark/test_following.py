@@ -269,14 +269,20 @@ def test_a_history_server_is_no_place_to_follow(home: Path) -> None:
     assert "use `waybill spark catch-up` to query a History Server" in " ".join(refused.stderr.split())
 
 
-def test_logs_in_an_object_store_are_followed(
+def test_logs_in_an_object_store_are_caught_up_from_and_followed(
     followed: Followed, s3_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = new_bucket(s3_address, monkeypatch)
+    url = bucket.url.replace("s3://", "s3a://")
+    for place, says in ((url, f"no event log in {url}"), ("hdfs://name/logs", "not the URL of a supported")):
+        done = followed.store.command(place)
+        assert (done.returncode, says in " ".join(done.stderr.split())) == (2, True), done.stderr
     for number, lines in ((1, LINES[:5]), (2, LINES[5:])):
         path = f"eventlog_v2_{APPLICATION}/events_{number}_{APPLICATION}"
         bucket.put(path, "".join(f"{line}\n" for line in lines).encode())
+    done = followed.store.command(url, "--json", "--dry-run")
+    assert [json.loads(line)["output"] for line in done.stdout.splitlines()] == ["/out/a", "/out/c"], done
     clock = ManualClock(time.time_ns() // 1_000_000 + HOUR_MS)
-    followed.follower = EventLogFollower([bucket.url], clock=clock)
+    followed.follower = EventLogFollower([url], clock=clock)
     assert followed.look().corrected == 2
     assert followed.look().corrected == 2
