@@ -71,24 +71,15 @@ class End(NamedTuple):
 
 
 ENDS: dict[Ending, list[End]] = {
-    Ending("a driver", "it exits normally, without `stop()`", "exit status 0", "application COMPLETE"): [
-        End("", 0, COMPLETE, None)
+    Ending("a driver", "it exits normally, without `stop()`"): [End("", 0, COMPLETE, None)],
+    Ending("a driver", "`sys.exit(3)`"): [End("sys.exit(3)", 3, ERROR, "the program exited with status 3")],
+    Ending("a driver", "SIGTERM as soon as a write has returned"): [
+        End("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM, CANCELLED, None)
     ],
-    Ending("a driver", "`sys.exit(3)`", "exit status 3", "application ERROR, “exited with status 3”"): [
-        End("sys.exit(3)", 3, ERROR, "the program exited with status 3")
-    ],
-    Ending(
-        "a driver",
-        "SIGTERM as soon as a write has returned",
-        "exit status 143, the files are there",
-        "the write COMPLETE, the application CANCELLED",
-    ): [End("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM, CANCELLED, None)],
     # As it ends for lack of memory, by its executor's thread or by Spark's own.
     Ending(
         "a driver",
         "its Java runs out of memory and ends, is killed, or stops Spark, and the program catches all errors",
-        "exit status 0; each later write is an exception",
-        "finished writes COMPLETE, the application ERROR; later writes have no record",
     ): [
         End(
             EARLY.format(end="spark.sparkContext._jvm.java.lang.System.exit(52)"),
@@ -117,12 +108,7 @@ def test_a_driver_ends_as_its_row_says(play: Play, end: End) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-@ending(
-    "a driver",
-    "SIGTERM or Ctrl-C in the middle of a write",
-    really="exit status 143 or 130, no `_SUCCESS`; on Ctrl-C, PySpark 3.5 and 4.0 crash, status 1",
-    record="the write and the application CANCELLED; if PySpark crashes, the application ERROR",
-)
+@ending("a driver", "SIGTERM or Ctrl-C in the middle of a write")
 def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> None:
     again = "time.sleep(0.1), os.kill(os.getpid(), signal.SIGTERM)" if name == "SIGTERM" else ""
     text = f"once_it_writes(lambda: (os.kill(os.getpid(), signal.{name}), {again}))\nwrite_slowly()"
@@ -137,12 +123,7 @@ def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> N
     assert breaks_down or aborted == [EventType.ABORT] * 2
 
 
-@ending(
-    "a driver",
-    "`kill -9` or `os._exit` in the middle of a write, also of a notebook's kernel",
-    really="no `_SUCCESS`",
-    record="never COMPLETE; CANCELLED, marked as inferred, once Waybill sees that the process is gone",
-)
+@ending("a driver", "`kill -9` or `os._exit` in the middle of a write, also of a notebook's kernel")
 def test_a_driver_that_is_gone_within_a_write(play: Play) -> None:
     scene = ended(play, "once_it_writes(lambda: os._exit(5))\nwrite_slowly()", 5)
     assert not scene.is_committed("slow")
@@ -153,12 +134,7 @@ def test_a_driver_that_is_gone_within_a_write(play: Play) -> None:
     assert (scene.record("slow").annotations or {})[EVIDENCE].startswith("inferred: ")
 
 
-@ending(
-    "a driver",
-    "`kill -9` right after a write returned, before the listener reported that",
-    really="`_SUCCESS`, newer than the write's start",
-    record="COMPLETE, marked as inferred, once Waybill sees that the process is gone",
-)
+@ending("a driver", "`kill -9` right after a write returned, before the listener reported that")
 def test_a_driver_that_is_killed_after_a_write(play: Play) -> None:
     text = """
 keep = spark.sparkContext.waybill._receiver._keep
@@ -178,12 +154,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert evidence.endswith("but _SUCCESS of its output is newer than its start")
 
 
-@ending(
-    "a driver",
-    "the listener breaks down, and the driver exits normally",
-    really="exit status 0, the files are there",
-    record="the application COMPLETE; a write that the listener did not end COMPLETE, marked as inferred",
-)
+@ending("a driver", "the listener breaks down, and the driver exits normally")
 def test_a_driver_whose_listener_breaks_down(play: Play) -> None:
     text = """
 keep = spark.sparkContext.waybill._receiver._keep
@@ -203,12 +174,7 @@ spark.range(10).write.parquet(OUT + "/after")
     assert scene.states("after") == [COMPLETE]
 
 
-@ending(
-    "a driver",
-    "its Java is killed in the middle of a write",
-    really="an exception, exit status 1, no `_SUCCESS`",
-    record="the application ERROR; the write is never COMPLETE",
-)
+@ending("a driver", "its Java is killed in the middle of a write")
 def test_a_driver_whose_java_is_killed(play: Play) -> None:
     kill = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)"
     scene = ended(play, f"once_it_writes(lambda: {kill})\nwrite_slowly()", 1)
@@ -231,12 +197,7 @@ tell()
 """
 
 
-@ending(
-    "a driver",
-    "`stop()` while the listener is behind, as on a busy machine",
-    really="exit status 0",
-    record="as it went: ERROR with the cause, or COMPLETE without the mark `listener only`",
-)
+@ending("a driver", "`stop()` while the listener is behind, as on a busy machine")
 def test_a_driver_that_stops_while_the_listener_is_behind(play: Play) -> None:
     scene = play(BEHIND + BUSY)
     assert scene.ended["is_behind"]["value"] == "[True]"

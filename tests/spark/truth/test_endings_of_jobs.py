@@ -93,12 +93,7 @@ def scene(play: Play) -> Scene:
     return play(PROGRAM, status=1)
 
 
-@ending(
-    "threads and sessions",
-    "32 writes in 8 threads and several sessions, half of them fail",
-    really="exceptions in 16, `_SUCCESS` in 16",
-    record="16 COMPLETE, 16 ERROR, each with its own cause",
-)
+@ending("threads and sessions", "32 writes in 8 threads and several sessions, half of them fail")
 def test_writes_side_by_side_in_threads_and_sessions(scene: Scene) -> None:
     for number in range(32):
         name = f"thread_{number}"
@@ -111,12 +106,7 @@ def test_writes_side_by_side_in_threads_and_sessions(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("kind", ["adaptive", "plain"])
-@ending(
-    "a write",
-    "a subquery or a broadcast of it fails",
-    really="an exception whose first lines do not say why",
-    record="ERROR with the cause in the job that failed",
-)
+@ending("a write", "a subquery or a broadcast of it fails")
 def test_a_write_of_which_another_job_fails(scene: Scene, kind: str) -> None:
     for name in (f"subquery_{kind}", f"broadcast_{kind}"):
         assert "no such region" in scene.cause(name)
@@ -125,23 +115,13 @@ def test_a_write_of_which_another_job_fails(scene: Scene, kind: str) -> None:
     assert "awaitResult" in (scene.error(f"subquery_{kind}") or "")
 
 
-@ending(
-    "a write",
-    "a file that it reads is damaged",
-    really="an exception with a chain of causes",
-    record="ERROR with the first and the last cause",
-)
+@ending("a write", "a file that it reads is damaged")
 def test_a_write_whose_input_is_damaged(scene: Scene) -> None:
     assert scene.error("copied")
     assert "is not a Parquet file" in scene.cause("copied")
 
 
-@ending(
-    "a write",
-    "to a database by JDBC: it succeeds, or a task fails",
-    really="rows in the table; or an exception",
-    record="COMPLETE, or one ERROR with the cause, with the table as its sink",
-)
+@ending("a write", "to a database by JDBC: it succeeds, or a task fails")
 def test_a_write_to_a_database(scene: Scene) -> None:
     assert scene.error("stored") is None
     assert "no such region" in (scene.error("refused") or "")
@@ -152,12 +132,7 @@ def test_a_write_to_a_database(scene: Scene) -> None:
     assert not [one for one in without_sink if "no such region" in str(one.annotations)]
 
 
-@ending(
-    "a stream",
-    "a batch is written to files",
-    really="files, a commit in `_spark_metadata`",
-    record="COMPLETE with its source, but without a sink: the listener does not name it",
-)
+@ending("a stream", "a batch is written to files")
 def test_a_stream_to_files(scene: Scene) -> None:
     assert scene.error("files") is None
     assert scene.has_rows("files")
@@ -166,19 +141,14 @@ def test_a_stream_to_files(scene: Scene) -> None:
     assert (record.final_state, record.data_sink) == (COMPLETE, None)
 
 
-@ending("a stream", "`foreachBatch` writes", really="files, `_SUCCESS`", record="COMPLETE for each write")
+@ending("a stream", "`foreachBatch` writes")
 def test_a_stream_whose_batches_are_written(scene: Scene) -> None:
     assert scene.error("batches") is None
     assert scene.is_committed("batch_0")
     assert scene.states("batch_0") == [COMPLETE]
 
 
-@ending(
-    "a stream",
-    "a write in `foreachBatch` fails",
-    really="the stream ends with an exception",
-    record="ERROR for that write, with the cause",
-)
+@ending("a stream", "a write in `foreachBatch` fails")
 def test_a_stream_of_which_a_batch_fails(scene: Scene) -> None:
     assert scene.error("fails")
     assert not scene.is_committed("failed_batch")
@@ -186,12 +156,7 @@ def test_a_stream_of_which_a_batch_fails(scene: Scene) -> None:
     assert "in a batch" in scene.cause("failed_batch")
 
 
-@ending(
-    "a driver",
-    "an uncaught exception",
-    really="exit status 1",
-    record="application ERROR with the cause; finished writes stay COMPLETE",
-)
+@ending("a driver", "an uncaught exception")
 def test_a_driver_that_raises(scene: Scene) -> None:
     record = scene.ran.application("jobs")
     assert (record.final_state, record.annotations) == (ERROR, {"errorCause": "LookupError: no dashboard"})

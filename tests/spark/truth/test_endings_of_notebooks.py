@@ -113,12 +113,7 @@ def notebook(not_begun: Ran) -> Iterator[Notebook]:
         yield book
 
 
-@ending(
-    "a notebook",
-    "an exception in a cell, as of a write that fails; the next cell writes",
-    really="the kernel continues",
-    record="ERROR with the cause, then COMPLETE; the application COMPLETE",
-)
+@ending("a notebook", "an exception in a cell, as of a write that fails; the next cell writes")
 def test_a_cell_whose_write_fails(notebook: Notebook) -> None:
     assert notebook.run(WRITES.format(name="before")) is None
     assert notebook.run(FAILS) is not None
@@ -130,14 +125,7 @@ def test_a_cell_whose_write_fails(notebook: Notebook) -> None:
     assert notebook.application() is COMPLETE
 
 
-@ending(
-    "a notebook",
-    "a cell is interrupted in the middle of a write, the next cell writes",
-    really="`KeyboardInterrupt` in the cell; on 3.5 the write finishes, on later versions it is a "
-    "failed execution, whose last job may still write the files",
-    record="as Spark's execution says: COMPLETE on 3.5, else CANCELLED; then COMPLETE; "
-    "the application COMPLETE",
-)
+@ending("a notebook", "a cell is interrupted in the middle of a write, the next cell writes")
 def test_a_cell_that_is_interrupted_within_a_write(notebook: Notebook) -> None:
     notebook.begin(WRITES_SLOWLY)
     notebook.kernel.interrupt_kernel()
@@ -152,12 +140,7 @@ def test_a_cell_that_is_interrupted_within_a_write(notebook: Notebook) -> None:
     assert notebook.application() is COMPLETE
 
 
-@ending(
-    "a notebook",
-    "the kernel is restarted, whatever the last cell did",
-    really="the kernel ends Spark's Java with SIGTERM, then itself",
-    record="the application COMPLETE; a write from the last seconds may keep the mark `listener only`",
-)
+@ending("a notebook", "the kernel is restarted, whatever the last cell did")
 def test_a_kernel_that_is_restarted_while_a_session_is_open(notebook: Notebook) -> None:
     assert notebook.run(WRITES.format(name="before")) is None
     assert notebook.run("1 / 0") == "ZeroDivisionError"
@@ -166,12 +149,7 @@ def test_a_kernel_that_is_restarted_while_a_session_is_open(notebook: Notebook) 
     assert notebook.application() is COMPLETE
 
 
-@ending(
-    "a notebook",
-    "the kernel is shut down in the middle of a write",
-    really="it ends Spark's Java with SIGTERM, then itself; no `_SUCCESS`",
-    record="the write CANCELLED",
-)
+@ending("a notebook", "the kernel is shut down in the middle of a write")
 def test_a_kernel_that_is_shut_down_within_a_write(notebook: Notebook) -> None:
     notebook.begin(WRITES_SLOWLY)
     notebook.kernel.shutdown_kernel()

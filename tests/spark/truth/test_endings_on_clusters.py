@@ -120,27 +120,20 @@ def scene(play: Play, master: str) -> Scene:
     return play(PROGRAM, arguments=(master,))
 
 
-@ending("a cluster", "a write on two workers succeeds", really="files, `_SUCCESS`", record="COMPLETE")
+@ending("a cluster", "a write on two workers succeeds")
 def test_a_write_on_a_cluster(scene: Scene) -> None:
     assert scene.is_committed("good")
     assert scene.states("good") == [COMPLETE]
 
 
-@ending(
-    "a cluster",
-    "an executor is killed, and its tasks run elsewhere",
-    really="files, `_SUCCESS`",
-    record="COMPLETE",
-)
+@ending("a cluster", "an executor is killed, and its tasks run elsewhere")
 def test_a_write_whose_executor_dies(scene: Scene) -> None:
     assert scene.error("dies_once") is None
     assert scene.is_committed("dies_once")
     assert scene.states("dies_once") == [COMPLETE]
 
 
-@ending(
-    "a cluster", "a slow task is run twice (speculation)", really="files, `_SUCCESS`", record="COMPLETE, once"
-)
+@ending("a cluster", "a slow task is run twice (speculation)")
 def test_a_write_with_a_speculative_task(scene: Scene) -> None:
     assert scene.error("speculated") is None
     # The first may be overtaken before it comes to the row that holds it up.
@@ -149,12 +142,7 @@ def test_a_write_with_a_speculative_task(scene: Scene) -> None:
     assert scene.states("speculated") == [COMPLETE]
 
 
-@ending(
-    "a cluster",
-    "a task kills its executor each time",
-    really="an exception, no `_SUCCESS`",
-    record="ERROR with the cause",
-)
+@ending("a cluster", "a task kills its executor each time")
 def test_a_write_whose_executors_die(scene: Scene) -> None:
     assert scene.error("dies_always")
     assert not scene.is_committed("dies_always")
