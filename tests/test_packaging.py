@@ -108,19 +108,6 @@ def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile
     assert "[waybill.projections]" in entry_points
 
 
-def test_next_has_a_default_or_a_reason_beside_it() -> None:
-    # A StopIteration ends a generator in silence, and cannot be raised into a future, which waits for ever.
-    bare = [
-        f"{path}:{call.lineno}"
-        for path in (path for room in ROOMS for path in sources(room) if path.suffix == ".py")
-        for lines in [(REPOSITORY / path).read_text(encoding="utf-8").splitlines()]
-        for call in ast.walk(ast.parse("\n".join(lines)))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "next"
-        if len(call.args) < len(("iterator", "default")) and "#" not in lines[call.lineno - 1]
-    ]
-    assert bare == []
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_is_a_typed_package_that_the_source_folder_links_to(room: str) -> None:
     files = set(sources(room))
@@ -142,12 +129,6 @@ def test_names_that_users_type_come_from_waybill_itself(tmp_path: Path) -> None:
     assert [name for name in waybill.__all__ if not hasattr(waybill, name)] == []
     with pytest.raises(AttributeError, match="module 'waybill' has no attribute 'Traker'"):
         waybill.Traker  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_help_describes_the_package(tmp_path: Path) -> None:
-    text = python("import waybill; help(waybill)", tmp_path)
-    assert "from waybill import Tracker" in text
-    assert "class Tracker" in text
 
 
 def test_a_wheel_that_is_only_on_the_path_will_do(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
@@ -181,10 +162,29 @@ def modules() -> dict[str, Path]:
     }
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """What a module consists of."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def test_next_has_a_default_or_a_reason_beside_it() -> None:
+    # A StopIteration ends a generator in silence, and cannot be raised into a future, which waits for ever.
+    bare = [
+        f"{path}:{call.lineno}"
+        for path in modules().values()
+        for call in nodes_of(path)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "next"
+        if len(call.args) < len(("iterator", "default"))
+        if "#" not in path.read_text(encoding="utf-8").splitlines()[call.lineno - 1]
+    ]
+    assert bare == []
+
+
 def imports_of(path: Path) -> Iterator[tuple[str, str]]:
     """What a module imports of Waybill, within functions and for types too: from where, and which name."""
     package = ["waybill", *path.relative_to(REPOSITORY).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             within = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*within, *filter(None, [node.module])])
@@ -196,7 +196,7 @@ def test_an_import_is_relative_within_its_room_and_absolute_from_another() -> No
     wrong = [
         f"{path.relative_to(REPOSITORY)}:{node.lineno}"
         for path in modules().values()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom)
         if leaves_wrongly(node, path.relative_to(REPOSITORY))
     ]

@@ -76,29 +76,6 @@ def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began
     assert records["file:/out/b"].annotations == {"app": "stock"}
 
 
-FAILED_JOB = [
-    {
-        "Event": "SparkListenerJobStart",
-        "Job ID": 7,
-        "Stage IDs": [9],
-        "Properties": {"spark.sql.execution.id": "1"},
-    },
-    {
-        "Event": "SparkListenerTaskEnd",
-        "Stage ID": 9,
-        "Task End Reason": {
-            "Reason": "ExceptionFailure",
-            "Full Stack Trace": "java.lang.Error: a file\n\tat x\nCaused by: it is torn",
-        },
-    },
-    {
-        "Event": "SparkListenerJobEnd",
-        "Job ID": 7,
-        "Job Result": {"Result": "JobFailed", "Exception": {"Message": "a file", "Stack Trace": []}},
-    },
-]
-
-
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
@@ -110,9 +87,8 @@ def test_an_error_without_its_causes_has_those_of_the_job_that_failed(
     store: Store, error: str, cause: str
 ) -> None:
     lines = log_lines(APPLICATION, ended(1, at=AT, plan=files("/out/a"), error=error))
-    job = [json.dumps(event, separators=(",", ":")) for event in FAILED_JOB]
-    log = store.log()
-    log.write_text("\n".join([*lines[:3], *job, *lines[3:]]))
+    log, job = store.log(), Path(__file__).with_name("failed_job.jsonl").read_text(encoding="utf-8")
+    log.write_text("\n".join([*lines[:3], job.strip(), *lines[3:]]))
     store.catch_up(log)
     assert store.records()["file:/out/a"].annotations == {"errorCause": cause}
 
