@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -114,19 +113,7 @@ SETTINGS["home"] = HOME
 def hanging_backend() -> Iterator[str]:
     """A Marquez that takes connections and never answers."""
     with closing(socket.create_server(("127.0.0.1", 0), backlog=50)) as server:
-        held: list[socket.socket] = []
-
-        def hold() -> None:
-            while True:
-                try:
-                    held.append(server.accept()[0])
-                except OSError:
-                    return
-
-        threading.Thread(target=hold, daemon=True).start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        for connection in held:
-            connection.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from calling import call
 from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Store
 from manual_clock import ManualClock
 from sayings import AT, ended, event_of, files, log_lines
-from served import Collector
+from served import Collector, without_runner
 from stores import new_bucket
 from waiting import wait_until
 
@@ -226,40 +225,23 @@ def test_a_kill_between_what_corrects_and_the_note_of_it_tells_nothing_twice(
     assert (followed.entries(), followed.state_of("c")) == (told, FinalState.ERROR)
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Collector]]:
-    started: list[Collector] = []
-
-    def begin(home: Path, *options: str) -> Collector:
-        started.append(
-            Collector(home, "--runner", "none", "--event-logs-every-s", "1", "--event-logs", *options)
-        )
-        return started[-1]
-
-    yield begin
-    for collector in started:
-        collector.process.kill()
-        collector.process.communicate()
-
-
 def figure(collector: Collector, name: str) -> int | None:
     lines = collector.get("/metrics").body.decode().splitlines()
     found = [line.rpartition(" ")[2] for line in lines if line.startswith(f"waybill_event_logs_{name} ")]
     return int(found[0]) if found else None
 
 
-def test_one_of_a_collectors_processes_follows_and_all_of_them_tell(
-    followed: Followed, serve: Callable[..., Collector]
-) -> None:
+def test_one_of_a_collectors_processes_follows_and_all_of_them_tell(followed: Followed) -> None:
     missing = followed.folder.with_name("missing")
     followed.log(*LINES)
-    collector = serve(followed.store.home, f"{followed.folder},{missing}", "--workers", "3")
-    wait_until(lambda: figure(collector, "corrected_total") == 2, WAIT_S)
-    wait_until(lambda: figure(collector, "problems") == 1, WAIT_S)
-    ready = collector.get("/health/ready")
-    assert (ready.status, ready.json["problems"].keys()) == (200, {"event-logs"})
-    assert str(missing) in ready.json["problems"]["event-logs"]
-    assert collector.stop()[1].count(f"there is no event log {missing}") == 1
+    follows = ("--event-logs-every-s", "1", "--event-logs", f"{followed.folder},{missing}", "--workers", "3")
+    with without_runner(followed.store.home, *follows) as collector:
+        wait_until(lambda: figure(collector, "corrected_total") == 2, WAIT_S)
+        wait_until(lambda: figure(collector, "problems") == 1, WAIT_S)
+        ready = collector.get("/health/ready")
+        assert (ready.status, ready.json["problems"].keys()) == (200, {"event-logs"})
+        assert str(missing) in ready.json["problems"]["event-logs"]
+        assert collector.stop()[1].count(f"there is no event log {missing}") == 1
     assert followed.entries() == len(EVENTS) + 4
 
 
