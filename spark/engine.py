@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from waybill.facets.causes import telling
 
 from .errors import SparkSetupError, SparkTaskError
 from .runtime import find_java, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_REASON: Final = re.compile(r"^\s*(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): .+)", re.MULTILINE)
 
 
 def plain_session(master: str | None = None) -> SparkSession:
@@ -50,9 +48,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        # The innermost comes last.
-        reasons = _REASON.findall(str(error)) or [str(error)]
-        what = f"Spark failed ({' '.join(reasons[-1].split())})"
+        what = f"Spark failed ({telling(str(error))})"
         raise SparkTaskError(f"{what}; fix that and run it again: it continues where it stopped") from error
 
 

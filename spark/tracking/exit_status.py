@@ -15,13 +15,13 @@ import gc
 import logging
 import re
 import sys
-import traceback
 from types import MemberDescriptorType
 from typing import Final, NoReturn
 
 import msgspec
 
-from waybill.facets.causes import CAUSED_BY, chain_of, telling
+from waybill.facets.causes import telling
+from waybill.transport.tracker.file_run import failure_of
 
 log = logging.getLogger("waybill.spark")
 
@@ -56,9 +56,8 @@ class ProgramFailure(msgspec.Struct, frozen=True):
             return cls.of_status(error.code)
         if isinstance(error, KeyboardInterrupt):
             return cls("interrupted from the keyboard", cancelled=True)
-        chain = (_named(one) for one in chain_of(error))
-        details = "".join(traceback.format_exception(error))
-        return cls(telling(f"\n{CAUSED_BY} ".join(chain)), details)
+        failure = failure_of(error)
+        return cls(telling(failure.message), failure.stack_trace)
 
     @classmethod
     def of_status(cls, status: object) -> ProgramFailure | None:
@@ -68,11 +67,6 @@ class ProgramFailure(msgspec.Struct, frozen=True):
         if isinstance(status, int):
             return cls(f"the program exited with status {status}", cancelled=status in _CANCELLED_STATUSES)
         return cls(telling(str(status)) or "the program exited with status 1")
-
-
-def _named(error: BaseException) -> str:
-    text = telling(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def watch() -> None:
