@@ -40,9 +40,6 @@ class Sequence(list[Any]):
     def mkString(self, separator: str) -> str:  # noqa: N802 - as above
         return separator.join(map(str, self))
 
-    def keys(self) -> Sequence:
-        return self
-
 
 class Jobs(dict[int, str]):
     """A Scala map from the number of a job to its state."""
@@ -85,13 +82,9 @@ class Store:
             physicalPlanDescription=lambda: "",
         )
 
-    def job(self, number: int) -> SimpleNamespace:
-        """A job with one stage, which has its number."""
+    def job(self, _number: int) -> SimpleNamespace:
         begun = Sequence([SimpleNamespace(getTime=lambda: self.begun_ms)])
-        return SimpleNamespace(submissionTime=lambda: begun, stageIds=lambda: Sequence([number]))
-
-    def lastStageAttempt(self, stage: int) -> SimpleNamespace:  # noqa: N802 - as above
-        return SimpleNamespace(failureReason=lambda: Sequence([f"boom in {stage}"]))
+        return SimpleNamespace(submissionTime=lambda: begun)
 
 
 @pytest.fixture
