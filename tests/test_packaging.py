@@ -109,17 +109,13 @@ def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile
     assert "[waybill.projections]" in entry_points
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_is_a_typed_package_that_the_source_folder_links_to(room: str) -> None:
-    files = set(sources(room))
-    assert {Path(room, "py.typed"), Path(room, "__init__.py")} <= files
-    assert (REPOSITORY / "src" / "waybill" / room).readlink() == Path("..", "..", room)
-
-
-def test_the_source_folder_holds_the_face_of_the_package_and_a_link_to_each_room() -> None:
+def test_the_source_folder_holds_the_face_of_the_package_and_a_link_to_each_room_which_is_typed() -> None:
     folder = REPOSITORY / "src" / "waybill"
     assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {*FACE, *ROOMS}
     assert waybill.__file__ == str(folder / "__init__.py")
+    for room in ROOMS:
+        assert {Path(room, "py.typed"), Path(room, "__init__.py")} <= set(sources(room))
+        assert (folder / room).readlink() == Path("..", "..", room)
 
 
 def test_names_that_users_type_come_from_waybill_itself(tmp_path: Path) -> None:

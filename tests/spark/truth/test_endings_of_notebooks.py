@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 import pytest
 from endings import ending
+from waiting import wait_until
 
 from waybill.facets import EVIDENCE, FinalState
 
@@ -69,15 +70,8 @@ class Notebook:
     def begin(self, cell: str) -> None:
         """Run a cell until it writes to the folder `slow`."""
         self._cell = self._client.execute(cell)
-        self.wait((self.ran.out / "slow" / "_temporary").exists)
+        wait_until((self.ran.out / "slow" / "_temporary").exists, WAITS_S)
         time.sleep(1)
-
-    def wait(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        end_s = time.monotonic() + WAITS_S
-        while not is_so():
-            assert time.monotonic() < end_s
-            time.sleep(0.1)
 
     def ended(self) -> str | None:
         """Wait for the end of the cell that runs."""
@@ -131,7 +125,7 @@ def test_a_cell_that_is_interrupted_within_a_write(notebook: Notebook) -> None:
     notebook.kernel.interrupt_kernel()
     assert notebook.ended() is not None
     assert notebook.run(WRITES.format(name="after")) is None
-    notebook.wait(lambda: bool(notebook.said("slow")))
+    wait_until(lambda: notebook.said("slow"), WAITS_S)
     assert notebook.run("spark.stop()") is None
     goes_on = pyspark.__version__.startswith("3.")
     assert (notebook.ran.out / "slow" / "_SUCCESS").exists() or not goes_on
