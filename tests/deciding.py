@@ -2,8 +2,9 @@
 
     python tests/deciding.py --numprocesses=3 tests/cli    # any of pytest's own arguments
 
-The last lines say which tests were unstable, and what was not tested because a program is missing. A run that
-was cut short, by its time limit or by a signal, has failed, whatever its tests did.
+The last lines say which tests were unstable, which `unstable.md` has until they are mended, and what was not
+tested because a program is missing. A run that was cut short, by its time limit or by a signal, has failed,
+whatever its tests did.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class _Outcomes:
         self.failed: dict[str, None] = {}
         self.skipped: collections.Counter[str] = collections.Counter()
         self.is_cut_short = False
+        self.seed = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -37,6 +39,7 @@ class _Outcomes:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.is_cut_short |= bool(session.shouldfail or session.shouldstop)
+        self.seed = str(session.config.getoption("--seed", "none"))
 
 
 def decide(arguments: list[str]) -> int:
@@ -50,8 +53,9 @@ def decide(arguments: list[str]) -> int:
         if len(unstable) == len(outcomes.failed) > 0:
             status = 0
     not_tested = [f"{count:>5}  {reason}" for reason, count in sorted(outcomes.skipped.items())]
+    with_seed = [f"{test}  seed {outcomes.seed}" for test in unstable]
     _print_table("not tested", not_tested)
-    _print_table("unstable: failed once, and passed alone", unstable)
+    _print_table("unstable: failed once, and passed alone (see tests/unstable.md)", with_seed)
     _print_table("failed", [] if status == 0 else [test for test in outcomes.failed if test not in unstable])
     return status
 
