@@ -120,8 +120,11 @@ def main() -> None:
     try:
         app(prog_name="waybill")
     except WaybillError as error:
+        from waybill.exporter.query import InvalidQueryError  # which few commands need
+
         console.error(str(error))
-        sys.exit(console.EXIT_USAGE if isinstance(error, OF_USAGE) else console.EXIT_FAILED)
+        is_usage = isinstance(error, (*OF_USAGE, InvalidQueryError))
+        sys.exit(console.EXIT_USAGE if is_usage else console.EXIT_FAILED)
     except OSError as error:
         console.error(sentence_of(error))
         sys.exit(console.EXIT_FAILED)

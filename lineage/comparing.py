@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from waybill.exporter.verification import mentioning, run_event
 from waybill.facets import canonical_did, parse_instant_us
-from waybill.facets.event import dataset_text, read_facet
 from waybill.facets.spark_writes import written
 from waybill.transport.errors import NotFoundError
 from waybill.transport.journal import Kind
 
-from .graph import EdgeKind
-from .graph.observing import observe_part, parts_of
+from .graph import EdgeKind, Node, NodeKind, shown
+from .graph.observing import job_of, observe_part, parts_of
 from .graph.properties import owners_in, sql_in, types_in
 
 if TYPE_CHECKING:
@@ -83,26 +82,24 @@ class _Run:
         self._types: dict[str, dict[str, str]] = {}
         self._owners: dict[str, str] = {}
         for event in sorted(events, key=lambda one: parse_instant_us(one.eventTime)):
-            facets = _facets_of(event.job.facets)
-            told = {
-                "job": f"{event.job.namespace}/{event.job.name}",
-                "owner": ", ".join(sorted(owners_in(facets.get("ownership", "{}")))),
-                "sql": sql_in(facets.get("sql", "{}")),
+            parts = [observe_part(part) for part in parts_of(event)]
+            facets = {key: facet for told in parts for key, facet in told.properties.items()}
+            job = job_of(event.job)
+            said = {
+                "job": shown(job),
+                "owner": _owners_in(facets, job),
+                "sql": sql_in(facets.get((job, "sql"), "{}")),
             }
-            self._of_job |= {what: text for what, text in told.items() if text}
-            edges = (edge for part in parts_of(event) for edge in observe_part(part).edges)
-            read = [edge.source for edge in edges if edge.kind is EdgeKind.READ]
-            for what, datasets in (("input", read), ("output", written(event))):
-                names = (dataset_text(one.namespace, one.name) for one in datasets)
-                self._used[what] |= dict.fromkeys(names)
-            for dataset in (*(event.inputs or ()), *written(event)):
-                self._take_dataset(dataset_text(dataset.namespace, dataset.name), _facets_of(dataset.facets))
-
-    def _take_dataset(self, name: str, facets: Mapping[str, str]) -> None:
-        if types := types_in(facets.get("schema", "{}")):
-            self._types[name] = types
-        if owners := owners_in(facets.get("ownership", "{}")):
-            self._owners[name] = ", ".join(sorted(owners))
+            self._of_job |= {what: text for what, text in said.items() if text}
+            read = [edge.source for told in parts for edge in told.edges if edge.kind is EdgeKind.READ]
+            wrote = [Node(NodeKind.DATASET, one.namespace, one.name) for one in written(event)]
+            for what, datasets in (("input", read), ("output", wrote)):
+                self._used[what] |= dict.fromkeys(map(shown, datasets))
+            for dataset in (*read, *wrote):
+                if types := types_in(facets.get((dataset, "schema"), "{}")):
+                    self._types[shown(dataset)] = types
+                if owners := _owners_in(facets, dataset):
+                    self._owners[shown(dataset)] = owners
 
     def compare(self, other: _Run) -> Iterator[RunDifference]:
         """Everything that either run says; of columns and owners, what both know of the same dataset."""
@@ -122,9 +119,5 @@ class _Run:
             yield RunDifference("owner", name, self._owners[name], other._owners[name])
 
 
-def _facets_of(raw: msgspec.Raw) -> Mapping[str, str]:
-    facets = read_facet(_FACETS, raw) or {}
-    return {key: bytes(facet).decode() for key, facet in facets.items()}
-
-
-_FACETS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+def _owners_in(facets: Mapping[tuple[Node, str], str], of: Node) -> str:
+    return ", ".join(sorted(owners_in(facets.get((of, "ownership"), "{}"))))

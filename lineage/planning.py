@@ -90,8 +90,9 @@ def _read_dbt(project: Path, dialect: str | None, namespace: str | None) -> Iter
         for key in (exposure.get("depends_on") or {}).get("nodes") or ():
             used_by.setdefault(key, []).append({"name": exposure["name"], "type": exposure.get("type")})
 
-    def dataset(key: str) -> Found:
-        facets = {"dbt_exposures": {"exposures": used_by[key]}} if key in used_by else {}
+    def dataset(key: str, job: str) -> Found:
+        told = used_by.get(key) if teller[key] == job else None
+        facets = {"dbt_exposures": {"exposures": told}} if told else {}
         return {"namespace": namespace, "name": tables[key], "facets": facets}
 
     def sources(key: str) -> list[str]:
@@ -109,10 +110,15 @@ def _read_dbt(project: Path, dialect: str | None, namespace: str | None) -> Iter
         raise NotFoundError(
             f"{project / _MANIFEST} has no compiled models; run `dbt compile` in {project}, which adds them"
         )
+    # The exposures of a table are told once: by the job that makes it, else by the first one that reads it.
+    teller = {key: key for key in made}
+    for key in made:
+        teller |= {one: key for one in sources(key) if one not in teller}
     for key in made:
         is_sql = nodes[key].get("language") != "python"
         event = ask_about(key, (nodes[key].get("compiled_code") or "") * is_sql, dialect, namespace)
-        yield key, event | {"inputs": [*map(dataset, sources(key))], "outputs": [dataset(key)]}, columns
+        inputs = [dataset(one, key) for one in sources(key)]
+        yield key, event | {"inputs": inputs, "outputs": [dataset(key, key)]}, columns
 
 
 def _read(path: Path) -> dict[str, Any] | None:

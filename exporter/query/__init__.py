@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from .answer_file import write_answer
     from .as_of import EntriesGoneError, read_as_of
     from .comparison import Difference, compare
-    from .conditions import CONDITIONS, Condition, ConditionKind, InvalidQueryError, read_conditions
+    from .conditions import (
+        CONDITIONS,
+        Condition,
+        ConditionKind,
+        InvalidQueryError,
+        check_text,
+        check_texts,
+        read_conditions,
+    )
     from .database import FAILED, connect, connect_alone, escaped, execute, run
     from .exported import ExportedFiles
     from .locate import Located, locate_entry

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
+
+if TYPE_CHECKING:
+    import msgspec
 
 
 class InvalidQueryError(WaybillError):
@@ -244,10 +247,21 @@ def read_conditions(
     """
     for field, texts in given.items():
         for text in texts:
-            if text.encode("utf-8", "ignore").decode() != text:
-                what = "is not in UTF-8; give the name as `waybill find` shows it"
-                raise InvalidQueryError(field, text, what)
+            check_text(field, text)
     return {one.field: one.read(given[one.field], read_ms) for one in CONDITIONS if given.get(one.field)}
+
+
+def check_text(field: str, text: str) -> None:
+    """Raise an `InvalidQueryError` if a text is not in UTF-8, as an argument of a program may be."""
+    if text.encode("utf-8", "ignore").decode() != text:
+        raise InvalidQueryError(field, text, "is not in UTF-8; give the name as `waybill find` shows it")
+
+
+def check_texts(asked: msgspec.Struct) -> None:
+    """Raise an `InvalidQueryError` if a field of a question is a text that is not in UTF-8."""
+    for field in asked.__struct_fields__:
+        if isinstance(text := getattr(asked, field), str):
+            check_text(field, text)
 
 
 def check_states(field: str, states: str | Collection[str]) -> tuple[FinalState, ...]:

@@ -7,6 +7,8 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from .analyzer import (
         ANALYZERS_GROUP,
+        COLUMN_LINEAGE,
+        LINEAGE_OF_DATASET,
         LINEAGE_OF_JOB,
         SQL,
         Analyzer,

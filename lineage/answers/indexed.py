@@ -17,6 +17,8 @@ from waybill.exporter.query import (
     STATS_BY,
     SUMMED_COLUMNS,
     Conditions,
+    check_text,
+    check_texts,
     has_name,
     poison_note,
     scan,
@@ -203,6 +205,7 @@ class FileAnswers:
         """
         from ..tracing import trace, trace_as_of  # which loads what reads the archive
 
+        check_text("did", did)
         self._check()
 
         def ask(query: Query, columns: Sequence[str]) -> Iterator[Any]:
@@ -362,6 +365,7 @@ class FileAnswers:
 
     def _settled(self, query: Query, index: IndexReader) -> Query:
         """The query as records and open files can answer it: with the dids that only the index finds."""
+        check_texts(query)
         places = {field: getattr(query, field) for field in ("data_source", "data_sink", "missing_sink")}
         named = (query.filename, query.input_dataset, query.producer, *places.values())
         has_names = any(name is not None for name in named) or query.not_data_sinks

@@ -10,14 +10,13 @@ import msgspec
 
 from waybill.facets import PRODUCER
 
+from ..analyzers import COLUMN_LINEAGE, LINEAGE_OF_DATASET, facet_of
 from ..graph.elements import Edge, EdgeKind, Node, NodeKind
 
 if TYPE_CHECKING:
     from ..graph.around import Graph
 
 _SPEC: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/{}"
-_COLUMN_LINEAGE: Final = "1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
-_LINEAGE: Final = "1-0-0/LineageFacet.json#/$defs/LineageDatasetFacet"
 
 _Json = dict[str, Any]
 
@@ -57,7 +56,7 @@ def _of_nodes(graph: Graph) -> Iterator[_Json]:
         if node.kind is NodeKind.JOB:
             yield {"job": _named(node), "inputs": reads[node], "outputs": writes[node]}
         elif node.kind is NodeKind.DATASET:
-            lineage = {"lineage": _facet(_LINEAGE) | {"inputs": feeds[node]}}
+            lineage = {"lineage": facet_of(LINEAGE_OF_DATASET, inputs=feeds[node])}
             yield {"dataset": {**_named(node), **({"facets": lineage} if feeds[node] else {})}}
 
 
@@ -96,7 +95,7 @@ def _facets(dataset: Node, edges: Sequence[Edge]) -> Iterator[_Json]:
 def _column_lineage(fields: Mapping[str, list[Edge]], decisive: list[Edge]) -> _Json:
     told = {name: {"inputFields": [_input(edge) for edge in edges]} for name, edges in fields.items()}
     facet = {"fields": told} | ({"dataset": [_input(edge) for edge in decisive]} if decisive else {})
-    return {"columnLineage": _facet(_COLUMN_LINEAGE) | facet}
+    return {"columnLineage": facet_of(COLUMN_LINEAGE, **facet)}
 
 
 def _lineage(fields: Mapping[str, list[Edge]], decisive: list[Edge]) -> _Json:
@@ -104,11 +103,7 @@ def _lineage(fields: Mapping[str, list[Edge]], decisive: list[Edge]) -> _Json:
         return {"inputs": [{"type": "DATASET"} | _input(edge) for edge in edges]}
 
     told = {name: inputs(edges) for name, edges in fields.items()}
-    return {"lineage": _facet(_LINEAGE) | {"fields": told} | (inputs(decisive) if decisive else {})}
-
-
-def _facet(schema: str) -> _Json:
-    return {"_producer": PRODUCER, "_schemaURL": f"https://openlineage.io/spec/facets/{schema}"}
+    return {"lineage": facet_of(LINEAGE_OF_DATASET, fields=told, **(inputs(decisive) if decisive else {}))}
 
 
 def _input(edge: Edge) -> _Json:

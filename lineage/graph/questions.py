@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Lite
 
 import msgspec
 
+from waybill.exporter.query import check_texts
+
 from .around import Graph, WholeGraph, count_beyond, find_around, find_whole_graph
 from .asking import Dependencies, NameList, find_dependencies, find_names
 from .details import NodeDetails, find_details
@@ -54,6 +56,9 @@ class Question(msgspec.Struct, Generic[AnswerT], frozen=True):
     def __init_subclass__(cls, **more: Any) -> None:  # noqa: ANN401 - those of a struct
         super().__init_subclass__(**more)
         (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined] # those with the type
+
+    def __post_init__(self) -> None:
+        check_texts(self)
 
     def find(self, ask: Ask) -> AnswerT:
         """Find the answer.

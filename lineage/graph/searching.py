@@ -74,8 +74,7 @@ def search(ask: Ask, text: str, limit: int) -> SearchResult:
     """
     if len(text) > TEXT_CHARS_MAX:
         raise InvalidQueryError("text", f"{text[:40]}…", f"has more than {TEXT_CHARS_MAX:,} characters")
-    spoken = text.replace("\0", " ").encode("utf-8", "replace").decode()
-    words = [word for word in spoken.split() if any(map(str.isalnum, word))]
+    words = [word for word in text.replace("\0", " ").split() if any(map(str.isalnum, word))]
     if not words:
         return SearchResult((), 0, is_all=True)
     # The documents of what the index does not have yet are made now: other questions need none.

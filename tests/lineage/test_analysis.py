@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from functools import partial
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
-from events import members
+from keeping import dataset, install_analyzer, keep, keep_filed, ran
 
 from waybill.cli.commands.status import status_of
 from waybill.lineage import Index
 from waybill.lineage.analyzers import Worker
 from waybill.lineage.graph import OfAnalyzers
 from waybill.lineage.index import IndexReader, analysis
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal
 
 if TYPE_CHECKING:
     import pytest
@@ -44,17 +43,6 @@ class Board:
 """
 
 
-def install(plug_in: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install an analyzer for this process and those that it starts."""
-    (folder / "board.py").write_text(plug_in)
-    info = folder / "board-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: board\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[waybill.analyzers]\nboard = board:Board\n")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-
-
 def told_by(home: Path) -> set[str]:
     """The analyzers that told the edges of an index."""
     with closing(apsw.Connection(str(home / "index.db"))) as connection:
@@ -71,12 +59,11 @@ def index_all(journal: Journal, settings: Settings) -> None:
 def test_an_index_that_is_made_again_has_what_a_new_analyzer_finds_in_earlier_events(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    keep(settings.home, [ran("etl/s", ["lake/in"])])
     with closing(Journal(settings.home)) as journal:
-        event = members("s", "COMPLETE", inputs=[{"namespace": "lake", "name": "in"}])
-        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
         index_all(journal, settings)
         earlier = told_by(settings.home)
-        install(PLUG_IN, tmp_path, monkeypatch)
+        install_analyzer(PLUG_IN, tmp_path, monkeypatch)
         index_all(journal, settings)
         assert told_by(settings.home) == earlier
         for path in settings.home.glob("index.db*"):
@@ -88,22 +75,22 @@ def test_an_index_that_is_made_again_has_what_a_new_analyzer_finds_in_earlier_ev
 def test_the_process_is_started_for_an_event_and_ended_when_it_is_idle(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(analysis, "Worker", Worker)
     monkeypatch.setattr(analysis, "IDLE_S", 0.5)
-    fields = {"fields": [{"name": "a", "type": "string"}]}
-    table = {"namespace": "lake", "name": "in", "facets": {"schema": fields}}
+    before = processes()
+    tables = [dataset(name, types={"a": "string"}) for name in ("in", "out")]
+    keep(settings.home, [ran("etl/r", ["lake/b"])])
     with closing(Journal(settings.home)) as journal, closing(Index(journal, settings, linger_s=0)) as index:
-        journal.append(Kind.OPENLINEAGE, json.dumps(members("r", "COMPLETE", inputs=["lake/b"])).encode())
         while index.step().applied:
             pass
-        assert processes() == 0  # nothing in it is for an analyzer
-        event = members("s", "COMPLETE", inputs=[table], outputs=[table | {"name": "out"}])
-        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+        assert processes() == before  # nothing in it is for an analyzer
+        keep(settings.home, [ran("etl/s", tables[:1], tables[1:])])
         seen, until_s = 0, time.monotonic() + 60
-        while time.monotonic() < until_s and not (seen and not processes()):
+        while time.monotonic() < until_s and not (seen and processes() == before):
             step = index.step()
-            seen = max(seen, processes())
+            seen = max(seen, processes() - before)
             time.sleep(0.01 if step.applied else min(step.retry_s or 0, 0.1))
-        assert (seen, processes()) == (1, 0)
+        assert (seen, processes()) == (1, before)
 
 
 KILLED = """
@@ -129,13 +116,12 @@ def lacks_of(settings: Settings) -> tuple[list[str], list[str]]:
 def test_what_accidents_kept_analyzers_from_reading_is_told_and_read_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysis, "Worker", partial(Worker, pauses_s=(0.0, 0.0)))
     kills = tmp_path / "kills"
     kills.touch()
-    install(KILLED.format(str(kills)), tmp_path, monkeypatch)
+    install_analyzer(KILLED.format(str(kills)), tmp_path, monkeypatch)
+    monkeypatch.setattr(analysis, "Worker", partial(Worker, pauses_s=(0.0, 0.0)))
+    keep(settings.home, [ran("etl/s", ["lake/in"])])
     with closing(Journal(settings.home)) as journal:
-        event = members("s", "COMPLETE", inputs=[{"namespace": "lake", "name": "in"}])
-        journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
         index_all(journal, settings)
     sentence = (
         "analyzers could not read 1 event; they try again when a runner starts, and once a day; "
@@ -153,23 +139,22 @@ def test_what_accidents_kept_analyzers_from_reading_is_told_and_read_again(
     assert lacks_of(settings) == ([], [])
 
 
-def test_an_answer_says_that_more_was_found_than_is_kept(settings: Settings) -> None:
+def test_an_answer_says_that_more_was_found_than_is_kept_and_no_part_is_shown_as_the_whole(
+    settings: Settings,
+) -> None:
     names = [f"d{at}" for at in range(150)]
     text = (
-        f"INSERT INTO z SELECT {', '.join(f'x AS c{at}' for at in range(150))} "  # noqa: S608
-        f"FROM (SELECT {' + '.join(names)} AS x FROM b) AS s"
+        f"INSERT INTO z SELECT {', '.join(f'x AS c{at}' for at in range(150))}, y AS last "  # noqa: S608
+        f"FROM (SELECT {' + '.join(names)} AS x, d0 AS y FROM b) AS s"
     )
-    with closing(Journal(settings.home)) as journal:
-        told = members("s", "COMPLETE")
-        told["job"] = {
-            "namespace": "db://store",
-            "name": "j",
-            "facets": {"sql": {"_producer": "p", "_schemaURL": "s", "query": text}},
-        }
-        journal.append(Kind.OPENLINEAGE, json.dumps(told).encode())
-        index_all(journal, settings)
+    lineage = keep_filed(settings, [ran({"namespace": "db://store", "name": "j"}, sql=text)])
     sentence = "analyzers found more in 1 event than is kept; `waybill analyzers` says what is left out"
     assert lacks_of(settings) == ([sentence], [sentence])
+    edges = "SELECT target, count(*) FROM edge WHERE kind = 'derive' GROUP BY target"
     with closing(apsw.Connection(str(settings.home / "index.db"))) as connection:
-        ((edges,),) = connection.execute("SELECT count(*) FROM edge WHERE kind = 'derive'")
-    assert 9_000 < edges <= 10_000
+        counts = [count for _, count in connection.execute(edges)]
+    assert 9_000 < sum(counts) <= 10_000
+    assert sorted(set(counts)) == [1, 150]
+    (told,) = lineage.analyzers().problems
+    left_out = f"what {151 - len(counts)} columns come from is left out, since there are more than 10,000"
+    assert left_out in told.problem

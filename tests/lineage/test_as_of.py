@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import assume, given, settings as given_settings, strategies as st
+from keeping import settings_in
 from layouts import START_MS, event
 
 from waybill.exporter.query import EntriesGoneError
 from waybill.facets import decode_records, merge_all
 from waybill.lineage import Journey, Lineage, trace_as_of
-from waybill.transport import Journal, NotFoundError, Settings, flush
+from waybill.transport import Journal, NotFoundError, flush
 from waybill.transport.config import agree
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
+    from waybill.transport import Settings
 
 DIDS = [f"did-{number}" for number in range(5)]
 RUN = "0198f000-0000-7000-8000-00000000000a"
@@ -48,14 +50,8 @@ RECORD = st.builds(
 
 
 def home_at(folder: Path) -> Settings:
-    given = {
-        "home": folder / "home",
-        "system_name": "tests",
-        "runner": "none",
-        "provenance_enabled": True,
-        "provenance_annotations_allowed": "note",
-    }
-    settings = Settings.load(given, origin="tests", env={}, cwd=folder)
+    given = {"provenance_enabled": True, "provenance_annotations_allowed": "note"}
+    settings = settings_in(folder).with_values(given, "tests")
     with contextlib.closing(Journal(settings.home)) as journal:
         return agree(journal, settings)
 

@@ -5,57 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from events import members
-from keeping import index, keep, keep_filed
+from keeping import dataset, index, keep, keep_filed, ran
 
 from waybill.lineage import Lineage
 from waybill.transport import NotFoundError, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from events import Named
 
 FIRST, SECOND = (f"01a1fd6a-9e75-7d78-870f-00000000000{number}" for number in (1, 2))
 
 
-def ran(
+def daily(
     run: str,
     sql: str,
-    at: str = "2026-01-31T12:00:00Z",
+    reads: Sequence[Named],
+    writes: Sequence[Named] = (),
+    minute: int = 0,
     owner: str = "ada",
-    **others: Any,  # noqa: ANN401 - any JSON value
 ) -> dict[str, Any]:
-    facets = {"sql": {"query": sql}, "ownership": {"owners": [{"name": owner}]}}
-    job = {"namespace": "etl", "name": "daily", "facets": facets}
-    return members(run, at=at, job=job, **others)
-
-
-def lake(name: str, owner: str | None = None, **types: str) -> dict[str, object]:
-    facets: dict[str, object] = {
-        "schema": {"fields": [{"name": key, "type": of} for key, of in types.items()]}
-    }
-    if owner is not None:
-        facets["ownership"] = {"owners": [{"name": owner}]}
-    return {"namespace": "lake", "name": name, "facets": facets}
+    owned = {"owners": [{"name": owner}]}
+    return ran("etl/daily", reads, writes, minute, run=run, sql=sql, ownership=owned)
 
 
 @pytest.mark.parametrize("filed", [0, 1, 3])
 def test_runs_differ_in_what_their_last_events_say(settings: Settings, filed: int) -> None:
+    first = dataset("a", types={"id": "int", "day": "date"}, owners=["eve"])
+    second = dataset("a", types={"id": "bigint", "hour": "int"}, owners=["mal"])
+    earlier = dataset("a", types={"id": "string"}, owners=["eve"])
+    other = dataset("c", types={"x": "int"})
     told = [
-        ran(
-            FIRST,
-            "SELECT 1",
-            inputs=[lake("a", "eve", id="int", day="date"), lake("b")],
-            outputs=["lake/out"],
-        ),
-        ran(SECOND, "SELECT 0", "2026-02-01T12:00:00Z", inputs=[lake("a", "eve", id="string")]),
-        ran(
-            SECOND.upper(),
-            "SELECT 2",
-            "2026-02-01T13:00:00Z",
-            "bob",
-            inputs=[lake("a", "mal", id="bigint", hour="int"), lake("c", x="int")],
-            outputs=["lake/out"],
-        ),
+        daily(FIRST, "SELECT 1", [first, "lake/b"], ["lake/out"]),
+        daily(SECOND, "SELECT 0", [earlier], [], 60),
+        daily(SECOND.upper(), "SELECT 2", [second, other], ["lake/out"], 120, "bob"),
     ]
     lineage = keep_filed(settings, told, filed)
     found = lineage.diff(FIRST, SECOND.replace("-", ""))
@@ -77,7 +62,7 @@ def test_runs_differ_in_what_their_last_events_say(settings: Settings, filed: in
 
 
 def test_a_run_of_which_nothing_is_stored_is_an_error(home: Path) -> None:
-    lineage = keep(home, [ran(FIRST, "SELECT 1", inputs=["lake/about " + SECOND])])
+    lineage = keep(home, [daily(FIRST, "SELECT 1", ["lake/about " + SECOND])])
     for runs in ((FIRST, SECOND), (SECOND, FIRST)):
         with pytest.raises(NotFoundError, match=f"no event of the run {SECOND} is stored"):
             lineage.diff(*runs)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from events import members
+from keeping import answers_of, at_ms, dataset, keep, ran
 
-from waybill.collector.endpoints import Readings
 from waybill.lineage.graph import NodeChange, OfDetails
-from waybill.transport import Journal, Kind
-from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,42 +15,33 @@ if TYPE_CHECKING:
 
     from waybill.lineage.answers import HomeAnswers
 
-BEGAN_MS = 1_769_860_800_000
 FIRST = {"id": "int", "total": "int"}
-SQL = "SELECT {} FROM raw"
 SECOND = {"id": "int", "total": "decimal", "state": "string"}
 
 
-def ran(minute: int, kind: str, columns: Mapping[str, str], version: str, owner: str) -> dict[str, Any]:
-    facets = {
-        "schema": {"fields": [{"name": name, "type": type_} for name, type_ in columns.items()]},
+def wrote(minute: int, kind: str, types: Mapping[str, str], version: str, owner: str) -> dict[str, Any]:
+    facets: dict[str, Any] = {
         "version": {"datasetVersion": version},
-        "ownership": {"owners": [{"name": owner}]},
         "documentation": {"description": "All orders"},
         "tags": {"tags": [{"key": "tier", "value": "critical"}]},
     }
-    job = {
-        "namespace": "etl",
-        "name": "load",
-        "facets": {"sql": {"query": SQL.format(", ".join(columns))}},
-    }
-    output = {"namespace": "lake", "name": "orders", "facets": facets}
-    at = f"2026-01-31T12:{minute:02}:00Z"
-    return members(f"run {minute // 10}", kind, at, job=job, outputs=[output])
+    output = dataset("orders", types=types, owners=[owner], **facets)
+    text = f"SELECT {', '.join(types)} FROM raw"  # noqa: S608 - our own names
+    return ran("etl/load", [], [output], minute, kind, run=f"run {minute // 10}", sql=text)
 
 
 @pytest.fixture
 def answers(home: Path) -> Iterator[HomeAnswers]:
     told = [
-        ran(0, "START", FIRST, "1", "ada"),
-        ran(5, "COMPLETE", FIRST, "1", "ada"),
-        ran(10, "START", SECOND, "2", "bob"),
-        ran(12, "FAIL", SECOND, "2", "bob"),
-        ran(20, "START", SECOND, "2", "bob"),
+        wrote(0, "START", FIRST, "1", "ada"),
+        wrote(5, "COMPLETE", FIRST, "1", "ada"),
+        wrote(10, "START", SECOND, "2", "bob"),
+        wrote(12, "FAIL", SECOND, "2", "bob"),
+        wrote(20, "START", SECOND, "2", "bob"),
     ]
-    with closing(Journal(home)) as journal, closing(Readings(journal, obey(journal))) as readings:
-        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in reversed(told))
-        yield readings.begin().answers
+    keep(home, reversed(told))
+    with answers_of(home) as opened:
+        yield opened
 
 
 def changes_of(found: tuple[NodeChange, ...]) -> list[tuple[str, str, str | None, str | None]]:
@@ -66,19 +52,19 @@ def test_a_dataset_has_its_columns_versions_runs_sql_and_what_changed(answers: H
     found = answers.answer(OfDetails("lake/orders"))
     assert (found.description, found.tags) == ("All orders", ("tier:critical",))
     assert found.types == SECOND
-    assert found.versions == {"1": BEGAN_MS, "2": BEGAN_MS + 600_000}
+    assert found.versions == {"1": at_ms(0), "2": at_ms(10)}
     assert changes_of(found.changes) == [
         ("column", "state", None, "string"),
         ("column", "total", "int", "decimal"),
         ("owner", "", "ada", None),
         ("owner", "", None, "bob"),
     ]
-    assert {(one.at_ms, one.version) for one in found.changes} == {(BEGAN_MS + 600_000, "2")}
+    assert {(one.at_ms, one.version) for one in found.changes} == {(at_ms(10), "2")}
     runs = [(one.run.run, one.run.state, one.run.ended_ms) for one in found.runs]
     assert runs == [
         ("run 2", "RUNNING", None),
-        ("run 1", "ERROR", BEGAN_MS + 720_000),
-        ("run 0", "COMPLETE", BEGAN_MS + 300_000),
+        ("run 1", "ERROR", at_ms(12)),
+        ("run 0", "COMPLETE", at_ms(5)),
     ]
     assert [text.sql for text in found.texts] == ["SELECT id, total, state FROM raw"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from events import members
+from keeping import keep, ran
 
 from waybill.facets import FinalState
 from waybill.facets.flows import path_in
@@ -16,7 +16,7 @@ from waybill.lineage.graph import shown
 from waybill.lineage.graph.observing import TRANSFORMS_MAX
 from waybill.marquez.graph import JobGraph
 from waybill.marquez.graph.job_graph import Outcome
-from waybill.transport import Journal, Kind, Settings, Tracker, flush
+from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,19 +129,14 @@ def test_a_flow_is_followed_through_its_transforms(settings: Settings) -> None:
 
 
 def test_a_job_of_a_flow_has_the_owners_and_tags_of_the_job_of_its_files(home: Path) -> None:
-    told = members("f", "COMPLETE", "2026-01-31T12:00:00Z", job="edge/in", inputs=["edge/in"])
-    told["job"]["facets"] = {
+    of_job: dict[str, Any] = {
         "ownership": {"owners": [{"name": "team:flights"}]},
         "tags": {"tags": [{"key": "tier", "value": 1}]},
         "documentation": {"description": "Ask Ann."},
     }
-    told["run"]["facets"] = {"waybill_deltaFile": {"did": "f", "transforms": ["load"], "dataSink": "lake"}}
-    fetch = members("b", "COMPLETE", "2026-01-31T11:00:00Z", job="edge/fetch", inputs=["edge/before"])
-    fetch["outputs"] = told["inputs"]
-    with closing(Journal(home)) as journal:
-        for event in (told, fetch):
-            journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
-    lineage = Lineage.open(home)
+    path = {"waybill_deltaFile": {"did": "f", "transforms": ["load"], "dataSink": "lake"}}
+    told = ran("edge/in", ["edge/in"], run="f", facets=path, **of_job)
+    lineage = keep(home, [told, ran("edge/fetch", ["edge/before"], ["edge/in"], -60)])
     job = next(one for one in lineage.impact("edge/before").nodes if one.node.name == "load · in")
     assert (job.owners, job.tier) == (("team:flights",), "1")
     assert [shown(one.node) for one in lineage.search("ann load").nodes] == ["edge/load · in"]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import events
 import pytest
 from calling import call
+from keeping import index as index_all, keep, keep_filed, ran
 
 from waybill.lineage import IndexReader, Lineage
 from waybill.lineage.graph import OfDependencies, OfWhole, shown
 from waybill.lineage.index import reading
-from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+from waybill.transport import Journal, NotFoundError, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,27 +22,16 @@ LATER = "too many to answer now; try again later, or see `waybill status`"
 CHAIN_LENGTH = 12
 
 
-def step_of(number: int) -> bytes:
-    """A run of a job that reads a dataset and writes the next one of a chain."""
-    reads, writes = [f"lake/t{number}"], [f"lake/t{number + 1}"]
-    job = f"etl/j{number}"
-    return json.dumps(
-        events.members(f"r{number}", "COMPLETE", job=job, inputs=reads, outputs=writes)
-    ).encode()
-
-
-def keep(home: Path, numbers: range) -> None:
-    with contextlib.closing(Journal(home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, step_of(number), "tests") for number in numbers)
+def steps(numbers: range) -> list[dict[str, Any]]:
+    """A run for each number, of a job that reads a dataset and writes the next one of a chain."""
+    return [ran(f"etl/j{at}", [f"lake/t{at}"], [f"lake/t{at + 1}"]) for at in numbers]
 
 
 @pytest.fixture
 def waiting(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A home without a runner: three entries are in its index, and more wait than there is room for."""
     monkeypatch.setattr(reading, "_GRAPH_SIZE_MAX", 20)
-    keep(settings.home, range(3))
-    flush(settings)
-    keep(settings.home, range(3, CHAIN_LENGTH))
+    keep_filed(settings, steps(range(CHAIN_LENGTH)), 3)
     return settings
 
 
@@ -95,11 +83,11 @@ def test_an_index_that_stays_open_lacks_what_came_later_until_it_is_indexed(wait
     ):
         count = index.graph_waiting
         index.rest()
-        keep(waiting.home, range(CHAIN_LENGTH, CHAIN_LENGTH + 2))
+        keep(waiting.home, steps(range(CHAIN_LENGTH, CHAIN_LENGTH + 2)))
         assert index.renew(journal)
         assert index.graph_lacks() == [note_of(count + 2)]
         index.rest()
-        flush(waiting)
+        index_all(waiting)
         assert index.renew(journal)
         assert index.graph_lacks() == []
         down = index.answer(OfDependencies("lake/t0", 0, "all")).downstream

@@ -32,20 +32,8 @@ def told(settings: Settings) -> Settings:
         agree(journal, settings)
         journal.append(Kind.OPENLINEAGE, file("a", ORDERS, DAILY))
         journal.append(Kind.OPENLINEAGE, file("b", DAILY, producer=SPARK, at="2026-01-30"))
-        journal.append(
-            Kind.PROVENANCE,
-            json.dumps(
-                [
-                    {
-                        "did": "r",
-                        "finalState": "COMPLETE",
-                        "created": 1_000,
-                        "completed": 2_000,
-                        "filename": "orders.csv",
-                    }
-                ]
-            ).encode(),
-        )
+        sent = {"did": "r", "finalState": "COMPLETE", "created": 1_000, "completed": 2_000}
+        journal.append(Kind.PROVENANCE, json.dumps([{**sent, "filename": "orders.csv"}]).encode())
         assert flush(settings).left == {}
         journal.append(Kind.OPENLINEAGE, file("c", ORDERS, producer=SPARK))
     return settings
@@ -84,12 +72,6 @@ def test_a_file_is_found_by_the_name_of_a_further_input(told: Settings) -> None:
 def test_what_records_alone_do_not_tell_is_no_condition_of_theirs(told: Settings, query: Query) -> None:
     with pytest.raises(NotFoundError, match=r"ask by `waybill\.Lineage`"):
         list(scan(told.root, query))
-
-
-def test_an_index_that_is_gone_is_not_needed_while_the_journal_has_the_entries(told: Settings) -> None:
-    for path in told.home.glob("index.db*"):
-        path.unlink()
-    assert [record.did for record in Lineage.open(told.home).find(Query(producer=DBT))] == ["a"]
 
 
 def test_a_pattern_of_sinks_finds_what_is_in_no_file_yet(settings: Settings) -> None:

@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from events import members
 from hypothesis import given, settings as hypothesis_settings, strategies as st
-from keeping import index, keep, keep_filed, settings_in
+from keeping import dataset, keep, keep_filed, ran, settings_in
 
 from waybill.lineage.graph import shown
-from waybill.transport import NotFoundError, Settings, flush
+from waybill.transport import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from waybill.lineage import Impact, ImpactedNode
-
-Sources = list[tuple[str, str, str]]
-"""Of a column: dataset, column and type of each that it comes from."""
-
-
-def dataset(name: str, columns: Mapping[str, Sources] | None = None, **facets: object) -> dict[str, Any]:
-    if columns is not None:
-        fields = {
-            column: {
-                "inputFields": [
-                    {"namespace": "lake", "name": of, "field": field, "transformations": [{"type": kind}]}
-                    for of, field, kind in sources
-                ]
-            }
-            for column, sources in columns.items()
-        }
-        facets["columnLineage"] = {"fields": fields}
-    return {"namespace": "lake", "name": name, "facets": facets}
-
-
-def ran(
-    job: str, reads: Sequence[object] = (), writes: Sequence[object] = (), **facets: object
-) -> dict[str, Any]:
-    namespace, _, name = job.partition("/")
-    named = {"namespace": namespace, "name": name, "facets": facets}
-    return members(f"run of {job}", job=named, inputs=list(reads), outputs=list(writes))  # type: ignore[arg-type]
+    from waybill.transport import Settings
 
 
 def by_name(impact: Impact) -> dict[str, ImpactedNode]:
@@ -54,33 +27,26 @@ TEAM = {"owners": [{"name": "team:sales", "type": "MAINTAINER"}, {"name": "ada"}
 GOLD = {
     "tags": [{"key": "tier", "value": "gold", "source": "tests"}, {"key": "tier", "value": "x", "field": "a"}]
 }
+REPORT = {"sum": [("orders", "total", "DIRECT")], "state": [("orders", "state", "DIRECT")]}
 TOLD = [
-    ran("etl/load", ["lake/raw"], [dataset("orders", {"total": [("raw", "amount", "DIRECT")]})]),
+    ran("etl/load", ["lake/raw"], [dataset("orders", derived={"total": [("raw", "amount", "DIRECT")]})]),
     ran(
         "etl/sum",
         ["lake/orders"],
-        [
-            dataset(
-                "report",
-                {"sum": [("orders", "total", "DIRECT")], "state": [("orders", "state", "DIRECT")]},
-                ownership=TEAM,
-                tags=GOLD,
-            )
-        ],
-        sql={"query": "SELECT sum(total), state FROM orders"},
+        [dataset("report", derived=REPORT, ownership=TEAM, tags=GOLD)],
+        run="run of etl/sum",
+        sql="SELECT sum(total), state FROM orders",
         ownership={"owners": [{"name": "bob"}]},
     ),
     ran("etl/mail", ["lake/report"], ["smtp/mails"]),
 ]
 
 
-@pytest.mark.parametrize("is_filed", [False, True])
+@pytest.mark.parametrize("filed", [0, None])
 def test_a_change_reaches_everything_downstream_with_whom_to_ask(
-    settings: Settings, *, is_filed: bool
+    settings: Settings, filed: int | None
 ) -> None:
-    lineage = keep(settings.home, TOLD)
-    if is_filed:
-        index(settings)
+    lineage = keep_filed(settings, TOLD, filed)
     found = by_name(lineage.impact("lake/raw"))
     assert {name: (one.distance, one.columns) for name, one in found.items()} == {
         "etl/load": (1, ()),
@@ -116,46 +82,36 @@ def test_a_change_of_a_column_reaches_what_comes_from_it_and_perhaps_jobs_that_t
 
 
 def test_what_is_told_last_of_owners_and_the_latest_run_count(settings: Settings) -> None:
-    home = settings.home
-    written = [dataset("out", ownership={"owners": [{"name": name}]}) for name in ("ada", "bob")]
-    first = ran("etl/daily", ["lake/in"], [written[0]]) | {"eventTime": "2026-01-01T00:00:00Z"}
-    keep(home, [first])
-    index(settings)
-    later = ran("etl/daily", ["lake/in"], [written[1]]) | {"eventTime": "2026-01-02T00:00:00Z"}
-    found = by_name(keep(home, [later | {"eventType": "FAIL", "run": {"runId": "later"}}]).impact("lake/in"))
+    written = [dataset("out", owners=[owner]) for owner in ("ada", "bob")]
+    told = [
+        ran("etl/daily", ["lake/in"], written[:1]),
+        ran("etl/daily", ["lake/in"], written[1:], 60, "FAIL", run="later"),
+    ]
+    found = by_name(keep_filed(settings, told, 1).impact("lake/in"))
     run = found["etl/daily"].last_run
     assert run is not None
     assert (found["lake/out"].owners, run.run, run.state) == (("bob",), "later", "ERROR")
 
 
-def test_a_dataset_with_two_names_is_reached_with_the_columns_and_owners_of_both(home: Path) -> None:
-    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
-    named = dataset("orders", {"total": [("raw", "amount", "DIRECT")]}, symlinks=link, ownership=TEAM)
-    other = {"namespace": "hive", "name": "orders", "facets": {"ownership": {"owners": [{"name": "eve"}]}}}
-    lineage = keep(home, [ran("etl/load", ["lake/raw"], [named]), ran("etl/show", [other])])
-    found = [one for one in lineage.impact("lake/raw").nodes if one.node.name == "orders"]
-    assert [(one.columns, one.owners) for one in found] == [(("total",), ("ada", "eve", "team:sales"))]
-
-
 def test_a_column_reaches_each_job_that_makes_another_and_a_dataset_with_two_names_once(home: Path) -> None:
-    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
-    total: Mapping[str, Sources] = {"total": [("raw", "amount", "DIRECT")]}
-    other = dataset("orders", {"tax": [("raw", "amount", "DIRECT")]}) | {"namespace": "hive"}
+    total = {"total": [("raw", "amount", "DIRECT")]}
+    tax = dataset("orders", derived={"tax": [("raw", "amount")]}, owners=["eve"]) | {"namespace": "hive"}
     lineage = keep(
         home,
         [
-            ran("etl/load", ["lake/raw"], [dataset("orders", total, symlinks=link)]),
-            ran("etl/again", ["lake/raw"], [dataset("orders", total)]),
-            ran("etl/tax", ["lake/raw"], [other]),
-            ran("etl/sum", ["hive/orders"], [dataset("report", {"sum": [("orders", "total", "DIRECT")]})]),
+            ran(
+                "etl/load",
+                ["lake/raw"],
+                [dataset("orders", derived=total, same=["hive/orders"], ownership=TEAM)],
+            ),
+            ran("etl/again", ["lake/raw"], [dataset("orders", derived=total)]),
+            ran("etl/tax", ["lake/raw"], [tax]),
+            ran("etl/sum", ["hive/orders"], [dataset("report", derived={"sum": [("orders", "total")]})]),
             ran("etl/show", ["lake/orders", "lake/report"]),
         ],
     )
-    found = [
-        (one.distance, one.node.name, one.columns, one.is_certain)
-        for one in lineage.impact("lake/raw.amount").nodes
-    ]
-    assert found == [
+    found = lineage.impact("lake/raw.amount").nodes
+    assert [(one.distance, one.node.name, one.columns, one.is_certain) for one in found] == [
         (1, "again", (), True),
         (1, "load", (), True),
         (1, "tax", (), True),
@@ -164,29 +120,21 @@ def test_a_column_reaches_each_job_that_makes_another_and_a_dataset_with_two_nam
         (3, "sum", (), True),
         (4, "report", ("sum",), True),
     ]
+    assert found[3].owners == ("ada", "eve", "team:sales")
 
 
 def test_a_column_that_only_a_schema_names_goes_on_under_the_dataset_s_other_name(home: Path) -> None:
-    link = {"identifiers": [{"namespace": "hive", "name": "orders", "type": "TABLE"}]}
-    named = dataset("orders", symlinks=link)
-    table = dataset("orders", schema={"fields": [{"name": "total"}]}) | {"namespace": "hive"}
-    report = dataset("report", {"sum": [("orders", "total", "DIRECT")]})
-    lineage = keep(home, [ran("etl/load", [], [named, table]), ran("etl/sum", ["lake/orders"], [report])])
+    tables = [dataset("orders", same=["hive/orders"]), dataset("orders", "hive", types={"total": "int"})]
+    report = dataset("report", derived={"sum": [("orders", "total")]})
+    lineage = keep(home, [ran("etl/load", [], tables), ran("etl/sum", ["lake/orders"], [report])])
     for name in ("hive/orders.total", "lake/orders.total"):
         assert [shown(one.node) for one in lineage.downstream(name)] == ["lake/report.sum"]
 
 
 def test_a_column_s_origins_are_the_steps_back_to_the_ends(home: Path) -> None:
-    masked = dataset("mails", {"who": []})
-    masked["facets"]["columnLineage"]["fields"]["who"]["inputFields"] = [
-        {
-            "namespace": "lake",
-            "name": "report",
-            "field": "sum",
-            "transformations": [{"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}],
-        },
-        {"namespace": "lake", "name": "report", "field": "state", "transformations": [{"type": "INDIRECT"}]},
-    ]
+    masking = {"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}
+    masked = dataset("mails", derived={"who": [("report", "sum"), ("report", "state", "INDIRECT")]})
+    masked["facets"]["columnLineage"]["fields"]["who"]["inputFields"][0]["transformations"] = [masking]
     found = keep(home, [*TOLD, ran("etl/mask", ["lake/report"], [masked])]).origins("mails.who")
     assert [
         (shown(step.source), shown(step.target), step.how, step.is_masked, step.job and step.job.name)
@@ -204,16 +152,14 @@ def test_a_column_s_origins_are_the_steps_back_to_the_ends(home: Path) -> None:
     ]
 
 
-def test_an_origin_that_is_guessed_from_equal_names_is_said_to_be_a_guess(home: Path) -> None:
-    schema: dict[str, Any] = {"schema": {"fields": [{"name": "id", "type": "int"}]}}
-    lineage = keep(home, [ran("etl/copy", [dataset("a", **schema)], [dataset("b", **schema)])])
-    assert flush(Settings.load({"home": home}, origin="tests", env={})).problems == {}
-    assert [(shown(one.source), one.is_guess) for one in lineage.origins("lake/b.id").steps] == [
-        ("lake/a.id", True)
-    ]
-    known = dataset("c", {"id": [("a", "id", "DIRECT")]})
-    (step,) = keep(home, [ran("etl/derive", [dataset("a", **schema)], [known])]).origins("lake/c.id").steps
-    assert not step.is_guess
+def test_an_origin_that_is_guessed_from_equal_names_is_said_to_be_a_guess(settings: Settings) -> None:
+    source, copy = (dataset(name, types={"id": "int"}) for name in "ab")
+    known = dataset("c", derived={"id": [("a", "id", "DIRECT")]})
+    told = [ran("etl/copy", [source], [copy]), ran("etl/derive", [source], [known])]
+    lineage = keep_filed(settings, told)
+    for name, is_guess in (("b", True), ("c", False)):
+        steps = lineage.origins(f"lake/{name}.id").steps
+        assert [(shown(one.source), one.is_guess) for one in steps] == [("lake/a.id", is_guess)]
 
 
 def test_of_a_column_that_only_a_schema_names_nothing_is_known(home: Path) -> None:
@@ -249,11 +195,11 @@ def test_columns_are_reached_and_come_from_as_in_the_model_wherever_the_events_a
     told, edges = [], set()
     for number, (target, columns) in enumerate(writes):
         sources = {
-            f"c{column}": [(f"d{of}", f"c{field}", "DIRECT") for of, field in sorted(some)]
+            f"c{column}": [(f"d{of}", f"c{field}") for of, field in sorted(some)]
             for column, some in columns.items()
         }
         reads = sorted({f"lake/d{of}" for some in columns.values() for of, _ in some})
-        told.append(ran(f"etl/j{number}", reads, [dataset(f"d{target}", sources)]))
+        told.append(ran(f"etl/j{number}", reads, [dataset(f"d{target}", derived=sources)]))
         edges |= {(source, (target, column)) for column, some in columns.items() for source in some}
     lineage = keep_filed(settings, told, filed)
     for source in {end for edge in edges for end in edge}:

@@ -2,28 +2,26 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from keeping import settings_in
 from layouts import FILES, NODE, record
 
 from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
-from waybill.exporter.query import Conditions
-from waybill.facets.arrow import to_table
-from waybill.lineage import Journey, Lineage, OpenFile, trace
+from waybill.lineage import Lineage, trace
 from waybill.lineage.drawing import outline
-from waybill.transport import NotFoundError, Settings, Tracker
+from waybill.transport import NotFoundError, Tracker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from waybill.facets import ProvenanceRecord
-    from waybill.lineage.index import JobRun
 
 DIDS = [f"did-{number}" for number in range(9)]
 DID = "0198f000-0000-7000-8000-000000000001"
@@ -186,73 +184,11 @@ def test_a_thousand_generations_are_a_few_questions(tmp_path: Path) -> None:
         assert len(asked) < 10
 
 
-class Begun:
-    """Knows open files."""
-
-    def __init__(self, files: list[OpenFile]) -> None:
-        self._files = files
-
-    def open_files(self) -> list[OpenFile]:
-        return self._files
-
-    def parents_of(self, dids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        return {}
-
-    children_of = parents_of
-
-    def job_runs(self, dids: Iterable[str]) -> dict[str, JobRun]:  # noqa: ARG002
-        return {}
-
-
-def begun_file(did: str, parent_did: str | None = None) -> OpenFile:
-    return OpenFile(
-        did=did,
-        parent_did=parent_did,
-        system_name="edge",
-        data_source="sftp",
-        filename=f"{did}.csv",
-        annotations={},
-        began_ms=0,
-        received_ms=0,
-        last_ms=1,
-    )
-
-
-@given(
-    parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
-    open_parents=st.dictionaries(st.sampled_from(DIDS), st.none() | st.sampled_from(DIDS)),
-    did=st.sampled_from(DIDS),
-)
-def test_open_files_are_members_of_journeys(
-    parents: dict[str, str | None], open_parents: dict[str, str | None], did: str
-) -> None:
-    table = to_table([record(child, parent_did=parent) for child, parent in parents.items()])
-
-    def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
-        return [Conditions(query).filter(table).select(columns)]
-
-    kin = Begun([begun_file(child, parent) for child, parent in open_parents.items()])
-    edges = {(parent, child) for some in (parents, open_parents) for child, parent in some.items() if parent}
-    if did not in {*parents, *open_parents, *(parent for parent, _ in edges)}:
-        with pytest.raises(NotFoundError, match=did):
-            trace(ask, did, kin=kin)
-        return
-    journey = trace(ask, did, kin=kin)
-    above = reached({(child, parent) for parent, child in edges}, did, None)
-    assert journey.files.keys() == {did} | above | reached(edges, did, None)
-    for file in journey.files.values():
-        assert (file.open is not None) == (file.did in open_parents)
-        assert set(file.parents) == {parent for parent, child in edges if child == file.did}
-    assert {line.of.did for line in outline(journey)} == journey.files.keys()
-    assert Journey.of(journey.told()) == journey
-
-
 def test_a_file_that_has_only_begun_is_a_journey_of_one_file(tmp_path: Path) -> None:
-    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    settings = settings_in(tmp_path)
     before_ms = time.time_ns() // 1_000_000
     with Tracker(settings=settings) as tracker, tracker.file("lost.csv", data_source="in") as lost:
-        lineage = Lineage.open(tmp_path / "home")
+        lineage = Lineage.open(settings.home)
         journey = lineage.trace(lost.did)
         assert [(file.filename, file.records) for file in journey.files.values()] == [("lost.csv", ())]
         assert [file.did for file in lineage.open_files()] == [lost.did]

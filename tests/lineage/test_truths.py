@@ -6,22 +6,24 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
 from calling import call
+from keeping import settings_in
 from served import Collector, event, record, without_runner
 
 from waybill.exporter import Query
 from waybill.exporter.query import InvalidQueryError
 from waybill.lineage import Lineage
 from waybill.lineage.answers import CollectorReadError, UnknownNameError
-from waybill.transport import Journal, Kind, Settings, Tracker, flush
+from waybill.transport import Journal, Kind, Tracker, flush
 
 PARENT = "01a1fd6a-9e75-7d78-870f-0000000000aa"
+CHILD = "01a1fd6a-9e75-7d78-870f-0000000000bb"
 MOVED = "01a1fd6a-9e75-7d78-870f-0000000000cc"
 RUN = "01a1fd6a-9e75-7d78-870f-0000000000ee"
 
@@ -47,21 +49,17 @@ def moved(kind: str, parent: str) -> bytes:
 
 
 def child_in_capitals() -> bytes:
-    facet = {
-        "did": "01a1fd6a-9e75-7d78-870f-0000000000bb",
-        "parentDid": PARENT.upper(),
-        "filename": "child.csv",
-    }
+    facet = {"did": CHILD, "parentDid": PARENT.upper(), "filename": "child.csv"}
     run = {"runId": facet["did"], "facets": {"waybill_deltaFile": facet}}
     return event(eventType="COMPLETE", run=run)
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    home = tmp_path_factory.mktemp("truths") / "home"
-    given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none"}
-    settings = Settings.load(given, origin="tests", env={}, cwd=home.parent)
-    dids = {}
+    settings = settings_in(tmp_path_factory.mktemp("truths")).with_values(
+        {"provenance_enabled": True}, "tests"
+    )
+    home, dids = settings.home, {}
     with Tracker(settings=settings) as tracker:
         parts = [tracker.file(name, data_source="landing") for name in ("a.csv", "b.csv", "c.csv")]
         with tracker.join(parts, "daily.csv", data_source="daily") as daily:
@@ -103,71 +101,44 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         lost.cancel()
 
 
-Trace = Callable[[Pipeline, str], "set[str]"]
-
-
-def _query(given: dict[str, str]) -> Query:
+def _query(given: Mapping[str, str]) -> Query:
     fields = {"input": "input_dataset"}
     return Query(**{fields.get(name, name): value for name, value in given.items()})  # type: ignore[arg-type]
 
 
-def find(pipeline: Pipeline, given: dict[str, str]) -> list[str]:
+def find(pipeline: Pipeline, given: Mapping[str, str]) -> list[str]:
     return [one.did for one in Lineage.open(pipeline.home).find(_query(given))]
 
 
-def trace_by_command(pipeline: Pipeline, did: str) -> set[str]:
+def lineages(pipeline: Pipeline) -> tuple[Lineage, Lineage]:
+    """The home and, from afar, its collector."""
+    return Lineage.open(pipeline.home), Lineage.open(pipeline.collector.url)
+
+
+def traced(pipeline: Pipeline, did: str) -> set[str]:
+    """The files of a journey, which are the same by every door."""
     done = pipeline.run("trace", did, "--json")
     assert done.returncode == 0, done.stderr
-    return {one["did"] for one in json.loads(done.stdout)["files"]}
+    by_command = {one["did"] for one in json.loads(done.stdout)["files"]}
+    over_http = {one["did"] for one in pipeline.get(f"/trace/{quote(did)}").json["files"]}
+    assert [by_command, over_http] == [set(one.trace(did).files) for one in lineages(pipeline)]
+    return by_command
 
 
-def trace_over_http(pipeline: Pipeline, did: str) -> set[str]:
-    return {one["did"] for one in pipeline.get(f"/trace/{quote(did)}").json["files"]}
-
-
-def trace_in_python(pipeline: Pipeline, did: str) -> set[str]:
-    return set(Lineage.open(pipeline.home).trace(did).files)
-
-
-def trace_from_afar(pipeline: Pipeline, did: str) -> set[str]:
-    return set(Lineage.open(pipeline.collector.url).trace(did).files)
-
-
-DOORS = ["command", "HTTP", "Python", "URL"]
-every_trace = pytest.mark.parametrize(
-    "trace", [trace_by_command, trace_over_http, trace_in_python, trace_from_afar], ids=DOORS
-)
-
-
-@every_trace
-def test_each_part_of_a_join_leads_to_the_joined_file_and_that_to_all_its_parts(
-    pipeline: Pipeline, trace: Trace
-) -> None:
+def test_a_journey_is_the_same_by_every_door(pipeline: Pipeline) -> None:
     dids = pipeline.dids
-    assert trace(pipeline, dids["b.csv"]) == {dids["b.csv"], dids["daily.csv"]}
     parts = {dids[name] for name in ("a.csv", "b.csv", "c.csv", "daily.csv")}
-    assert trace(pipeline, dids["daily.csv"]) == parts
-
-
-def test_an_ancestor_that_names_itself_is_in_the_journey_and_so_is_all_below_it(pipeline: Pipeline) -> None:
-    assert trace_in_python(pipeline, "sub") == {"app", "step", "sub"}
-
-
-def test_a_first_parent_that_a_later_event_changed_is_the_parent(pipeline: Pipeline) -> None:
-    assert trace_in_python(pipeline, MOVED) == {MOVED, "right"}
-
-
-def test_so_it_is_where_files_are_found_by_their_parent(pipeline: Pipeline) -> None:
-    assert find(pipeline, {"parent_did": "right"}) == [MOVED]
-    assert find(pipeline, {"parent_did": PARENT[:-2] + "dd"}) == []
+    assert traced(pipeline, dids["b.csv"]) == {dids["b.csv"], dids["daily.csv"]}
+    assert traced(pipeline, dids["daily.csv"]) == parts
+    assert traced(pipeline, "sub") == {"app", "step", "sub"}, "an ancestor that names itself"
+    assert traced(pipeline, MOVED) == {MOVED, "right"}, "the later event of a file names its parent"
+    assert traced(pipeline, dids["lost.csv"]) == {dids["lost.csv"]}, "it has begun and not ended"
 
 
 def test_ancestors_and_the_proof_have_the_parents_that_a_journey_has(pipeline: Pipeline) -> None:
     told = json.loads(pipeline.run("explain", MOVED, "--json").stdout)
-    lineage = Lineage.open(pipeline.home)
-    assert told["parents"] == list(lineage.explain(MOVED).parents) == ["right"]
-    for place in (pipeline.home, pipeline.collector.url):
-        lineage = Lineage.open(place)
+    assert told["parents"] == list(Lineage.open(pipeline.home).explain(MOVED).parents) == ["right"]
+    for lineage in lineages(pipeline):
         assert [file.did for file in lineage.ancestors(MOVED)] == ["right"]
         names = {file.filename for file in lineage.ancestors(pipeline.dids["daily.csv"])}
         assert names == {"a.csv", "b.csv", "c.csv"}
@@ -183,8 +154,7 @@ def test_an_entry_is_located_by_every_door(pipeline: Pipeline) -> None:
         node, seq = journal.node, journal.last_seq()
     told = pipeline.get("/where", receipt=f"{node}-{seq}").json
     assert told == json.loads(pipeline.run("where", f"{node}-{seq}", "--json").stdout)
-    for place in (pipeline.home, pipeline.collector.url):
-        lineage = Lineage.open(place)
+    for lineage in lineages(pipeline):
         found = lineage.locate(f"{node}-{seq}")
         assert found is not None
         assert found.receipt == told["receipt"] == f"{node}-{seq}"
@@ -193,52 +163,47 @@ def test_an_entry_is_located_by_every_door(pipeline: Pipeline) -> None:
             lineage.locate("nothing")
 
 
-def test_a_file_that_has_begun_and_not_ended_has_a_journey(pipeline: Pipeline) -> None:
-    assert trace_in_python(pipeline, pipeline.dids["lost.csv"]) == {pipeline.dids["lost.csv"]}
-
-
 def test_a_file_is_traced_by_its_name_with_brackets_and_while_it_is_open(pipeline: Pipeline) -> None:
-    for name in ("report[1].csv", "lost.csv"):
-        assert trace_by_command(pipeline, name) == {pipeline.dids[name]}
-    assert trace_by_command(pipeline, "what?.csv") == {"asked"}
+    dids = {"what?.csv": "asked"} | {name: pipeline.dids[name] for name in ("report[1].csv", "lost.csv")}
+    for name, did in dids.items():
+        told = json.loads(pipeline.run("trace", name, "--json").stdout)
+        assert [one["did"] for one in told["files"]] == [did]
     told = pipeline.run("trace", "lost.csv").stdout
     assert "not ended" in told
     assert "landing, last began unpack" in told
 
 
-def test_a_name_with_brackets_is_a_name(pipeline: Pipeline) -> None:
-    assert find(pipeline, {"filename": "report[1].csv"}) == [pipeline.dids["report[1].csv"]]
-    assert len(find(pipeline, {"filename": "report*.csv"})) == 2
-    assert find(pipeline, {"filename": "what?.csv"}) == ["asked"]
-    assert find(pipeline, {"filename": "wha?s.csv"}) == ["told"]
+FOUND: list[tuple[dict[str, str], list[str]]] = [
+    # A first parent that a later event changed is the parent.
+    ({"parent_did": "right"}, [MOVED]),
+    ({"parent_did": PARENT[:-2] + "dd"}, []),
+    # A name with brackets is a name.
+    ({"filename": "report[1].csv"}, ["report[1].csv"]),
+    ({"filename": "report*.csv"}, ["report1.csv", "report[1].csv"]),
+    ({"filename": "what?.csv"}, ["asked"]),
+    ({"filename": "wha?s.csv"}, ["told"]),
+    # A run that began in capitals and ended in small letters is one, and a parent may be spelled in any way.
+    *(({"did": spelled}, [RUN]) for spelled in (RUN, RUN.upper())),
+    *(({"parent_did": spelled}, [CHILD]) for spelled in (PARENT, PARENT.upper(), PARENT.replace("-", ""))),
+    # A run is found by its second input, and a dataset by the last part of its name.
+    ({"filename": "right.csv"}, ["join"]),
+    ({"input": "file:/in/right.csv"}, ["join"]),
+    ({"data_source": "left.csv"}, ["join"]),
+    ({"data_source": "file:/in/left.csv"}, ["join"]),
+    ({"data_source": "eft.csv"}, []),
+    # What was joined got to the sink of the joined file.
+    ({"missing_sink": "warehouse", "data_source": "landing"}, ["stuck.csv"]),
+]
+"""By conditions, the dids or names of the files that meet them."""
 
 
-def test_a_run_that_began_in_capitals_and_ended_in_small_letters_is_one(pipeline: Pipeline) -> None:
-    for spelled in (RUN, RUN.upper()):
-        assert find(pipeline, {"did": spelled}) == [RUN]
-
-
-def test_a_run_is_found_by_its_second_input(pipeline: Pipeline) -> None:
-    assert find(pipeline, {"filename": "right.csv"}) == ["join"]
-    assert find(pipeline, {"input": "file:/in/right.csv"}) == ["join"]
-
-
-def test_a_dataset_is_found_by_the_last_part_of_its_name(pipeline: Pipeline) -> None:
-    assert find(pipeline, {"data_source": "left.csv"}) == ["join"]
-    assert find(pipeline, {"data_source": "file:/in/left.csv"}) == ["join"]
-    assert find(pipeline, {"data_source": "eft.csv"}) == []
-
-
-def test_a_child_is_found_by_its_parent_in_any_spelling(pipeline: Pipeline) -> None:
-    for spelled in (PARENT, PARENT.upper(), PARENT.replace("-", "")):
-        assert find(pipeline, {"parent_did": spelled}) == ["01a1fd6a-9e75-7d78-870f-0000000000bb"]
+@pytest.mark.parametrize(("given", "wanted"), FOUND, ids=str)
+def test_files_are_found(pipeline: Pipeline, given: dict[str, str], wanted: list[str]) -> None:
+    dids = [pipeline.dids.get(name, name) for name in wanted]
+    assert sorted(find(pipeline, given)) == sorted(dids)
 
 
 MISSING = {"missing_sink": "warehouse", "data_source": "landing"}
-
-
-def test_files_that_did_not_get_to_a_sink_are_found_and_joined_ones_did(pipeline: Pipeline) -> None:
-    assert find(pipeline, MISSING) == [pipeline.dids["stuck.csv"]]
 
 
 def test_files_that_never_ended_are_missing_too_and_counted(pipeline: Pipeline) -> None:
@@ -248,8 +213,7 @@ def test_files_that_never_ended_are_missing_too_and_counted(pipeline: Pipeline) 
     assert pipeline.run("find", "--data-source", "landing", "--count").stdout == "6\n"
     reply = pipeline.get("/api/v1/records/stats", **MISSING)
     assert (reply.json["total_records"], "1 more file has not ended" in reply.headers["warning"]) == (1, True)
-    for place in (pipeline.home, pipeline.collector.url):
-        lineage = Lineage.open(place)
+    for lineage in lineages(pipeline):
         assert lineage.count(_query(MISSING)) == 2
         assert [file.filename for file in lineage.open_files(_query(MISSING))] == ["lost.csv"]
 
@@ -263,8 +227,8 @@ def test_a_file_that_has_not_ended_is_told_of_whatever_the_first_moment(pipeline
     reply = pipeline.get("/api/v1/records", **{"filename": "lost.csv", "from": "1"})
     assert says in reply.headers["warning"]
     query = Query(filename="lost.csv", since_ms=1)
-    for place in (pipeline.home, pipeline.collector.url):
-        assert says in Lineage.open(place).find(query).notes
+    for lineage in lineages(pipeline):
+        assert says in lineage.find(query).notes
 
 
 def test_open_files_are_found_by_what_they_can_meet_and_all_else_is_an_error(pipeline: Pipeline) -> None:
@@ -278,16 +242,16 @@ def test_open_files_are_found_by_what_they_can_meet_and_all_else_is_an_error(pip
         assert [json.loads(line)["filename"] for line in done.stdout.splitlines()] == wanted, done.stderr
         reply = pipeline.get("/api/v1/records/open", **dict(query.http_params()))
         assert [one["filename"] for one in reply.json] == wanted
-        for place in (pipeline.home, pipeline.collector.url):
-            assert [file.filename for file in Lineage.open(place).open_files(query)] == wanted
+        for lineage in lineages(pipeline):
+            assert [file.filename for file in lineage.open_files(query)] == wanted
     says = "is a condition that open files do not have yet"
     done = pipeline.run("find", "--open", "--data-sink", "lake")
     assert (done.returncode, done.stdout, "--data-sink" in done.stderr) == (2, "", True)
     reply = pipeline.get("/api/v1/records/open", data_sink="lake")
     assert (reply.status, says in reply.json["detail"]) == (400, True)
-    for place in (pipeline.home, pipeline.collector.url):
+    for lineage in lineages(pipeline):
         with pytest.raises(InvalidQueryError, match=says):
-            Lineage.open(place).open_files(Query(data_sink="lake"))
+            lineage.open_files(Query(data_sink="lake"))
 
 
 def test_what_the_journal_has_let_go_of_is_open_all_the_same(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -299,8 +263,7 @@ def test_what_the_journal_has_let_go_of_is_open_all_the_same(pipeline: Pipeline,
     says = "1 file has begun and not ended: lost.csv"
     with without_runner(home) as collector:
         pruned = pipeline._replace(home=home, collector=collector)
-        for trace in (trace_by_command, trace_over_http, trace_in_python, trace_from_afar):
-            assert trace(pruned, did) == {did}
+        assert traced(pruned, did) == {did}
         assert says in pruned.run("find", "--filename", "lost.csv").stderr
         assert says in pruned.get("/api/v1/records", filename="lost.csv").headers["warning"]
         assert says in Lineage.open(home).find(Query(filename="lost.csv")).notes
@@ -313,15 +276,14 @@ def test_a_sink_that_no_record_has_is_an_error_that_names_the_nearest(pipeline: 
     assert says in done.stderr
     reply = pipeline.get("/api/v1/records", missing_sink="reprot")
     assert (reply.status, reply.json["detail"]) == (404, says)
-    for place in (pipeline.home, pipeline.collector.url):
+    for lineage in lineages(pipeline):
         with pytest.raises(UnknownNameError) as caught:
-            Lineage.open(place).find(Query(missing_sink="reprot"))
+            lineage.find(Query(missing_sink="reprot"))
         error = caught.value
         assert (str(error), error.name, error.nearest) == (says, "reprot", ("report", "warehouse"))
-    assert pipeline.get("/api/v1/records/open", missing_sink="reprot").status == 404
-    for place in (pipeline.home, pipeline.collector.url):
         with pytest.raises(UnknownNameError, match="there are report, warehouse"):
-            Lineage.open(place).open_files(Query(missing_sink="reprot"))
+            lineage.open_files(Query(missing_sink="reprot"))
+    assert pipeline.get("/api/v1/records/open", missing_sink="reprot").status == 404
 
 
 @pytest.mark.parametrize(
@@ -337,15 +299,14 @@ def test_an_answer_with_nothing_in_it_says_why(pipeline: Pipeline, given: dict[s
     assert says in pipeline.run("find", *options).stderr
     reply = pipeline.get("/api/v1/records", **given)
     assert (reply.json, says in reply.headers["warning"]) == ([], True)
-    for place in (pipeline.home, pipeline.collector.url):
-        records = Lineage.open(place).find(_query(given))
+    for lineage in lineages(pipeline):
+        records = lineage.find(_query(given))
         assert records == []
         assert any(says in note for note in records.notes)
 
 
 def test_what_one_answer_lacks_is_not_said_of_the_next(pipeline: Pipeline) -> None:
-    for place in (pipeline.home, pipeline.collector.url):
-        lineage = Lineage.open(place)
+    for lineage in lineages(pipeline):
         assert lineage.find(Query(data_source="landng")).notes
         assert lineage.find(Query(data_source="daily")).notes == ()
 
@@ -366,8 +327,8 @@ def test_open_files_are_asked_for_by_every_door(pipeline: Pipeline) -> None:
     (reply,) = pipeline.get("/api/v1/records/open", filename="lost*").json
     assert (reply["did"], reply["transform"]) == (pipeline.dids["lost.csv"], "unpack")
     assert pipeline.get("/api/v1/records/open", filename="other").json == []
-    for place in (pipeline.home, pipeline.collector.url):
-        (file,) = Lineage.open(place).open_files(Query(data_source="landing"))
+    for lineage in lineages(pipeline):
+        (file,) = lineage.open_files(Query(data_source="landing"))
         assert (file.did, file.transform) == (pipeline.dids["lost.csv"], "unpack")
 
 
@@ -376,7 +337,7 @@ def test_files_of_one_content_are_told_by_every_door(pipeline: Pipeline) -> None
     assert [(one["did"], one["filename"]) for one in told] == [
         (pipeline.dids[name], name) for name in ("same.csv", "again.csv")
     ]
-    here, there = (Lineage.open(place) for place in (pipeline.home, pipeline.collector.url))
+    here, there = lineages(pipeline)
     assert here.duplicates() == there.duplicates()
     assert [one.did for (alike,) in (here.duplicates(),) for one in alike] == [one["did"] for one in told]
 
@@ -387,12 +348,9 @@ def test_a_run_is_found_at_once_and_is_marked_while_it_may_change(pipeline: Pipe
     reply = pipeline.get("/api/v1/records", did="fresh")
     assert [one["did"] for one in reply.json] == ["fresh"]
     assert "may still change" in reply.headers["warning"]
-    found = [
-        [one.did for one in Lineage.open(place).find(Query(did="fresh"))]
-        for place in (pipeline.home, pipeline.collector.url)
-    ]
-    assert found == [["fresh"]] * 2
-    assert trace_over_http(pipeline, "fresh") == {"fresh"}
+    for lineage in lineages(pipeline):
+        assert [one.did for one in lineage.find(Query(did="fresh"))] == ["fresh"]
+    assert traced(pipeline, "fresh") == {"fresh"}
 
 
 def test_a_state_that_cannot_be_is_an_error(pipeline: Pipeline) -> None:
@@ -414,20 +372,18 @@ def test_a_name_with_line_breaks_leaves_the_warnings_of_an_answer_whole(pipeline
 @pytest.fixture
 def poisoned(tmp_path: Path) -> Path:
     """A home with an entry that is poison, and with a file that has one of the two keys that are allowed."""
-    home = tmp_path / "home"
-    allowed = {"provenance_annotations_allowed": ["customer", "tier"]}
-    given = {"home": home, "system_name": "tests", "provenance_enabled": True, "runner": "none", **allowed}
-    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    given = {"provenance_enabled": True, "provenance_annotations_allowed": ["customer", "tier"]}
+    settings = settings_in(tmp_path).with_values(given, "tests")
     acme = {"customer": "acme"}
     with (
         Tracker(settings=settings) as tracker,
         tracker.file("a.csv", data_source="landing", annotations=acme) as file,
     ):
         file.egress("warehouse")
-    with contextlib.closing(Journal(home)) as journal:
+    with contextlib.closing(Journal(settings.home)) as journal:
         journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
     assert flush(settings).left == {}
-    return home
+    return settings.home
 
 
 def test_a_key_that_no_record_has_is_told_with_the_nearest(poisoned: Path) -> None:

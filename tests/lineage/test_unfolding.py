@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from events import members
+from keeping import answers_of, keep, ran
 
-from waybill.collector.endpoints import Readings
 from waybill.lineage.drawing import (
     OPENED_AT_ONCE,
     Arrow,
@@ -25,10 +24,9 @@ from waybill.lineage.drawing import (
 )
 from waybill.lineage.graph import Graph, Node, NodeKind, OfAround, OfBeyond, OfDependencies, shown
 from waybill.transport import Journal, Kind, NotFoundError
-from waybill.transport.config import obey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from waybill.lineage.answers import HomeAnswers
@@ -37,25 +35,17 @@ SVG = "{http://www.w3.org/2000/svg}"
 WIDE = 200
 
 
-def ran(job: str, reads: Iterable[str], writes: Iterable[str]) -> dict[str, Any]:
-    inputs, outputs = ([f"lake/{name}" for name in names] for names in (reads, writes))
-    return members(f"run of {job}", job=f"etl/{job}", inputs=inputs, outputs=outputs)
-
-
-def answers_after(home: Path, entries: Iterable[tuple[Kind, bytes]]) -> Iterator[HomeAnswers]:
-    with closing(Journal(home)) as journal, closing(Readings(journal, obey(journal))) as readings:
-        journal.append_many((kind, body, "tests") for kind, body in entries)
-        yield readings.begin().answers
-
-
 @pytest.fixture
 def answers(home: Path) -> Iterator[HomeAnswers]:
+    leaves = [f"{at:03}" for at in range(WIDE)]
     told = [
-        ran("load", ["raw"], ["orders"]),
-        ran("sum", ["orders", "rates"], ["report"]),
-        *(ran(f"job{at:03}", ["orders"], [f"leaf{at:03}"]) for at in range(WIDE)),
+        ran("etl/load", ["lake/raw"], ["lake/orders"]),
+        ran("etl/sum", ["lake/orders", "lake/rates"], ["lake/report"]),
+        *(ran(f"etl/job{leaf}", ["lake/orders"], [f"lake/leaf{leaf}"]) for leaf in leaves),
     ]
-    yield from answers_after(home, ((Kind.OPENLINEAGE, json.dumps(one).encode()) for one in told))
+    keep(home, told)
+    with answers_of(home) as opened:
+        yield opened
 
 
 def number(kind: NodeKind, namespace: str, name: str) -> str:
@@ -136,7 +126,10 @@ def split(home: Path) -> Iterator[HomeAnswers]:
         for at in (0, *parents)
     ]
     told = [{key: value for key, value in one.items() if value is not None} for one in records]
-    yield from answers_after(home, [(Kind.PROVENANCE, json.dumps(told).encode())])
+    with closing(Journal(home)) as journal:
+        journal.append(Kind.PROVENANCE, json.dumps(told).encode())
+    with answers_of(home) as opened:
+        yield opened
 
 
 def test_a_journey_of_one_hop_unfolds(split: HomeAnswers) -> None:

@@ -37,31 +37,24 @@ def write(home: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("mode", ["private", "group"])
-def test_a_file_of_another_user_promises_nothing(home: Path, mode: str) -> None:
-    settings = settings_of(home, mode)
-    file = write(home, "external: [a/*]")
-    assert read_plan(settings).file.external == ("a/*",)
-    os.chown(file, OTHER_USER, -1)
-    with pytest.raises(YamlFileError, match="does not count, since it belongs to another user"):
-        read_plan(settings)
-
-
-def test_the_group_of_a_home_may_say_what_is_promised_and_nobody_elses(home: Path) -> None:
-    settings = settings_of(home, "group")
-    file = write(home, "external: [a/*]")
-    os.chown(file, -1, ANY_GROUP)
-    file.chmod(0o664)
-    assert read_plan(settings).file.external == ("a/*",)
-    private = settings_of(home.with_name("private"), "private")
-    theirs = write(private.home, "external: [a/*]")
-    os.chown(theirs, -1, ANY_GROUP)
-    theirs.chmod(0o664)
-    with pytest.raises(YamlFileError, match="others may write to it; run `chmod go-w "):
-        read_plan(private)
-    file.chmod(0o666)
-    with pytest.raises(YamlFileError, match="others may write to it"):
-        read_plan(settings)
+def test_a_file_counts_if_nobody_could_write_it_who_may_not_write_to_the_home(home: Path) -> None:
+    for mode, owner, group, permissions, why in (
+        ("private", None, None, 0o644, None),
+        ("private", OTHER_USER, None, 0o644, "does not count, since it belongs to another user"),
+        ("private", None, ANY_GROUP, 0o664, "others may write to it; run `chmod go-w "),
+        ("group", None, ANY_GROUP, 0o664, None),
+        ("group", OTHER_USER, None, 0o644, "does not count, since it belongs to another user"),
+        ("group", None, ANY_GROUP, 0o666, "others may write to it"),
+    ):
+        settings = settings_of(home.with_name(mode), mode)
+        file = write(settings.home, "external: [a/*]")
+        os.chown(file, os.geteuid() if owner is None else owner, os.getegid() if group is None else group)
+        file.chmod(permissions)
+        if why is None:
+            assert read_plan(settings).file.external == ("a/*",)
+        else:
+            with pytest.raises(YamlFileError, match=why):
+                read_plan(settings)
 
 
 @pytest.mark.parametrize(

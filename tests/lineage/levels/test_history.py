@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 
 from waybill.lineage.levels.history import (
     DAY_MS,
-    EVERY_MS,
     HOUR_MS,
     Slot,
     add_up,
@@ -68,16 +67,16 @@ def test_the_share_of_a_quantile_is_within_it(buckets: list[int]) -> None:
 def test_slots_become_hours_after_three_days_and_are_forgotten_after_ninety(home: Path) -> None:
     with contextlib.closing(Journal(home)) as journal:
         begin_ms = 1_000 * DAY_MS
-        for number in range(4 * 12 * 24):
-            slot = Slot(begin_ms + number * EVERY_MS, {"a": (1.0, 2.0)}, {"q": (1, 0)})
+        for number in range(4 * 3 * 24):
+            slot = Slot(begin_ms + number * HOUR_MS // 3, {"a": (1.0, 2.0)}, {"q": (1, 0)})
             put_slot(journal, read_slots(journal), slot, {})
         slots = read_slots(journal)
         assert [slot.at_ms for slot in slots] == sorted(slot.at_ms for slot in slots)
-        assert 3 * 12 * 24 <= len(slots) - 24 <= 3 * 12 * 24 + 12
-        assert slots[0] == Slot(begin_ms, {"a": (12.0, 24.0)}, {"q": (12, 0)})
-        assert add_up(0, slots).counts == {"a": (4 * 12 * 24.0, 4 * 12 * 24 * 2.0)}
+        assert 3 * 3 * 24 <= len(slots) - 24 <= 3 * 3 * 24 + 3
+        assert slots[0] == Slot(begin_ms, {"a": (3.0, 6.0)}, {"q": (3, 0)})
+        assert add_up(0, slots).counts == {"a": (4 * 3 * 24.0, 4 * 3 * 24 * 2.0)}
         last_ms = slots[-1].at_ms
-        assert since(slots, last_ms - HOUR_MS).counts == {"a": (12.0, 24.0)}
+        assert since(slots, last_ms - HOUR_MS).counts == {"a": (3.0, 6.0)}
         put_slot(journal, slots, Slot(begin_ms + 92 * DAY_MS, {}), {})
         (first, *_) = read_slots(journal)
         assert first.at_ms >= begin_ms + 2 * DAY_MS

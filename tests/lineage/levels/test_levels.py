@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from events import members
+from keeping import NOON, dataset, index, keep, keep_filed, ran, said_of
 
 from waybill.exporter.keys import Keys
 from waybill.exporter.query import TailReader
 from waybill.lineage.answers import HomeAnswers
 from waybill.lineage.index import reading as tail
 from waybill.lineage.levels import Level, Levels, Served, measure, read_plan
-from waybill.transport import Journal, Kind, Rejects, Settings, flush
+from waybill.transport import Journal, Kind, Rejects, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from events import Named
 
 HOUR_S = 3_600.0
-OWNED = {"ownership": {"owners": [{"name": "ann"}]}}
-TYPED = {"schema": {"fields": [{"name": "total", "type": "int"}]}}
-CRITICAL = {"tags": {"tags": [{"key": "tier", "value": "critical"}]}}
+OWNED = ["ann"]
+TYPED = {"total": "int"}
+CRITICAL: dict[str, Any] = {"tags": {"tags": [{"key": "tier", "value": "critical"}]}}
 
 
-def ago(seconds: float) -> str:
-    return datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
+def minute_of(seconds_ago: float) -> float:
+    """The minute of an event, as `ran` wants it."""
+    return (time.time() - seconds_ago - NOON.timestamp()) / 60
 
 
-def dataset(name: str, *facets: Mapping[str, object]) -> dict[str, Any]:
-    said = {key: value for facet in facets for key, value in facet.items()}
-    return {"namespace": "lake", "name": name, "facets": said}
-
-
-def ran(job: str, seconds_ago: float = 60.0, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    return members(f"{job} {seconds_ago}", at=ago(seconds_ago), job=f"etl/{job}", **others)
-
-
-def keep(settings: Settings, told: Iterable[Mapping[str, object]]) -> None:
-    with contextlib.closing(Journal(settings.home)) as journal:
-        journal.append_many((Kind.OPENLINEAGE, json.dumps(one).encode(), "tests") for one in told)
-
-
-def keep_some_filed(settings: Settings, told: list[dict[str, Any]], filed: int) -> None:
-    """Keep events, of which so many are in the index, and the others only in the journal."""
-    keep(settings, told[:filed])
-    if filed:
-        flush(settings)
-    keep(settings, told[filed:])
+def run_of(
+    job: str,
+    reads: Sequence[Named] = (),
+    writes: Sequence[Named] = (),
+    seconds_ago: float = 60.0,
+    **others: Any,  # noqa: ANN401 - see `ran`
+) -> dict[str, Any]:
+    return ran(f"etl/{job}", reads, writes, minute_of(seconds_ago), run=f"{job} {seconds_ago}", **others)
 
 
 def measured(
@@ -82,19 +70,30 @@ def write_plan(settings: Settings, text: str) -> None:
     (settings.home / "slis.yaml").write_text(text)
 
 
+def write_package(settings: Settings, promises: str) -> None:
+    """Have the inventory know a package that writes `totals`, with what it promises."""
+    package = settings.home / "packages" / "daily"
+    package.mkdir(parents=True)
+    (package / "dk.yaml").write_text(
+        "metadata: {name: daily, owner: sales}\nruntime: {command: 'true'}\n"
+        f"outputs: [{{name: totals, binding: {{namespace: lake, dataset: totals}}}}]\n{promises}\n"
+    )
+    write_plan(settings, "inventory: {manifests: [packages]}\n")
+
+
 def test_no_dataset_is_late_while_the_graph_lacks_entries(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "_GRAPH_SIZE_MAX", 5)
-    late = ran("load", 40 * 24 * HOUR_S, outputs=[dataset("orders", CRITICAL)])
-    others = [ran(f"other-{at}", outputs=[f"lake/other-{at}"]) for at in range(3)]
-    keep_some_filed(settings, [late, *others, ran("load", outputs=["lake/orders"])], 1)
+    late = run_of("load", [], [dataset("orders", **CRITICAL)], 40 * 24 * HOUR_S)
+    others = [run_of(f"other-{at}", [], [f"lake/other-{at}"]) for at in range(3)]
+    keep_filed(settings, [late, *others, run_of("load", [], ["lake/orders"])], 1)
     found = measured(settings, record=True)
     for sli in ("coverage", "freshness", "completeness", "accuracy", "missing_provenance"):
         assert level(found, sli, "critical").is_met is None
         assert level(found, sli, "critical").unknown == "accepted entries are not in the graph yet"
     assert found.breaches == ()
-    flush(settings)
+    index(settings)
     found = measured(settings)
     assert level(found, "freshness", "critical").is_met is True
     assert breaches(found, "freshness") == []
@@ -103,14 +102,10 @@ def test_no_dataset_is_late_while_the_graph_lacks_entries(
 @pytest.mark.parametrize("filed", [0, 1, 2])
 def test_coverage_is_how_many_known_datasets_have_lineage(settings: Settings, filed: int) -> None:
     told = [
-        ran(
-            "load",
-            inputs=["lake/raw"],
-            outputs=[{"namespace": "s3a://lake", "name": "orders/date=2026-01-31"}],
-        ),
-        ran("other", outputs=["lake/unknown"]),
+        run_of("load", ["lake/raw"], [dataset("orders/date=2026-01-31", "s3a://lake")]),
+        run_of("other", [], ["lake/unknown"]),
     ]
-    keep_some_filed(settings, told, filed)
+    keep_filed(settings, told, filed)
     (settings.home / "known.csv").write_text(
         "namespace,name,tier,owner\ns3://lake,orders,critical,\nlake,lost,critical,ben\nlake,raw,optional,\n"
         "lake,gone,optional,\n"
@@ -125,19 +120,9 @@ def test_coverage_is_how_many_known_datasets_have_lineage(settings: Settings, fi
 
 
 def test_coverage_knows_a_dataset_by_any_of_its_names_and_by_its_columns(settings: Settings) -> None:
-    link = {"symlinks": {"identifiers": [{"namespace": "hive", "name": "shop.orders", "type": "TABLE"}]}}
-    derived = {
-        "columnLineage": {
-            "fields": {"a": {"inputFields": [{"namespace": "lake", "name": "x", "field": "b"}]}}
-        }
-    }
-    alone = {
-        "eventTime": ago(60),
-        "producer": "https://example.org/tests",
-        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/DatasetEvent",
-        "dataset": dataset("report", derived),
-    }
-    keep(settings, [ran("load", outputs=[dataset("orders", link)]), alone])
+    orders = dataset("orders", same=["hive/shop.orders"])
+    report = dataset("report", derived={"a": [("x", "b")]})
+    keep(settings.home, [run_of("load", [], [orders]), said_of(report, minute_of(60))])
     (settings.home / "known.csv").write_text(
         "name,namespace\nshop.orders,hive\nreport,lake\nx,lake\n/data/x,file\n"
     )
@@ -147,15 +132,14 @@ def test_coverage_knows_a_dataset_by_any_of_its_names_and_by_its_columns(setting
     assert breaches(found, "missing_provenance") == [("important", "", "x")], "a column of it is read"
 
 
-@pytest.mark.parametrize("filed", [0, 2, 4])
-def test_freshness_is_the_age_of_the_newest_lineage(settings: Settings, filed: int) -> None:
+def test_freshness_is_the_age_of_the_newest_lineage(settings: Settings) -> None:
     told = [
-        ran("old", 30 * HOUR_S, outputs=[dataset("orders", CRITICAL)]),
-        ran("old", 2.5 * HOUR_S, outputs=[dataset("orders", CRITICAL)]),
-        ran("new", 600.0, inputs=[dataset("orders", CRITICAL)], outputs=[dataset("totals")]),
-        ran("reader", 1_200.0, inputs=[dataset("raw")]),
+        run_of("old", [], [dataset("orders", **CRITICAL)], 30 * HOUR_S),
+        run_of("old", [], [dataset("orders", **CRITICAL)], 2.5 * HOUR_S),
+        run_of("new", [dataset("orders", **CRITICAL)], ["lake/totals"], 600.0),
+        run_of("reader", ["lake/raw"], [], 1_200.0),
     ]
-    keep_some_filed(settings, told, filed)
+    keep_filed(settings, told, 2)
     found = measured(settings)
     assert level(found, "freshness", "critical").value == pytest.approx(2.5 * HOUR_S, abs=60), (
         "when it was written"
@@ -167,18 +151,14 @@ def test_freshness_is_the_age_of_the_newest_lineage(settings: Settings, filed: i
     assert breaches(found, "freshness") == [("critical", "", "orders")]
 
 
-def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settings, tmp_path: Path) -> None:
-    package = tmp_path / "home" / "packages" / "daily"
-    package.mkdir(parents=True)
-    (package / "dk.yaml").write_text(
-        "metadata: {name: daily, owner: sales}\nruntime: {command: 'true'}\n"
+def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settings) -> None:
+    write_package(
+        settings,
         "inputs: [{name: orders, binding: {namespace: lake, dataset: orders}}]\n"
-        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
         "tier: optional\nobjective: {freshness: 2h, completeness: 0.5}\n"
-        "expected: [{source: orders, target: totals}, {source: orders.total, target: totals.sum}]\n"
+        "expected: [{source: orders, target: totals}, {source: orders.total, target: totals.sum}]",
     )
-    write_plan(settings, "inventory: {manifests: [packages]}\n")
-    keep(settings, [ran("daily", 3 * HOUR_S, inputs=["lake/orders"], outputs=["lake/totals"])])
+    keep(settings.home, [run_of("daily", ["lake/orders"], ["lake/totals"], 3 * HOUR_S)])
     found = measured(settings)
     missed = level(found, "freshness", "optional")
     assert (missed.objective, missed.is_met) == (2 * HOUR_S, False)
@@ -196,30 +176,18 @@ def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settin
 def test_the_objective_beside_a_level_is_that_of_the_dataset_that_decides(
     settings: Settings, own: str, hours_ago: float, objective_s: float, *, is_met: bool
 ) -> None:
-    package = settings.home / "packages" / "daily"
-    package.mkdir(parents=True)
-    (package / "dk.yaml").write_text(
-        "metadata: {name: daily}\nruntime: {command: 'true'}\ntier: critical\n"
-        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
-        f"objective: {{freshness: {own}}}\n"
-    )
-    write_plan(settings, "inventory: {manifests: [packages]}\n")
-    told = [ran("daily", hours_ago * HOUR_S, outputs=["lake/totals"])]
-    keep(settings, [*told, ran("other", 600.0, outputs=[dataset("others", CRITICAL)])])
+    write_package(settings, f"tier: critical\nobjective: {{freshness: {own}}}")
+    told = [run_of("daily", [], ["lake/totals"], hours_ago * HOUR_S)]
+    keep(settings.home, [*told, run_of("other", [], [dataset("others", **CRITICAL)], 600.0)])
     found = level(measured(settings), "freshness", "critical")
     assert (found.objective, found.is_met) == (objective_s, is_met)
     assert found.value == pytest.approx(hours_ago * HOUR_S, abs=60)
 
 
 def test_a_manifest_that_wants_some_fields_tells_how_many_are_there(settings: Settings) -> None:
-    package = settings.home / "packages" / "daily"
-    package.mkdir(parents=True)
-    (package / "dk.yaml").write_text(
-        "metadata: {name: daily}\nruntime: {command: 'true'}\nobjective: {completeness: 0.9}\n"
-        "outputs: [{name: totals, binding: {namespace: lake, dataset: totals}}]\n"
-    )
-    write_plan(settings, "inventory: {manifests: [packages]}\n")
-    keep(settings, [ran("daily", outputs=[dataset("totals", TYPED), dataset("others", CRITICAL, OWNED)])])
+    write_package(settings, "objective: {completeness: 0.9}")
+    outputs = [dataset("totals", types=TYPED), dataset("others", owners=OWNED, **CRITICAL)]
+    keep(settings.home, [run_of("daily", [], outputs)])
     missed = {one.dataset: one.missed for one in measured(settings).breaches if one.sli == "completeness"}
     assert missed == {
         "totals": "50% of the required fields, less than 90%",
@@ -240,8 +208,8 @@ def test_the_first_page_of_a_fresh_home_misses_nothing(settings: Settings) -> No
 
 
 def test_a_budget_of_30_days_is_used_as_long_as_something_was_measured(settings: Settings) -> None:
-    keep(settings, [ran("sum", inputs=["lake/a", "lake/b", "lake/c"], outputs=["lake/sums"])])
-    keep(settings, [ran("all", inputs=[f"lake/{number}" for number in range(7)])])
+    keep(settings.home, [run_of("sum", ["lake/a", "lake/b", "lake/c"], ["lake/sums"])])
+    keep(settings.home, [run_of("all", [f"lake/{number}" for number in range(7)])])
     write_plan(settings, "external: ['lake/[0-9]']\n")
     served = Served("a", 0, 0, (), {"query_latency": (), "impact_analysis": ()})
     first = level(measured(settings, record=True, served=served), "missing_provenance", "important")
@@ -256,15 +224,20 @@ def test_a_budget_of_30_days_is_used_as_long_as_something_was_measured(settings:
 
 def test_completeness_is_how_many_datasets_have_all_required_fields(settings: Settings) -> None:
     print_of = {"waybill_fingerprint": {"fingerprint": f"xxh3-128:{'0' * 32}"}}
-    version = {"version": {"datasetVersion": "7"}}
+    read = dataset("read", owners=OWNED, types=TYPED, version={"datasetVersion": "7"})
+
+    def changed(name: str, how: str) -> dict[str, Any]:
+        return dataset(name, lifecycleStateChange={"lifecycleStateChange": how})
+
+    ownerless = dataset("ownerless", types=TYPED, **CRITICAL)
     told = [
-        ran("a", outputs=[dataset("whole", CRITICAL, OWNED, TYPED), dataset("ownerless", CRITICAL, TYPED)]),
-        ran("b", outputs=[dataset("typeless", CRITICAL, OWNED, {"schema": {"fields": []}})]),
-        ran("c", inputs=[dataset("read", OWNED, TYPED, version) | {"inputFacets": print_of}]),
-        ran("d", outputs=[dataset("whole", {"lifecycleStateChange": {"lifecycleStateChange": "ALTER"}})]),
-        ran("e", outputs=[dataset("gone", {"lifecycleStateChange": {"lifecycleStateChange": "DROP"}})]),
+        run_of("a", [], [dataset("whole", owners=OWNED, types=TYPED, **CRITICAL), ownerless]),
+        run_of("b", [], [dataset("typeless", owners=OWNED, types={}, **CRITICAL)]),
+        run_of("c", [read | {"inputFacets": print_of}]),
+        run_of("d", [], [changed("whole", "ALTER")]),
+        run_of("e", [], [changed("gone", "DROP")]),
     ]
-    keep(settings, told)
+    keep(settings.home, told)
     found = measured(settings)
     assert values(found, "completeness") == {"critical": 1 / 3, "important": 1.0, "optional": None}
     assert breaches(found, "completeness") == [("critical", "", "ownerless"), ("critical", "ann", "typeless")]
@@ -272,23 +245,19 @@ def test_completeness_is_how_many_datasets_have_all_required_fields(settings: Se
     assert level(measured(settings), "completeness", "critical").value == 2 / 3
     for needed in ("checksum", "version"):
         write_plan(settings, f"required: [owner, {needed}]\n")
-        assert values(measured(settings), "completeness") == {
-            "critical": 0.0,
-            "important": 1.0,
-            "optional": None,
-        }
+        assert values(measured(settings), "completeness") == {"critical": 0, "important": 1, "optional": None}
     write_plan(settings, "required: [tags]\n")
     assert values(measured(settings), "completeness") == {"critical": 1.0, "important": 0.0, "optional": None}
 
 
 def test_missing_provenance_is_how_many_reads_have_no_known_origin(settings: Settings) -> None:
     told = [
-        ran("load", inputs=["sftp/partner"], outputs=["lake/raw"]),
-        ran("tidy", inputs=["lake/raw", "lake/prices"], outputs=["lake/orders"]),
-        ran("sum", inputs=["lake/orders"], outputs=["lake/totals"]),
-        ran("long ago", 60 * 24 * HOUR_S, inputs=["lake/forgotten"]),
+        run_of("load", ["sftp/partner"], ["lake/raw"]),
+        run_of("tidy", ["lake/raw", "lake/prices"], ["lake/orders"]),
+        run_of("sum", ["lake/orders"], ["lake/totals"]),
+        run_of("long ago", ["lake/forgotten"], [], 60 * 24 * HOUR_S),
     ]
-    keep(settings, told)
+    keep(settings.home, told)
     assert level(measured(settings), "missing_provenance", "important").value == 0.5
     write_plan(settings, "external: ['sftp/*']\ntiers: [{datasets: '*raw', tier: critical}]\n")
     found = measured(settings)
@@ -299,11 +268,8 @@ def test_missing_provenance_is_how_many_reads_have_no_known_origin(settings: Set
 
 @pytest.mark.parametrize("filed", [0, 1])
 def test_accuracy_is_how_many_expected_edges_are_seen(settings: Settings, filed: int) -> None:
-    derived = {
-        "fields": {"sum": {"inputFields": [{"namespace": "lake", "name": "orders", "field": "total"}]}}
-    }
-    output = dataset("totals", {"columnLineage": derived})
-    keep_some_filed(settings, [ran("a", inputs=["lake/orders"], outputs=[output])], filed)
+    totals = dataset("totals", derived={"sum": [("orders", "total")]})
+    keep_filed(settings, [run_of("a", ["lake/orders"], [totals])], filed)
     (settings.home / "sample.csv").write_text(
         "source_namespace,source,source_column,target_namespace,target,target_column\n"
         "lake,orders,,lake,totals,\nlake,prices,,lake,totals,\nlake,orders,,lake,lost,\n"
@@ -316,13 +282,8 @@ def test_accuracy_is_how_many_expected_edges_are_seen(settings: Settings, filed:
 
 
 def test_accuracy_compares_an_analyzer_with_the_others(settings: Settings) -> None:
-    sql = {
-        "namespace": "etl",
-        "name": "a",
-        "facets": {"sql": {"query": "INSERT INTO totals SELECT a FROM orders"}},
-    }
-    keep(settings, [ran("a", inputs=["db/orders"], outputs=["db/totals"]) | {"job": sql}])
-    flush(settings)
+    text = "INSERT INTO totals SELECT a FROM orders"
+    keep_filed(settings, [run_of("a", ["db/orders"], ["db/totals"], sql=text)])
     write_plan(settings, "expected: {analyzer: sql}\n")
     found = level(measured(settings), "accuracy", "important")
     assert (found.good, found.total) == (2, 3), "nobody else tells of the column"
@@ -330,7 +291,7 @@ def test_accuracy_compares_an_analyzer_with_the_others(settings: Settings) -> No
 
 def test_ingestion_lag_is_how_late_events_are_kept(settings: Settings) -> None:
     assert "no OpenLineage event" in level(measured(settings), "ingestion_lag").unknown
-    keep(settings, [ran(f"{number}", number / 10) for number in range(1, 101)])
+    keep(settings.home, [run_of(f"{number}", seconds_ago=number / 10) for number in range(1, 101)])
     found = level(measured(settings, after_s=5), "ingestion_lag")
     assert found.value == pytest.approx(9.5, abs=10)
     assert found.is_met is True
@@ -341,7 +302,7 @@ def test_ingestion_lag_is_how_late_events_are_kept(settings: Settings) -> None:
 
 def test_the_error_rate_is_what_failed_of_all_that_was_sent(settings: Settings) -> None:
     assert level(measured(settings), "error_rate").value is None
-    keep(settings, [ran(f"{number}") for number in range(8)])
+    keep(settings.home, [run_of(f"{number}") for number in range(8)])
     with contextlib.closing(Journal(settings.home)) as journal:
         Rejects(journal).add(Kind.OPENLINEAGE, [(b"{}", "it is no event")])
         for projection in ("index", "layout"):
