@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from pasting import blocks
 
 from waybill.lineage.analyzers import (
@@ -28,6 +30,7 @@ from waybill.lineage.analyzers import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EVENTS = yaml.safe_load(Path(__file__).with_name("sql_events.yaml").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "analyzers.md"
 STORE = "postgres://db:5432"
 PACKAGE = import_module("openlineage_sql")
@@ -54,14 +57,19 @@ def names(found: dict[str, Any] | None, key: str) -> list[str]:
     return [one["name"] for one in found[key]]
 
 
-def columns(found: dict[str, Any] | None) -> dict[str, list[str]]:
-    assert found is not None
-    ((output),) = found["outputs"]
-    fields = output["facets"]["columnLineage"]["fields"]
+def columns_of(facets: dict[str, Any]) -> dict[str, list[str]]:
+    """By column, those that it comes from."""
+    fields = facets["columnLineage"]["fields"]
     return {
         name: [f"{used['name']}.{used['field']}" for used in one["inputFields"]]
         for name, one in fields.items()
     }
+
+
+def columns(found: dict[str, Any] | None) -> dict[str, list[str]]:
+    assert found is not None
+    ((output),) = found["outputs"]
+    return columns_of(output["facets"])
 
 
 def sure(found: dict[str, Any] | None) -> float:
@@ -74,149 +82,45 @@ def _no_second_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openlineage_sql", None)
 
 
-def test_the_tables_of_a_text_are_the_datasets_of_its_event() -> None:
-    found = SqlAnalyzer().analyze(
-        event(
-            "INSERT INTO Daily SELECT o.* FROM public.orders o",
-            inputs=[dataset("shop.public.orders", {"Id": "int", "total": "int"})],
-            outputs=[dataset("shop.public.daily", {"ID": "int", "total": "int"})],
-        ),
-        {},
-    )
-    assert (names(found, "inputs"), names(found, "outputs")) == (
-        ["shop.public.orders"],
-        ["shop.public.daily"],
-    )
-    assert columns(found) == {"ID": ["shop.public.orders.Id"], "total": ["shop.public.orders.total"]}
-    assert sure(found) == 0.9
+def parted(text: str) -> tuple[str, str]:
+    """The namespace and the name of a dataset of the table."""
+    namespace, _, name = text.rpartition(" ")
+    return namespace or STORE, name
 
 
-def test_a_table_that_the_event_does_not_name_is_in_the_same_database() -> None:
-    reads = "SELECT c.id FROM customers c JOIN audit.visits v ON v.id = c.id"
-    found = SqlAnalyzer().analyze(event(reads, outputs=[dataset("shop.public.daily")]), {})
-    assert names(found, "inputs") == ["shop.audit.visits", "shop.public.customers"]
-    assert columns(found) == {"id": ["shop.public.customers.id"]}
-
-
-def test_each_output_of_a_text_has_its_own_inputs() -> None:
-    text = """
-        CREATE TEMP TABLE step AS SELECT id FROM orders; INSERT INTO a SELECT id FROM step;
-        INSERT INTO b SELECT count(*) AS n FROM customers; INSERT INTO b VALUES (1)
-    """
-    job = {"namespace": STORE, "name": "script", "facets": {"sql": {"query": text, "dialect": "postgres"}}}
-    found = SqlAnalyzer().analyze({"job": job}, {})
-    assert found is not None
-    inputs = {one["name"]: one["facets"]["lineage"]["inputs"] for one in found["outputs"]}
-    assert {name: [one["name"] for one in some] for name, some in inputs.items()} == {
-        "a": ["orders"],
-        "b": ["customers"],
-    }
-
-
-def test_what_nobody_can_say_of_a_text_is_told_and_makes_it_less_sure() -> None:
-    texts = {
-        "SELECT a.id FROM a NATURAL JOIN b": "the columns of a NATURAL JOIN are not known",
-        "SELECT id FROM a UNPIVOT (amount FOR month IN (jan, feb))": "the columns of an UNPIVOT",
-    }
-    for text, note in texts.items():
-        found = SqlAnalyzer().analyze(event(f"CREATE TABLE c AS {text}", inputs=[dataset("a")]), {})
-        assert found is not None
-        assert note in found["job"]["facets"]["waybill_inferred"]["reason"]
-        assert sure(found) == 0.7
-
-
-def test_a_view_of_a_program_is_no_dataset() -> None:
-    files = [{"namespace": "file", "name": f"/data/{name}", "facets": {}} for name in ("in.csv", "out")]
-    of_spark = event("SELECT id FROM orders", inputs=files[:1], outputs=files[1:])
-    found = SqlAnalyzer().analyze(of_spark, {})
-    assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
-    assert found is not None
-    assert "lineage" not in found["outputs"][0]["facets"], "there are inputs, yet nobody can name them"
-    assert sure(found) == 0.7
-    of_spark["job"]["facets"]["jobType"] = {"integration": "SPARK"}
-    assert SqlAnalyzer().analyze(of_spark, {}) is None, "the program may do more than its SQL says"
-    assert SqlAnalyzer().analyze(event("SELECT id FROM orders"), {}) is None
-    assert SqlAnalyzer().analyze(event(), {}) is None
-
-
-def test_a_symlink_names_a_table_and_the_engine_knows_its_columns_best() -> None:
-    link = {"identifiers": [{"namespace": "/wh", "name": "lake.agg", "type": "TABLE"}]}
-    used = {"namespace": "file", "name": "/in", "field": "a", "transformations": [{"type": "DIRECT"}]}
-    lineage = {"fields": {"a": {"inputFields": [used]}}}
-    source = {"namespace": "file", "name": "/wh/lake.db/agg", "facets": {"symlinks": link}}
-    output = {"namespace": "file", "name": "/out", "facets": {}}
-    query = "SELECT country FROM lake.agg"
-    told = SqlAnalyzer().analyze(event(query, dialect="spark", inputs=[source], outputs=[output]), {})
-    assert columns(told) == {"country": ["/wh/lake.db/agg.country"]}
-    output["facets"] = {"columnLineage": lineage}
-    told = SqlAnalyzer().analyze(event(query, dialect="spark", inputs=[source], outputs=[output]), {})
-    assert told is not None
-    assert (names(told, "inputs"), told["outputs"]) == (["/wh/lake.db/agg"], [])
-
-
-def test_a_path_in_the_sql_of_spark_is_the_files_there() -> None:
-    text = """
-        INSERT INTO delta.`s3a://lake/shop/daily/` SELECT o.id, c.name
-        FROM parquet.`/data/in/orders.parquet` AS o JOIN csv.`hdfs://nn:8020/c.csv` AS c ON c.id = o.customer
-    """
-    job = {"namespace": "spark", "name": "job.sql", "facets": {"sql": {"query": text, "dialect": "spark"}}}
-    found = SqlAnalyzer().analyze({"job": job}, {})
-    assert found is not None
-    assert [(one["namespace"], one["name"]) for one in found["inputs"]] == [
-        ("hdfs://nn:8020", "/c.csv"),
-        ("file", "/data/in/orders.parquet"),
+def told_in(table: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The datasets of an event of the table."""
+    return [
+        {**dataset(name, dict.fromkeys(facets.pop("columns", ()), "int"), **facets), "namespace": namespace}
+        for text, facets in copy.deepcopy(table.get(key, {})).items()
+        for namespace, name in [parted(text)]
     ]
-    assert columns(found) == {"id": ["/data/in/orders.parquet.id"], "name": ["/c.csv.name"]}
-    (output,) = found["outputs"]
-    assert (output["namespace"], output["name"]) == ("s3a://lake", "/shop/daily")
-    told = {"namespace": "s3://lake", "name": "shop/daily", "facets": {}}
-    found = SqlAnalyzer().analyze({"job": job, "outputs": [told]}, {})
-    assert found is not None
-    assert [(one["namespace"], one["name"]) for one in found["outputs"]] == [("s3://lake", "shop/daily")]
 
 
-@pytest.mark.parametrize(
-    ("source", "files"),
-    [
-        ("'s3://lake/in/day.parquet'", [("s3://lake", "in/day.parquet")]),
-        ('"/lake/day.csv" AS d', [("file", "/lake/day.csv")]),
-        ("read_parquet('s3://lake/in/*/*.parquet')", [("s3://lake", "in")]),
-        ("read_csv('/lake/day.csv', header = true)", [("file", "/lake/day.csv")]),
-        ("read_json_auto(['/a.json', 'https://h/b.json'])", [("file", "/a.json"), ("https://h", "/b.json")]),
-        ("delta_scan('abfss://c@a.dfs.core.windows.net/t/')", [("abfss://c@a.dfs.core.windows.net", "t")]),
-    ],
-)
-def test_a_file_in_the_sql_of_duckdb_is_the_dataset_of_that_file(
-    source: str, files: list[tuple[str, str]]
-) -> None:
-    sql = {"query": f"INSERT INTO daily (id) SELECT id FROM {source}", "dialect": "duckdb"}  # noqa: S608
-    job = {"namespace": "duckdb://shop", "name": "job", "facets": {"sql": sql}}
-    found = SqlAnalyzer().analyze({"job": job}, {})
-    assert found is not None
-    assert [(one["namespace"], one["name"]) for one in found["inputs"]] == files
-    assert columns(found) == {"id": [f"{name}.id" for _, name in files]}
-    told = {"namespace": "s3a://lake", "name": "/in/day.parquet", "facets": {}}
-    if files == [("s3://lake", "in/day.parquet")]:  # an event may name it otherwise
-        found = SqlAnalyzer().analyze({"job": job, "inputs": [told]}, {})
-        assert names(found, "inputs") == ["/in/day.parquet"]
-
-
-def test_a_dialect_that_nobody_knows_is_told_and_that_of_the_namespace_is_taken() -> None:
-    asked = event("INSERT INTO b (id) SELECT [id] FROM [a]", dialect="ms-sqll")
-    for namespace, is_read in (("mssql://h:1433", True), ("postgres://h:5432", False)):
-        asked["inputs"] = [{"namespace": namespace, "name": "s.a"}]
-        (told,) = analyze_event(asked, {}, [SqlAnalyzer()])
-        assert (told.problem is None) == is_read
-        if is_read:
-            said = json.loads(told.event)["job"]["facets"]["waybill_inferred"]
-            assert "the dialect 'ms-sqll' is not known; did you mean mssql?" in said["reason"]
-            assert said["confidence"] == 0.7
-
-
-def test_two_tables_that_a_name_may_mean_are_neither() -> None:
-    both = [dataset("shop.a.orders"), dataset("shop.b.orders")]
-    found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=both, outputs=[dataset("x.y.z")]), {})
-    assert (names(found, "inputs"), columns(found)) == ([], {"id": []})
+@pytest.mark.parametrize("row", EVENTS, ids=lambda row: row["name"])
+def test_the_tables_of_a_text_are_datasets(row: dict[str, Any]) -> None:
+    asked = event(row.get("sql"), dialect=row.get("dialect"))
+    asked["job"]["namespace"] = row.get("job", "etl")
+    asked["job"]["facets"]["jobType"] = {"integration": row.get("integration", "")}
+    asked |= {key: told_in(row, key) for key in ("inputs", "outputs")}
+    found = SqlAnalyzer().analyze(asked, {})
+    assert (found is not None) == row.get("found", True)
+    if found is None:
+        return
+    said = found["job"]["facets"]["waybill_inferred"]
+    assert row.get("says", "") in said["reason"]
+    assert said["confidence"] == row.get("confidence", said["confidence"])
+    pairs = [(one["namespace"], one["name"]) for one in found["inputs"]]
+    assert pairs == [*map(parted, row.get("reads", ()))] or "reads" not in row
+    written = {(one["namespace"], one["name"]): one["facets"] for one in found["outputs"]}
+    columns = {parted(text): fields for text, fields in row.get("writes", {}).items()}
+    assert {pair: columns_of(facets) for pair, facets in written.items()} == columns or "writes" not in row
+    lineage = {
+        name: [one["name"] for one in facets["lineage"]["inputs"]]
+        for (_, name), facets in written.items()
+        if "lineage" in facets
+    }
+    assert lineage == row.get("lineage", lineage)
 
 
 def _opinion(parse: Callable[..., object]) -> ModuleType:
@@ -247,25 +151,6 @@ def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
     assert sure(found_beside(_reading("orders", '"Events"', errors=("cannot parse",)))) == 0.9
 
 
-def test_one_process_gives_many_second_opinions_until_a_text_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(texts: list[str], **_: object) -> SimpleNamespace:
-        if "fatal" in texts[0]:
-            _end()
-        return _reading("orders", f"by_{os.getpid()}")
-
-    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(parse))
-    processes = []
-    for column in ("a", "b", "fatal", "c", "d"):
-        asked = event(f"SELECT {column} FROM orders", inputs=[dataset("shop.public.orders")])  # noqa: S608
-        found = SqlAnalyzer().analyze(asked, {})
-        assert found is not None
-        processes.append(found["job"]["facets"]["waybill_inferred"]["reason"].partition("by_")[2])
-    first, again, none, other, other_again = processes
-    assert first == again != str(os.getpid())
-    assert none == ""
-    assert other == other_again not in {"", first}
-
-
 def _end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -278,15 +163,36 @@ def _fail() -> None:
     raise RuntimeError("it parses that and does not follow it")
 
 
-@pytest.mark.parametrize("happens", [_end, _hang, _fail, sys.exit])
-def test_a_second_opinion_that_fails_costs_the_first_nothing(
-    monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
+def test_one_process_gives_many_second_opinions_until_a_text_ends_it_which_costs_the_first_nothing(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(lambda *_, **__: happens()))
-    began = time.monotonic()
-    found = SqlAnalyzer().analyze(event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")]), {})
-    assert time.monotonic() - began < 30
-    assert (names(found, "inputs"), sure(found)) == (["shop.public.orders"], 0.9)
+    failures: dict[str, Callable[[], object]] = {
+        "ends": _end,
+        "hangs": _hang,
+        "fails": _fail,
+        "exits": sys.exit,
+    }
+
+    def parse(texts: list[str], **_: object) -> SimpleNamespace:
+        for name, happens in failures.items():
+            if name in texts[0]:
+                happens()
+        return _reading("orders", f"by_{os.getpid()}")
+
+    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(parse))
+    began_s = time.monotonic()
+    processes: list[str] = []
+    for column in ("a", "b", *(one for name in failures for one in (name, "c", "d"))):
+        asked = event(f"SELECT {column} FROM orders", inputs=[dataset("shop.public.orders")])  # noqa: S608
+        found = SqlAnalyzer().analyze(asked, {})
+        assert found is not None
+        assert names(found, "inputs") == ["shop.public.orders"]
+        process = found["job"]["facets"]["waybill_inferred"]["reason"].partition("by_")[2]
+        assert (sure(found) == 0.9) == (process == "") == (column in failures)
+        processes += [process] if process else []
+    assert time.monotonic() - began_s < 30
+    assert processes[::2] == processes[1::2]
+    assert len({*processes, str(os.getpid())}) == len(failures) + 2
 
 
 @pytest.mark.parametrize(

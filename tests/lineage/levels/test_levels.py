@@ -70,12 +70,12 @@ def write_plan(settings: Settings, text: str) -> None:
     (settings.home / "slis.yaml").write_text(text)
 
 
-def write_package(settings: Settings, promises: str) -> None:
+def write_package(settings: Settings, promises: str, owner: str = "") -> None:
     """Have the inventory know a package that writes `totals`, with what it promises."""
     package = settings.home / "packages" / "daily"
     package.mkdir(parents=True)
     (package / "dk.yaml").write_text(
-        "metadata: {name: daily, owner: sales}\nruntime: {command: 'true'}\n"
+        f"metadata: {{name: daily, owner: '{owner}'}}\nruntime: {{command: 'true'}}\n"
         f"outputs: [{{name: totals, binding: {{namespace: lake, dataset: totals}}}}]\n{promises}\n"
     )
     write_plan(settings, "inventory: {manifests: [packages]}\n")
@@ -157,6 +157,7 @@ def test_a_manifest_promises_its_own_freshness_and_completeness(settings: Settin
         "inputs: [{name: orders, binding: {namespace: lake, dataset: orders}}]\n"
         "tier: optional\nobjective: {freshness: 2h, completeness: 0.5}\n"
         "expected: [{source: orders, target: totals}, {source: orders.total, target: totals.sum}]",
+        owner="sales",
     )
     keep(settings.home, [run_of("daily", ["lake/orders"], ["lake/totals"], 3 * HOUR_S)])
     found = measured(settings)
