@@ -10,7 +10,7 @@ import msgspec
 
 from waybill.transport.errors import NotFoundError
 
-from .analyzers import LINEAGE_OF_JOB, SqlAnalyzer, ask_about, facet_of, inferred, unread_of
+from .analyzers import LINEAGE_OF_JOB, SqlAnalyzer, ask_about, facet_of, inferred, named_in, unread_of
 
 if TYPE_CHECKING:
     from .analyzers import Catalog, Found, Result
@@ -49,8 +49,8 @@ def settle(question: Question, result: Result) -> list[Found]:
     _, asked, _ = question
     found = {one.analyzer: msgspec.json.decode(one.event) for one in result.findings if one.event}
     read = found.pop(SqlAnalyzer.name, None)
-    declared = [_named(one) for one in asked.get("inputs") or ()]
-    made = [_named(one) for one in asked.get("outputs") or ()]
+    declared = [named_in(one) for one in asked.get("inputs") or ()]
+    made = [named_in(one) for one in asked.get("outputs") or ()]
     unread = unread_of(read) if read else result.problems or ["it has no compiled SQL"] * len(made)
     if not unread:
         return result.events
@@ -126,10 +126,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def _named(dataset: Found) -> Found:
-    return {"namespace": dataset["namespace"], "name": dataset["name"]}
 
 
 def _is_table(node: Mapping[str, Any]) -> bool:

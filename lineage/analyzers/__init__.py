@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         inferred,
         list_facets,
         load_analyzers,
+        named_in,
         reason_of,
         unread_of,
     )

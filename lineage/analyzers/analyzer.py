@@ -192,6 +192,11 @@ def datasets_of(event: Found, *keys: str) -> list[Found]:
     ]
 
 
+def named_in(dataset: Found) -> Found:
+    """The namespace and the name of a dataset, without what else is said of it."""
+    return {"namespace": dataset["namespace"], "name": dataset["name"]}
+
+
 def columns_of(dataset: Found, catalog: Catalog) -> Mapping[str, str]:
     """The columns of a dataset with their types: as its facet `schema` has them, else as the catalog does."""
     fields = (dataset["facets"].get("schema") or {}).get("fields") or ()

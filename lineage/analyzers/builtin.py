@@ -15,6 +15,7 @@ from .analyzer import (
     datasets_of,
     facet_of,
     inferred,
+    named_in,
 )
 
 
@@ -32,7 +33,7 @@ class DbtAnalyzer:
         outputs: list[Found] = []
         written = datasets_of(event, "outputs")
         for one in (*datasets_of(event, "inputs"), *written):
-            used = {**_named(one), "type": "DATASET"}
+            used = {**named_in(one), "type": "DATASET"}
             for exposure in (one["facets"].get("dbt_exposures") or {}).get("exposures") or ():
                 named = {"namespace": exposure.get("type") or "exposure", "name": exposure["name"]}
                 entry = {**named, "type": "DATASET", "inputs": []}
@@ -42,7 +43,7 @@ class DbtAnalyzer:
             return None
         lineage = facet_of(LINEAGE_OF_JOB, entries=[*entries.values()])
         facets = {"lineage": lineage, **inferred("declared as a dbt exposure")}
-        inputs = [_named(one) for one in datasets_of(event, "inputs")]
+        inputs = [named_in(one) for one in datasets_of(event, "inputs")]
         return {"inputs": inputs, "outputs": outputs, "job": {"facets": facets}}
 
 
@@ -98,7 +99,7 @@ class GenericAnalyzer:
             return None
         inputs = datasets_of(event, "inputs")
         outputs = [
-            {**_named(one), "facets": {"columnLineage": lineage}}
+            {**named_in(one), "facets": {"columnLineage": lineage}}
             for one in datasets_of(event, "outputs")
             if "columnLineage" not in one["facets"]
             and (lineage := self._pass_through(one, inputs, catalog)) is not None
@@ -112,7 +113,7 @@ class GenericAnalyzer:
         how = {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
         for column, kind in columns_of(output, catalog).items():
             origins = [
-                {**_named(one), "field": column, "transformations": [how]}
+                {**named_in(one), "field": column, "transformations": [how]}
                 for one in inputs
                 if columns_of(one, catalog).get(column) == kind
             ]
@@ -120,10 +121,6 @@ class GenericAnalyzer:
         if not any(field["inputFields"] for field in fields.values()):
             return None
         return facet_of(COLUMN_LINEAGE, fields=fields)
-
-
-def _named(dataset: Found) -> Found:
-    return {"namespace": dataset["namespace"], "name": dataset["name"]}
 
 
 def _ids(told: Any) -> list[str]:  # noqa: ANN401 - as the provider sends it

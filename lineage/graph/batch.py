@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -47,7 +46,7 @@ def last_part_of(name: str) -> str:
 
 
 class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """The file of a job that ended last; the greatest counts. For `ahead_us` see `RunUse`."""
+    """The file of a job that ended last; the greatest counts. For `ahead_us` see `RunRow`."""
 
     ended_us: int
     began_us: int
@@ -56,12 +55,22 @@ class LastFile(msgspec.Struct, frozen=True, order=True, array_like=True):
     ahead_us: int = 0
 
 
-class RunUse(NamedTuple):
-    """The datasets that a run reads and writes, by number, and by how much its sender's clock was ahead."""
+class RunRow(msgspec.Struct, array_like=True):
+    """A run, the datasets that it reads and writes, by number, and how far its sender's clock was ahead."""
 
-    inputs: frozenset[int] = frozenset()
-    outputs: frozenset[int] = frozenset()
+    state: RunState
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
     ahead_us: int = 0
+
+    def merge(self, *others: RunRow) -> RunRow:
+        """What all of them tell of the run."""
+        return RunRow(
+            merge_states(self.state, *(one.state for one in others)),
+            tuple(sorted({*self.inputs}.union(*(one.inputs for one in others)))),
+            tuple(sorted({*self.outputs}.union(*(one.outputs for one in others)))),
+            max([self.ahead_us, *(one.ahead_us for one in others)]),
+        )
 
 
 class Known:
@@ -115,8 +124,7 @@ class Batch:
     """What the entries of a batch tell that the database does not have, each thing once."""
 
     def __init__(self, known: dict[int, Known], rules: tuple[str, ...]) -> None:
-        self.runs: dict[tuple[str, Node], RunState] = {}
-        self.uses: defaultdict[tuple[str, Node], RunUse] = defaultdict(RunUse)
+        self.runs: dict[tuple[str, Node], RunRow] = {}
         self.ahead: dict[tuple[str, str], tuple[int, int]] = {}
         """By job or dataset, the time of an event that was ahead, and of its receipt."""
         self._files: dict[Node, LastFile] = {}
@@ -284,23 +292,20 @@ class Batch:
             return file
         if facets is not None and (facets.delta_file is not None or facets.summary):
             return None  # a file that has begun, or a summary of files
-        state = observe_times(event, at_us)
+        used = self._numbers_of(event.inputs or ()), self._numbers_of(written(event))
+        run = RunRow(observe_times(event, at_us), *used, ahead_us)
         key = (event.run.runId, job)
         known = self.runs.get(key)
-        self.runs[key] = state if known is None else merge_states(known, state)
-        if event.inputs or event.outputs or ahead_us:
-            use = self.uses[key]
-            used = self._numbers_of(event.inputs or ()), self._numbers_of(written(event))
-            ahead_us = max(ahead_us, use.ahead_us)
-            self.uses[key] = RunUse(use.inputs | used[0], use.outputs | used[1], ahead_us)
+        self.runs[key] = run if known is None else known.merge(run)
         return None
 
-    def _numbers_of(self, datasets: Iterable[DatasetName]) -> set[int]:
-        return {
+    def _numbers_of(self, datasets: Iterable[DatasetName]) -> tuple[int, ...]:
+        numbers = {
             self._number_of(settle_dataset(one.namespace, one.name, self._rules))
             for one in datasets
             if not is_too_long(one)
         }
+        return tuple(sorted(numbers))
 
     def _take_passage(self, key: int, part: Part, file: LastFile) -> None:
         known = self._passages.get(key)

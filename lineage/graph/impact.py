@@ -13,7 +13,7 @@ from waybill.facets.json_events import instant
 from waybill.transport.counting import duration_text
 
 from .asking import find_node, shown
-from .elements import SAID, Ask, Node, NodeKind, as_json
+from .elements import GUESS_BELOW, SAID, Ask, Node, NodeKind, as_json
 from .properties import owners_in, properties_of, tier_in
 from .runs import LastRun, last_runs
 from .walking import COLUMNS, FLOW, Nodes, Walk
@@ -26,15 +26,14 @@ IMPACT_COLUMNS: Final = (
     "clock ahead",
 )
 
-_GUESS: Final = 0.5
-"""What is less sure is a guess: it says of no column that nothing comes from it."""
+# A guess says of no column that nothing comes from it.
 _SILENT: Final = f"""
 SELECT DISTINCT got.source, got.target FROM all_edge AS got
 LEFT JOIN all_edge AS put ON put.source = got.target AND put.kind = 'write'
 WHERE got.source IN (SELECT value FROM json_each(?)) AND got.kind = 'read' AND NOT EXISTS (
     SELECT 1 FROM all_belief AS told
     WHERE job = got.target AND of_columns AND dataset = ifnull(put.target, dataset)
-    AND (told.analyzer IN {SAID} OR (confidence >= {_GUESS} AND EXISTS (
+    AND (told.analyzer IN {SAID} OR (confidence >= {GUESS_BELOW} AND EXISTS (
         SELECT 1 FROM all_edge AS named WHERE named.source = got.source AND named.kind = 'read'
         AND named.target = got.target AND named.analyzer = told.analyzer
     )))

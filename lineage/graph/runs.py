@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from waybill.facets import FINAL_STATES, RunState, merge_states
+from waybill.facets import FINAL_STATES, RunState
 from waybill.facets.chunks import in_chunks
 
-from .batch import LastFile
+from .batch import LastFile, RunRow
 from .elements import HOUR_US, as_json
 from .walking import ALWAYS_US
 
@@ -82,24 +82,6 @@ class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     clock_ahead_s: float | None = None
 
 
-class _Run(msgspec.Struct, array_like=True):
-    """A row's state of a run, with the numbers of the datasets that it reads and writes."""
-
-    state: RunState
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    ahead_us: int = 0
-
-    def merge(self, others: list[_Run]) -> _Run:
-        """What all of them tell of the run."""
-        return _Run(
-            merge_states(self.state, *(one.state for one in others)),
-            tuple(sorted({*self.inputs}.union(*(one.inputs for one in others)))),
-            tuple(sorted({*self.outputs}.union(*(one.outputs for one in others)))),
-            max([self.ahead_us, *(one.ahead_us for one in others)]),
-        )
-
-
 class JobRuns:
     """Puts how jobs ran into one database, and what they read and wrote in one run.
 
@@ -114,10 +96,9 @@ class JobRuns:
 
     def put(self, batch: Batch) -> None:
         """Put the runs of jobs, and the last files of others."""
-        for (run, job), state in batch.runs.items():
-            inputs, outputs, ahead_us = batch.uses[run, job]
+        for (run, job), told in batch.runs.items():
             known = [_RUN.decode(row) for row in self._known(run, job.number)]
-            merged = _Run(state, (*inputs,), (*outputs,), ahead_us).merge(known)
+            merged = told.merge(*known)
             if merged not in known:
                 self._put(run, job.number, _last_us(merged.state), merged)
                 self._put_together(job.number, merged)
@@ -130,10 +111,10 @@ class JobRuns:
         rows = (self._connection.execute(statement, (run, job)).get for statement in self._statements)
         return (row for row in rows if row is not None)
 
-    def _put(self, run: str, job: int, last_us: int, told: _Run | LastFile) -> None:
+    def _put(self, run: str, job: int, last_us: int, told: RunRow | LastFile) -> None:
         self._connection.execute(_PUT, (run, job, last_us, msgspec.msgpack.encode(told)))
 
-    def _put_together(self, job: int, run: _Run) -> None:
+    def _put_together(self, job: int, run: RunRow) -> None:
         """Put what it read with what it wrote; of very many, all with everything."""
         pairs = [(source, target) for source in run.inputs for target in run.outputs][: _TOGETHER_MAX + 1]
         if len(pairs) > _TOGETHER_MAX:
@@ -189,9 +170,9 @@ def newest_runs(ask: Ask, jobs: Iterable[int], count: int) -> list[tuple[int, La
     return sorted(told, key=lambda one: (-one[1].started_ms, one[1].run))[:count]
 
 
-def _merge_rows(rows: Iterable[tuple[str, int, bytes]]) -> dict[tuple[str, int], _Run | LastFile]:
+def _merge_rows(rows: Iterable[tuple[str, int, bytes]]) -> dict[tuple[str, int], RunRow | LastFile]:
     """What the databases tell of each run of a job, given by number."""
-    found: defaultdict[tuple[str, int], list[_Run | LastFile]] = defaultdict(list)
+    found: defaultdict[tuple[str, int], list[RunRow | LastFile]] = defaultdict(list)
     for run, job, state in rows:
         found[run, job].append(_decode(run, state))
     return {key: _merge(states) for key, states in found.items()}
@@ -199,16 +180,16 @@ def _merge_rows(rows: Iterable[tuple[str, int, bytes]]) -> dict[tuple[str, int],
 
 def _runs_of(
     ask: Ask, jobs: Iterable[int], count: int
-) -> Iterator[tuple[int, list[tuple[int, _Run | LastFile]]]]:
+) -> Iterator[tuple[int, list[tuple[int, RunRow | LastFile]]]]:
     """Of each job some of its runs, and when each was told last, the one that was told last first."""
     for job, rows in groupby(ask(_RUNS, (as_json(jobs), count - 1)), itemgetter(0)):
-        runs: dict[str, tuple[int, list[_Run | LastFile]]] = {}
+        runs: dict[str, tuple[int, list[RunRow | LastFile]]] = {}
         for _, run, last_us, state in rows:
             runs.setdefault(run, (last_us, []))[1].append(_decode(run, state))
         yield job, [(last_us, _merge(states)) for last_us, states in runs.values()]
 
 
-def _latest(runs: Iterable[tuple[int, _Run | LastFile]], as_of_us: int) -> LastRun | None:
+def _latest(runs: Iterable[tuple[int, RunRow | LastFile]], as_of_us: int) -> LastRun | None:
     latest: LastRun | None = None
     for last_us, state in runs:
         if latest is not None and last_us // 1_000 < latest.started_ms:
@@ -220,13 +201,15 @@ def _latest(runs: Iterable[tuple[int, _Run | LastFile]], as_of_us: int) -> LastR
     return latest
 
 
-def _decode(run: str, row: Any) -> _Run | LastFile:  # noqa: ANN401 - a value of a row
+def _decode(run: str, row: Any) -> RunRow | LastFile:  # noqa: ANN401 - a value of a row
     return _FILE.decode(row) if run == _OF_FILES else _RUN.decode(row)
 
 
-def _merge(states: list[Any]) -> _Run | LastFile:
+def _merge(states: list[Any]) -> RunRow | LastFile:
     """What is known of one run, or the last of some files."""
-    merged: _Run | LastFile = max(states) if isinstance(states[0], LastFile) else states[0].merge(states[1:])
+    merged: RunRow | LastFile = (
+        max(states) if isinstance(states[0], LastFile) else states[0].merge(*states[1:])
+    )
     return merged
 
 
@@ -237,7 +220,7 @@ def _last_us(state: RunState | LastFile) -> int:
     return max([state.begun_us, state.created_us, *(one.time_us for one in state.endings)])
 
 
-def _told(told: _Run | LastFile, as_of_us: int) -> LastRun:
+def _told(told: RunRow | LastFile, as_of_us: int) -> LastRun:
     ahead_s = told.ahead_us / 1e6 or None
     if isinstance(told, LastFile):
         return LastRun(
@@ -262,5 +245,5 @@ def _told(told: _Run | LastFile, as_of_us: int) -> LastRun:
     )
 
 
-_RUN: Final = msgspec.msgpack.Decoder(_Run)
+_RUN: Final = msgspec.msgpack.Decoder(RunRow)
 _FILE: Final = msgspec.msgpack.Decoder(LastFile)

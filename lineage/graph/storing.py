@@ -182,7 +182,10 @@ class GraphTables:
         connection: the database.
         below: the schema of an attached database that has what was told before; empty: there is none.
         analyzed: the keys of the facets that analyzers read; None: they read every event. Events are only
-            noted for them, see `list_unanalyzed`.
+            noted for them.
+
+    Attributes:
+        analyses: those events, and what was found in them.
     """
 
     def __init__(
@@ -194,7 +197,7 @@ class GraphTables:
         self._is_tail = bool(below)
         self._documents = Documents(connection)
         self._analyzed = analyzed
-        self._analyses = Analyses(connection)
+        self.analyses = Analyses(connection)
         self._known: dict[int, Known] = {}
         self._size = 0
 
@@ -214,24 +217,16 @@ class GraphTables:
                 continue
             if not is_to_analyze(event, entry.body, self._analyzed):
                 continue
-            if (found := self._analyses.put(event, entry.body, seen)) is not None:
+            if (found := self.analyses.put(event, entry.body, seen)) is not None:
                 batch.take_found(*found)
         self._put(batch)
         return added
-
-    def analyze_again(self) -> None:
-        """Have analyzers read the events once more that they could not read by accident."""
-        self._analyses.try_again()
-
-    def list_unanalyzed(self, limit: int) -> list[tuple[int, bytes]]:
-        """Some of the events that analyzers have not read, each with its key."""
-        return self._analyses.list_waiting(limit)
 
     def add_findings(self, results: Iterable[Result]) -> None:
         """Add what analyzers found, by the key of the event."""
         batch = Batch({}, self._rules)
         for result in results:
-            found = self._analyses.settle(result)
+            found = self.analyses.settle(result)
             if found is not None:
                 batch.take_found(*found)
         self._put(batch)

@@ -44,7 +44,7 @@ class Analysis:
                 graph.add_findings(results)
         if self._worker is not None and self._worker.pending:
             return POLL_S
-        if waiting := graph.list_unanalyzed(_AT_ONCE):
+        if waiting := graph.analyses.list_waiting(_AT_ONCE):
             self._worker, self._used_s = self._worker or Worker(), self._clock.monotonic_s()
             for key, event in waiting:
                 self._worker.submit(str(key), event, {})

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from waybill.transport.errors import RootError, reason_of
-from waybill.transport.files import Files
 from waybill.transport.journal import Watch
 from waybill.transport.permissions import file_mode
 from waybill.transport.root import check_root
@@ -155,10 +154,7 @@ class Index:
             connection.close()
             raise
         self._connection = connection
-        node, rule = self._journal.nodes()[0].name, self._settings.annotation_rule
-        self._publisher = Publisher(
-            connection, self._settings.root, node, files=Files(), rule=rule, clock=self._clock
-        )
+        self._publisher = Publisher(connection, self._journal, self._settings)
         return connection
 
     def _step(self, connection: apsw.Connection) -> Step:
@@ -221,7 +217,7 @@ class Index:
         if now_ms - self._forgot_ms >= DAY_MS:
             self._forgot_ms = now_ms
             with connection:
-                self._open_graph(connection).analyze_again()
+                self._open_graph(connection).analyses.try_again()
                 tables = Tables(connection)
                 tables.forget_ends(now_ms - _LATE_DAYS * DAY_MS)
                 if self._settings.lineage_retain_days is not None:

@@ -9,24 +9,23 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from waybill.exporter.names import relations_path
-from waybill.transport.runner import OpenRun
+from waybill.transport.files import Files
 
 from .facts import Kind
-from .tables import DAY_MS
+from .tables import DAY_MS, OPEN_RUN
 
 if TYPE_CHECKING:
     import apsw
 
     from waybill.exporter.relations import Relation
-    from waybill.facets import AnnotationRule
-    from waybill.transport.clock import Clock
-    from waybill.transport.files import Files
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
+    from waybill.transport.runner import OpenRun
 
 _AFTER_S: Final = 60.0
 _TIMES_AS_LONG: Final = 50
@@ -51,29 +50,17 @@ class Publisher:
 
     Args:
         connection: the index.
-        root: the folder of the layout.
-        node: the first node of the journal, since several may file below one root.
-        files: how the files are written.
-        rule: which annotations may leave the journal.
-        clock: when a day is due.
+        journal: of its nodes the first one names the files, since several may file below one root.
+        settings: the root, and which annotations may leave the journal.
     """
 
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        root: Path,
-        node: str,
-        *,
-        files: Files,
-        rule: AnnotationRule,
-        clock: Clock,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, connection: apsw.Connection, journal: Journal, settings: Settings) -> None:
+        self._clock = journal.clock
         self._connection = connection
-        self._root = root
-        self._node = node
-        self._files = files
-        self._rule = rule
+        self._root = settings.root
+        self._node = journal.nodes()[0].name
+        self._files = Files()
+        self._rule = settings.annotation_rule
         self._due_s: dict[_Day, float] = {}
 
     def publish(self, *, all_now: bool = False) -> float | None:
@@ -113,7 +100,7 @@ class Publisher:
 
     def _open_rows(self, system: str, span: tuple[int, int]) -> Iterator[Relation]:
         for did, began_ms, last_ms, begun in self._connection.execute(_OPEN, span):
-            run = _BEGUN.decode(cast("bytes", begun))
+            run = OPEN_RUN.decode(cast("bytes", begun))
             if run.of_system == system:
                 value = msgspec.json.encode((last_ms, self._with_kept_annotations(run))).decode()
                 yield cast("str", did), Kind.OPEN, value, cast("int", began_ms)
@@ -130,6 +117,3 @@ class Publisher:
             return run
         allowed = msgspec.json.decode(run.file) | {"annotations": rule.kept(file.annotations) or {}}
         return replace(run, file=msgspec.json.encode(allowed))
-
-
-_BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

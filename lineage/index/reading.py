@@ -23,14 +23,14 @@ from waybill.transport.config import TRIMMERS, agreed
 from waybill.transport.counting import counted
 from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.journal import FileContent, OpenedToRead
-from waybill.transport.runner import OpenRun
 
 from ..graph import GRAPH_VIEWS, GraphTables, find_onward, list_lacks, set_trimmers
 from .facts import JobRun, Kind, open_file_of, told_in
-from .tables import FORMAT, INDEX_NAME, SCHEMA, Tables, place_in, place_in_journal
+from .tables import FORMAT, INDEX_NAME, OPEN_RUN, SCHEMA, Tables, place_in, place_in_journal
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
+    from waybill.transport.runner import OpenRun
 
     from ..graph import FileEnd, Onward, Question
     from .facts import Fact, OpenFile
@@ -268,7 +268,7 @@ class IndexReader:
     def open_runs(self) -> list[tuple[OpenFile, OpenRun]]:
         """All files and runs that have begun and not ended, each with what its end has to repeat."""
         rows = cast("list[tuple[int, int, bytes]]", self._ask(_OPEN, ()))
-        runs = [(_BEGUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
+        runs = [(OPEN_RUN.decode(begun), began_ms, last_ms) for began_ms, last_ms, begun in rows]
         return [(open_file_of(*run), run[0]) for run in runs]
 
     def endless_producers(self, silent_since_ms: int, *, least: int) -> list[tuple[str, int]]:
@@ -413,6 +413,3 @@ def _attach_address(connection: apsw.Connection, address: str) -> int:
     except apsw.Error:
         connection.execute("DETACH disk")
         raise
-
-
-_BEGUN: Final = msgspec.msgpack.Decoder(OpenRun)

@@ -166,7 +166,7 @@ class Tables:
             row = self._connection.execute(_RUN.format(schema), (name,)).fetchone()
             if row is not None:
                 began_ms, last_ms, attempts, begun = cast("tuple[int, int, bytes, bytes | None]", row)
-                is_open = None if begun is None else _Open(began_ms, last_ms, _OPEN_RUN.decode(begun))
+                is_open = None if begun is None else _Open(began_ms, last_ms, OPEN_RUN.decode(begun))
                 return _Run(is_open, _ATTEMPTS.decode(attempts))
         return _Run()
 
@@ -265,5 +265,5 @@ class _Run:
             self.open = self.open._replace(begun=msgspec.structs.replace(begun, told=told))
 
 
-_OPEN_RUN: Final = msgspec.msgpack.Decoder(OpenRun)
+OPEN_RUN: Final = msgspec.msgpack.Decoder(OpenRun)
 _ATTEMPTS: Final = msgspec.msgpack.Decoder(Attempts)

@@ -26,7 +26,6 @@ from waybill.lineage.drawing import (
     Arrow,
     Box,
     Fold,
-    Line,
     Look,
     TooLargeForMermaidError,
     boxes_of_graph,
@@ -488,12 +487,6 @@ def test_each_picture_shows_that_a_file_has_not_ended() -> None:
         told = draw(form, functools.partial(boxes_of_journey, journey), unfold=True)
         assert "sftp: begun 2026-01-01 00:00:00 UTC, not ended, last began unpack" in told
     assert msgspec.json.encode(begun).decode() in graphml_of_journey(journey)
-
-
-def test_the_file_asked_about_is_never_folded() -> None:
-    journey = journey_of([record("a"), *(record(f"c{at}", parent_did="a") for at in range(100))], "c50")
-    lines: list[Line] = list(outline(journey))
-    assert [line.of.did for line in lines] == ["a", "c50"]
 
 
 def test_thousands_of_arrows_over_thousands_of_layers_are_drawn() -> None:

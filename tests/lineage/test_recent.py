@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from keeping import at_ms, dataset, keep_filed, ran
 
 if TYPE_CHECKING:
     from waybill.transport import Settings
 
 
-FILED = [0, 2, 99]
-"""How many events are in the index; the others are in the journal only."""
-
-
-@pytest.mark.parametrize("filed", FILED)
-def test_the_newest_runs_come_first_with_the_datasets_of_their_jobs(settings: Settings, filed: int) -> None:
+def test_the_newest_runs_come_first_with_the_datasets_of_their_jobs(settings: Settings) -> None:
     told = [
         ran("etl/load", ["ftp/raw"], ["lake/raw"]),
         ran("etl/sum", ["lake/raw"], [], 1, "START", run="s"),
         ran("etl/sum", [], ["lake/report"], 3, "FAIL", run="s"),
         ran("etl/mail", ["lake/report"], [], 2, "START", run="m"),
     ]
-    lineage = keep_filed(settings, told, filed)
+    lineage = keep_filed(settings, told, 2)
     found = lineage.recent_runs()
     assert [(one.job.name, one.run.state) for one in found] == [
         ("sum", "ERROR"),
@@ -38,15 +32,14 @@ def test_the_newest_runs_come_first_with_the_datasets_of_their_jobs(settings: Se
     assert [one.job.name for one in lineage.recent_runs(limit=1)] == ["sum"]
 
 
-@pytest.mark.parametrize("filed", FILED)
-def test_a_change_of_columns_is_told_with_those_whom_it_concerns(settings: Settings, filed: int) -> None:
+def test_a_change_of_columns_is_told_with_those_whom_it_concerns(settings: Settings) -> None:
     told = [
         ran("etl/load", [], [dataset("raw", types={"a": "int", "b": "int", "c": "int"})]),
         ran("etl/load", [], [dataset("raw", types={"a": "int", "b": "text", "d": "int"})], 1),
         ran("etl/load", [], [dataset("other", types={"a": "int"})], 2),
         ran("etl/sum", ["lake/raw"], [dataset("report", types={"s": "int"}, owners=["ada"])], 3),
     ]
-    lineage = keep_filed(settings, told, filed)
+    lineage = keep_filed(settings, told, 2)
     (change,) = lineage.schema_changes()
     assert (change.dataset.name, change.changed_ms) == ("raw", at_ms(1))
     assert (change.added, change.removed, change.retyped) == (("d",), ("c",), ("b",))
