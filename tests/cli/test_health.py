@@ -34,7 +34,7 @@ from waybill.transport.fallback import fallback_of
 if TYPE_CHECKING:
     from conftest import Run
 
-    from waybill.collector.http import WebRequest
+    from waybill.collector.http import Request
 
 Spoil = Callable[[Journal, Settings, pytest.MonkeyPatch], None]
 
@@ -153,7 +153,7 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return settings.with_values({"fallback_home": fallback, "event_logs": [str(logs)]}, "tests")
 
 
-def asked(endpoints: HealthEndpoints, request: WebRequest) -> tuple[dict[str, Any], list[str]]:
+def asked(endpoints: HealthEndpoints, request: Request) -> tuple[dict[str, Any], list[str]]:
     """What readiness and metrics say."""
 
     async def ask() -> tuple[bytes, bytes]:
@@ -227,7 +227,7 @@ def test_a_root_that_hangs_is_waited_for_once_and_not_by_each_probe(
     doors = HealthEndpoints(journal, settings, Readings(journal, settings), Metrics(), None, follows=False)
 
     async def probe() -> str:
-        reply = await asyncio.wait_for(doors.metrics(cast("WebRequest", None)), 20)
+        reply = await asyncio.wait_for(doors.metrics(cast("Request", None)), 20)
         return bytes(reply.body).decode()
 
     try:
