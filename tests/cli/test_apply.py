@@ -220,26 +220,3 @@ def test_a_command_says_that_the_living_runner_works_with_other_settings(
     assert "uses 5.0" in done.stderr
     end_runner(home)
     opened.close()
-
-
-def test_a_home_with_nothing_in_it_yet_begins_with_what_is_applied(called: Run, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "agreement.lock").touch()  # of a home whose journal somebody has moved away
-    words = ("settings", "apply", "--home", home, "--provenance-enabled")
-    assert "provenance_enabled" in called(*words, "--dry-run").stdout
-    assert [path.name for path in home.iterdir()] == ["agreement.lock"]
-    assert "provenance_enabled" in called(*words).stdout
-    assert (
-        json.loads(called("settings", "--home", home, "--json").stdout)["provenance_enabled"]["value"] is True
-    )
-
-
-def test_a_home_that_has_agreed_on_nothing_yet_is_told_what_changes(called: Run, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    Journal(home).close()
-    words = ("settings", "apply", "--home", home, "--provenance-enabled", "--json")
-    changes = [{"name": "provenance_enabled", "before": False, "after": True}]
-    assert json.loads(called(*words, "--dry-run").stdout)["changes"] == changes
-    assert json.loads(called(*words).stdout)["changes"] == changes
-    assert json.loads(called(*words).stdout)["changes"] == []

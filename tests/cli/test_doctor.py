@@ -80,15 +80,6 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(called: Run, home:
     assert not (home / MARKER).exists()
 
 
-def test_each_check_is_one_line_and_each_fix_another(called: Run, home: Path) -> None:
-    lines = called("doctor", "--home", home).stdout.splitlines()
-    checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
-    fixes = [line for line in lines if line.strip().startswith("fix: ")]
-    assert len(checks) == 12 + len(OF_SPARK)
-    assert len(checks) + len(fixes) == len(lines)
-    assert [fix for fix in fixes if "nothing" in fix] == [], "a fix is something to do"
-
-
 def test_the_marquez_that_the_home_delivers_to_is_asked(
     called: Run, settings: Settings, marquez: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,16 +95,6 @@ def test_the_marquez_that_the_home_delivers_to_is_asked(
     assert held is not None
     assert findings(called, "--home", home)[1]["Marquez"]["level"] == "ok", "which the runner delivers to"
     held.release()
-
-
-def test_a_marquez_that_is_down_is_told_once(called: Run, settings: Settings) -> None:
-    with contextlib.closing(Journal(settings.home)) as journal:
-        agree(journal, settings.with_values({"marquez_url": "http://127.0.0.1:1"}, "tests"))
-        journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
-    code, found = findings(called, "--home", settings.home)
-    assert (code, [one["check"] for one in found.values() if one["level"] == "broken"]) == (1, ["Marquez"])
-    command = f"`waybill settings apply --home {settings.home} --marquez-url URL`"
-    assert found["Marquez"]["fix"] == f"start it, or correct marquez_url: {command}"
 
 
 def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(

@@ -15,7 +15,7 @@ from contract_server import ContractServer
 from events import event
 
 from waybill.exporter import query
-from waybill.exporter.layout import SETTLE_S, Layout
+from waybill.exporter.layout import Layout
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 from waybill.transport.config import agree
@@ -75,37 +75,6 @@ def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, b
     return Kind.OPENLINEAGE, event(run, kind, at, outputs=["db/table"]), ""
 
 
-@pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
-def test_a_run_that_has_not_settled_is_shown_as_such(
-    called: Run, settings: Settings, journal: Journal, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
-) -> None:
-    agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=is_on))
-
-    def look() -> list[tuple[str, str, bool]]:
-        done = called("find", "--home", settings.home, "--json")
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        return [(one["did"], one["final_state"], one["settled"]) for one in found]
-
-    journal.append_many([told("open", "START"), told("r", "START"), told("r", "COMPLETE")])
-    assert look() == [("r", "COMPLETE", False)]
-    shown = called("find", "--home", settings.home, "--state", "complete", "--data-sink", "db/table").stdout
-    assert "COMPLETE (not settled yet)" in shown
-    assert called("find", "--home", settings.home, "--state", "error").stdout == ""
-    layout = Layout(journal, agreed, linger_s=0)
-    if is_on:
-        assert layout.step().applied == 3
-        assert look() == [("r", "COMPLETE", False)], "it is in the layout's state now"
-    now_s = time.time()
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: int((now_s + SETTLE_S + 1) * 1e9))
-        assert look() == [("r", "COMPLETE", True)]
-    if is_on:
-        assert flush(settings).problems == {}
-        assert look() == [("r", "COMPLETE", True)], "it is in a file"
-    journal.append_many([told("r", "FAIL", "2026-01-01T00:00:01Z")])
-    assert ("r", "ERROR", False) in look()
-
-
 def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
@@ -158,23 +127,6 @@ def test_the_local_zone_is_that_of_the_machine(
     assert newest in called("find", "--home", kept.home, "--tz", "local", "--since", newest).stdout
     monkeypatch.undo()
     time.tzset()
-
-
-def test_a_line_tells_of_poison_whose_records_are_in_no_answer(
-    called: Run, settings: Settings, journal: Journal
-) -> None:
-    journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
-    journal.close()
-    note = "1 entry is poison and in no answer; see `waybill poison list`"
-    query = "SELECT count(*) FROM provenance"
-    for command in (["find"], ["sql", query]):
-        assert note not in called(*command, "--home", settings.home).stderr
-    assert flush(settings).poison == {"layout": 1}
-    for command in (["find"], ["sql", query]):
-        done = called(*command, "--home", settings.home)
-        assert (done.returncode, note in done.stderr) == (0, True), done.stderr
-    assert called("poison", "drop", "1", "--yes", "--home", settings.home).returncode == 0
-    assert note not in called("find", "--home", settings.home).stderr
 
 
 def test_with_few_descriptors_all_is_found_or_it_is_an_error(

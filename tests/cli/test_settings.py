@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +28,8 @@ def test_what_a_live_runner_works_by_is_shown_whatever_was_given(
         lease = locks.take(home)
         assert lease is not None
         shown = called("settings", "--home", home).stdout
+        found = json.loads(called("status", "--home", home, "--json").stdout)
         lease.release()
+    assert (found["runner_alive"], found["runner_pid"]) == (True, os.getpid())
     where = f"the home, whose runner is alive; not False from environment {variable}"
     assert f"provenance_enabled\tTrue\t{where}\n" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import shutil
 import subprocess
@@ -12,61 +11,17 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pytest
 from hypothesis import given, strategies as st
 from layouts import record
 
 from waybill.cli.sql_views import CORRELATION_VIEWS
-from waybill.exporter.layout import Layout
 from waybill.exporter.relations import RELATIONS_SCHEMA
 from waybill.facets.arrow import to_table
-from waybill.transport import Journal, Settings, Tracker
-from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from conftest import Kept, Run
-
-
-def test_raw_files_that_are_not_compacted_are_told_of(called: Run, tmp_path: Path) -> None:
-    given = {"home": tmp_path / "home", "provenance_enabled": True, "runner": "none"}
-    on = Settings.load(given, env={}, cwd=tmp_path)
-    with Tracker(settings=on) as tracker, tracker.file("f", data_source="in"):
-        pass
-    with contextlib.closing(Journal(on.home)) as journal:
-        Layout(journal, agree(journal, on), linger_s=0).step()
-    told = called("sql", "FROM provenance", "--root", on.root)
-    assert "1 raw file is not in compacted files yet" in told.stderr
-
-
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("COPY (SELECT 1 AS did) TO '{file}'", 2),
-        ("EXPLAIN ANALYZE COPY (SELECT 1 AS did) TO '{file}'", 2),
-        ("PREPARE p AS COPY (SELECT 1 AS did) TO '{file}'; EXECUTE p", 2),
-        ("EXPORT DATABASE '{root}'", 2),
-        ("ATTACH '{other}/a.db'", 2),
-        ("SET memory_limit = '1TB'", 2),
-        ("INSTALL httpfs", 2),
-        ("SELECT * FROM read_text('{other}/secret')", 1),
-        ("SELECT * FROM glob('{other}/*')", 1),
-        ("SELECT * FROM read_text('{root}/../secret')", 1),
-        ("CREATE VIEW v AS FROM read_text('{other}/secret'); FROM v", 1),
-    ],
-)
-def test_a_query_reads_nothing_outside_the_root_and_writes_nothing(
-    called: Run, kept: Kept, tmp_path: Path, query: str, code: int
-) -> None:
-    root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "root" / "provenance")).parent
-    (tmp_path / "secret").write_text("told to nobody")
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    file = next(path for path in files if "compacted" in path.parts)
-    done = called("sql", query.format(file=file, root=root, other=tmp_path), "--root", root)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert "--unrestricted" in done.stderr
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
 FEW_FILES = """

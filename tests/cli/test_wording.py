@@ -8,22 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from waybill.cli.app import app
 from waybill.cli.records import as_plain
-from waybill.transport import (
-    MissingExtraError,
-    NotFoundError,
-    Settings,
-    SettingsError,
-    Tracker,
-    WaybillError,
-    flush,
-)
+from waybill.transport import MissingExtraError, NotFoundError, Settings, SettingsError, WaybillError
 from waybill.transport.config import SETTINGS
 
 if TYPE_CHECKING:
@@ -139,15 +130,6 @@ def test_bash_completes_a_state_however_it_is_typed(script: Path) -> None:
     )
     done = subprocess.run([bash, "-c", at_tab], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("error\nERROR\nError\n", "")
-
-
-def test_a_shell_completes_systems_by_their_own_names(settings: Settings) -> None:
-    odd = msgspec.structs.replace(settings, system_name="North Sea/1")
-    with Tracker(settings=odd) as tracker, tracker.file("a.csv", data_source="in"):
-        pass
-    flush(odd)
-    for given in (f"--home {odd.home}", f"--root {odd.root}"):
-        assert completed(f"waybill find {given} --system N") == ["North Sea/1"]
 
 
 def test_a_command_without_json_passes_the_output_of_another_program_through() -> None:

@@ -30,13 +30,14 @@ def _same_logging() -> Iterator[None]:
 
 
 def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run ``waybill`` with these arguments in this process, which takes a fraction of the time."""
+    """Run ``waybill`` with these arguments and no input in this process: a fraction of the time."""
     words = ["waybill", *map(str, arguments)]
     raw_out, raw_err = io.BytesIO(), io.BytesIO()
     out, err = (io.TextIOWrapper(raw, encoding="utf-8", write_through=True) for raw in (raw_out, raw_err))
     with (
         _same_logging(),
         mock.patch.object(sys, "argv", words),
+        mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         pytest.raises(SystemExit) as ended,
