@@ -16,6 +16,7 @@ import msgspec
 
 from waybill.transport import locks
 from waybill.transport.config import apply_command
+from waybill.transport.counting import counted
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.journal import NEARLY_FULL
@@ -229,8 +230,7 @@ def has_plain_spark(journal: Journal) -> bool:
 
 def _poison(journal: Journal) -> Iterator[Problem]:
     for name, count in sorted(journal.poison.counts().items()):
-        entries = "1 entry" if count == 1 else f"{count:,} entries"
-        says = f"{name} has set aside {entries} that it cannot apply"
+        says = f"{name} has set aside {counted(count, 'entry', 'entries')} that it cannot apply"
         fix = f"to see why: {_command(journal.home, 'poison list')}"
         yield Problem(ProblemKind.POISON, name, says, fix)
 
@@ -240,16 +240,16 @@ def _dead_letters(journal: Journal) -> Iterator[Problem]:
 
     for name in sorted(journal.cursors()):
         if count := len(dead_letters(journal, name)):
-            events = "1 event" if count == 1 else f"{count:,} events"
             fix = f"to see why: {_command(journal.home, 'dead-letters list')}"
-            yield Problem(ProblemKind.DEAD_LETTERS, name, f"{name} has refused {events} for good", fix)
+            says = f"{name} has refused {counted(count, 'event')} for good"
+            yield Problem(ProblemKind.DEAD_LETTERS, name, says, fix)
 
 
 def _fallback(settings: Settings) -> Iterator[Problem]:
     where = str(fallback_of(settings))
     try:
         if count := waiting_in_fallback(settings):
-            says = f"1 entry waits in {where}" if count == 1 else f"{count:,} entries wait in {where}"
+            says = f"{counted(count, 'entry waits', 'entries wait')} in {where}"
             fix = f"to have the home adopt them: {_command(settings.home, 'flush')}"
             yield Problem(ProblemKind.FALLBACK, where, says, fix)
     except JournalError as error:
@@ -262,7 +262,7 @@ def _quarantined(journal: Journal | None, root: Path) -> Iterator[Problem]:
     from .quarantine import list_quarantined
 
     if count := sum(1 for _ in list_quarantined(root)):
-        files = "1 damaged file was" if count == 1 else f"{count:,} damaged files were"
+        files = counted(count, "damaged file was", "damaged files were")
         fix = f"to see how to get their rows back: `waybill verify {_given(journal, root)}`"
         yield Problem(ProblemKind.QUARANTINE, str(root), f"{files} set aside below {root}", fix)
 
@@ -271,8 +271,7 @@ def _differing(journal: Journal | None, root: Path) -> Iterator[Problem]:
     if not (root / DIFFERING).exists():
         return  # nearly always
     if count := len(list_differing(root)):
-        files = "1 file is" if count == 1 else f"{count:,} files are"
-        says = f"{files} gone, changed or unknown to the ledger below {root}"
+        says = f"{counted(count, 'file is', 'files are')} gone, changed or unknown to the ledger below {root}"
         given = _given(journal, root)
         fix = f"to see which: `waybill verify {given}`; to restore them: `waybill repair {given}`"
         yield Problem(ProblemKind.DIFFERING, str(root), says, fix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 import events
 import pyarrow.parquet as pq
 from hypothesis import settings, strategies as st
+from seam.files import FaultyFiles
+from seam.plan import Plan
 
-from waybill.exporter import Compactor, check
+from waybill.exporter import Compactor, Query, check
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
@@ -26,9 +29,6 @@ from waybill.transport.files import Files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from _typeshed import ReadableBuffer
-
-    from waybill.exporter import Query
     from waybill.exporter.query import Access, Stats
     from waybill.exporter.verification import Finding
 
@@ -56,6 +56,11 @@ def stats(root: Path, query: Query | None = None, *, access: Access = FOLDERS) -
 def findings(root: Path) -> list[Finding]:
     """What a check of a root finds."""
     return [finding for checked in check(root) for finding in checked.findings]
+
+
+def open_findings(root: Path) -> list[tuple[str, str]]:
+    """Each finding that nobody has accepted, by its kind and its file."""
+    return [(finding.kind, finding.path) for finding in findings(root) if finding.accepted is None]
 
 
 def kinds(root: Path) -> list[tuple[str, str]]:
@@ -98,6 +103,11 @@ def event(run: str, kind: str, at_ms: int, *, job: object = "job", **more: objec
     return events.event(run, kind, at, job=f"edge/{job}", **more)
 
 
+def facet(**fields: object) -> dict[str, object]:
+    """The run facets of an event of a file."""
+    return {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", **fields}}
+
+
 def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:
     """Records with few distinct values, so that keys often repeat, with equal or different other fields."""
     texts = st.sampled_from(["", "a", "b", "ab"])
@@ -125,6 +135,37 @@ def _sorted_annotations(one: ProvenanceRecord) -> ProvenanceRecord:
     )
 
 
+def _maybe(*values: object) -> st.SearchStrategy[object]:
+    return st.none() | st.sampled_from(values)
+
+
+_CONDITIONS: dict[str, st.SearchStrategy[object]] = {
+    "did": _maybe("d1", "d2", "d3"),
+    "dids": _maybe(frozenset({"d1", "d3"}), frozenset()),
+    "parent_did": _maybe("p1", "p3"),
+    "parent_dids": _maybe(frozenset({"p1", "p2"})),
+    "data_source": _maybe("a", ""),
+    "data_sink": _maybe("a", ""),
+    "system_name": _maybe("edge", "core/7", "nobody"),
+    "filename": _maybe("a", "ab", "?", "a*", "*b", "[!a]", "[a-b]*", "", "."),
+    "has_data_sink": st.none() | st.booleans(),
+    "not_data_sinks": st.lists(st.sampled_from(["a", "", "b"]), max_size=2),
+    "final_state": _maybe(*FinalState, (), (FinalState.ERROR, FinalState.COMPLETE)),
+    "not_final_states": st.lists(st.sampled_from(FinalState), max_size=2),
+    "created_since_ms": _maybe(0, START_MS, START_MS + 1, 10**18),
+    "created_until_ms": _maybe(0, START_MS, START_MS + 1, 10**18),
+    "annotations": st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["a", "", "b"]), max_size=2),
+    "since_ms": _maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
+    "until_ms": _maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
+}
+
+
+def queries_strategy() -> st.SearchStrategy[Query]:
+    """Questions about such records, with so few conditions each that many find something."""
+    names = st.lists(st.sampled_from(sorted(_CONDITIONS)), max_size=4, unique=True)
+    return names.flatmap(lambda some: st.builds(Query, **{name: _CONDITIONS[name] for name in some}))
+
+
 class Layout:
     """A root, written and read as the projection does."""
 
@@ -139,6 +180,18 @@ class Layout:
         last = self._ends[node] = first + 9
         RawWriter(self.root, files=self.files).write(RawName(node, first, last), records)
         return RawName(node, first, last)
+
+    def add(self, *records: ProvenanceRecord) -> None:
+        """Write one more range, and compact all hours."""
+        self.write(*records)
+        self.compactor().compact()
+
+    def copy(self, root: Path) -> Layout:
+        """The same in another place, where it may change."""
+        shutil.copytree(self.root, root)
+        copied = Layout(root, self.files)
+        copied._ends |= self._ends
+        return copied
 
     def compactor(self, window_rows: int = WINDOW_ROWS) -> Compactor:
         """A compactor with one worker."""
@@ -180,53 +233,36 @@ class StoppedError(BaseException):
     """The process is dead."""
 
 
-class StoppingFiles(Files):
+class _Stop(Plan):
+    """Has the process dead from a call on."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+
+    def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
+        del name, path
+        self._left -= 1
+        if self._left == 0:
+            half()
+        if self._left <= 0:
+            raise StoppedError
+
+
+class StoppingFiles(FaultyFiles):
     """Dies at its N-th call, and stays dead; a write that it dies in is half done."""
 
     def __init__(self, at: int) -> None:
-        self.left = at
+        super().__init__(_Stop(at))
 
-    def _reach(self) -> None:
-        self.left -= 1
-        if self.left <= 0:
-            raise StoppedError
 
-    def make_folder(self, path: Path) -> None:
-        self._reach()
-        super().make_folder(path)
-
-    def write(self, path: Path, data: ReadableBuffer) -> None:
-        try:
-            self._reach()
-        except StoppedError:
-            if self.left == 0:
-                super().write(path, memoryview(data)[: len(memoryview(data)) // 2])
-            raise
-        super().write(path, data)
-
-    def fsync(self, path: Path) -> None:
-        self._reach()
-        super().fsync(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._reach()
-        super().rename(source, target)
-
-    def link(self, source: Path, target: Path) -> None:
-        self._reach()
-        super().link(source, target)
-
-    def fsync_folder(self, path: Path) -> None:
-        self._reach()
-        super().fsync_folder(path)
+class DiesWhenDone(Files):
+    """Dies once the plan of a rebuild is gone."""
 
     def remove(self, path: Path) -> None:
-        self._reach()
         super().remove(path)
-
-    def remove_folder(self, path: Path) -> None:
-        self._reach()
-        super().remove_folder(path)
+        if path.name == "plan.json":
+            raise StoppedError
 
 
 def temporaries(root: Path) -> list[Path]:

@@ -21,13 +21,18 @@ NOW_MS = START_MS + HOUR_MS + 3 * DAY_MS
 """Three days after the end of the first hour, to the millisecond."""
 
 
-@pytest.fixture
-def layout(layout: Layout) -> Layout:
+@pytest.fixture(scope="module")
+def filed(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """Two hours of one system and one of another, all written when their hours ended."""
-    layout.write(record("a"), record("b", at_ms=HOUR_MS), record("c", system_name="core"))
-    layout.compactor().compact()
+    layout = Layout(tmp_path_factory.mktemp("filed"))
+    layout.add(record("a"), record("b", at_ms=HOUR_MS), record("c", system_name="core"))
     written_as_they_ended(layout)
     return layout
+
+
+@pytest.fixture
+def layout(filed: Layout, root: Path) -> Layout:
+    return filed.copy(root)
 
 
 def written_as_they_ended(layout: Layout) -> None:
@@ -61,8 +66,7 @@ def test_a_dry_run_only_says_what_would_go(layout: Layout) -> None:
 
 
 def test_what_came_late_ages_from_its_arrival(layout: Layout) -> None:
-    layout.write(record("late"))
-    layout.compactor().compact()
+    layout.add(record("late"))
     arrived_ms = int((layout.root / FILE).stat().st_mtime * 1_000)
     assert age_off(layout.root, days=3, now_ms=NOW_MS).removed == (CORE,)
     assert FILE not in age_off(layout.root, days=3, now_ms=arrived_ms + 3 * DAY_MS - 1_000).removed
@@ -74,8 +78,7 @@ def test_only_what_is_exported_everywhere_as_it_is_goes(layout: Layout, tmp_path
     assert (nowhere.removed, nowhere.waiting) == ((), (CORE, FILE))
     first, second = (open_destination(str(tmp_path / name)) for name in ("first", "second"))
     export(layout.root, first)
-    layout.write(record("late", system_name="core"))
-    layout.compactor().compact()
+    layout.add(record("late", system_name="core"))
     written_as_they_ended(layout)
     changed = age_off(layout.root, days=3, only_exported=True, dry_run=True, now_ms=NOW_MS)
     assert (changed.removed, changed.waiting) == ((FILE,), (CORE,))
@@ -107,7 +110,6 @@ def test_a_late_record_of_an_hour_that_has_gone_is_kept_until_it_is_exported(
 def test_a_late_record_that_is_taken_back_leaves_the_late_file(layout: Layout) -> None:
     age_off(layout.root, days=3, now_ms=NOW_MS)
     wrong = record("late", final_state=FinalState.ERROR)
-    layout.write(wrong, record("other"))
-    layout.compactor().compact()
+    layout.add(wrong, record("other"))
     layout.compactor().compact([], retraction=Retraction(layout.write(), frozenset({record_key(wrong)})))
     assert [row.did for row in find(layout.root)] == ["b", "other"]

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from layouts import START_MS, Layout, record
+from layouts import HOUR_MS, START_MS, Layout, open_findings, record
 
-from waybill.exporter import Wanted, age_off_archive, check, export, open_destination, rebuild
+from waybill.exporter import Wanted, age_off_archive, export, open_destination, rebuild
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries, read_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
@@ -20,7 +20,6 @@ from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 
 DAY_MS = 86_400_000
-HOUR_MS = 3_600_000
 
 
 def later_ms(days: float) -> int:
@@ -44,10 +43,6 @@ def archived(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for _, path in found]
 
 
-def findings(root: Path) -> list[tuple[str, str]]:
-    return [(finding.kind, finding.path) for checked in check(root) for finding in checked.findings]
-
-
 def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settings: Settings) -> None:
     root = settings.root
     keep(settings, "a", "b")
@@ -58,13 +53,13 @@ def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settin
     assert would.size_bytes == sum((root / path).stat().st_size for path in old)
     assert age_off_archive(root, days=2, now_ms=later_ms(2)) == would
     assert archived(root) == []
-    assert findings(root) == []
+    assert open_findings(root) == []
     keep(settings, "c", "d")
-    assert findings(root) == []
+    assert open_findings(root) == []
     rebuild(EventsSource(root), root.with_name("again"), Wanted(system_name="tests"))
     assert sorted(row.did for row in find(root.with_name("again"))) == ["c", "d"]
     (root / archived(root)[0]).unlink()
-    assert {kind for kind, _ in findings(root)} == {"chain", "removed"}
+    assert {kind for kind, _ in open_findings(root)} == {"chain", "removed"}
 
 
 def test_a_file_goes_only_when_all_that_its_entries_came_to_is_exported(

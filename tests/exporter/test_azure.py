@@ -94,12 +94,10 @@ def test_a_late_row_joins_its_hour_and_raw_files_are_compacted_and_all_of_it_is_
 ) -> None:
     url, layout, host = f"{azure}/root", Layout(tmp_path / "root"), Layout(tmp_path / "host")
     rows = [record(f"{at:02}", at_ms=at * HOUR_MS // 10) for at in range(20)]
-    layout.write(*rows)
-    layout.compactor().compact()
+    layout.add(*rows)
     assert export(layout.root, open_destination(url), delete_after=True).failed == {}
     late, raw = record("late", at_ms=1), record("raw", at_ms=2)
-    layout.write(late)
-    layout.compactor().compact()
+    layout.add(late)
     assert len(export(layout.root, open_destination(url)).merged) == 1
     host.write(raw)
     for path in host.raw():

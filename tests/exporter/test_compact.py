@@ -5,9 +5,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow.parquet as pq
@@ -16,7 +14,6 @@ from layouts import (
     FILES,
     HOUR_MS,
     NODE,
-    START_MS,
     Layout,
     findings,
     in_order,
@@ -26,16 +23,12 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import Query
+from waybill.exporter import check
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.directory import FileStamp
-from waybill.exporter.names import Hour, RawName
+from waybill.exporter.names import Hour
 from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
-from waybill.lineage import find
-
-if TYPE_CHECKING:
-    import pytest
 
 FIRST_HOUR = Hour("20260101", "00")
 
@@ -61,9 +54,15 @@ def test_any_split_into_raw_files_windows_and_compactions_gives_what_the_merge_g
             layout.write(*part, node=nodes[at % len(nodes)])
             if at in compacted_after:
                 layout.compactor(window_rows).compact()
+            assert findings(layout.root) == []
         layout.compactor(window_rows).compact()
         assert layout.rows() == in_order(merge_all(records))
         assert layout.raw() == []
+        checked = list(check(layout.root))
+        assert [(one.path, one.findings) for one in checked] == [
+            (str(path.relative_to(folder)), ()) for path in layout.compacted()
+        ]
+        assert sum(one.rows for one in checked) == len(merge_all(records))
 
 
 def test_an_hour_of_more_systems_than_files_may_be_open_is_compacted_at_once(layout: Layout) -> None:
@@ -101,8 +100,7 @@ def test_only_the_hours_asked_for_are_compacted(layout: Layout) -> None:
 
 
 def test_an_hour_with_nothing_new_is_not_written_again(layout: Layout) -> None:
-    layout.write(record())
-    layout.compactor().compact()
+    layout.add(record())
     before = FileStamp.of(layout.compacted()[0].stat())
     assert layout.compactor().compact([FIRST_HOUR]).published == ()
     assert FileStamp.of(layout.compacted()[0].stat()) == before
@@ -111,11 +109,9 @@ def test_an_hour_with_nothing_new_is_not_written_again(layout: Layout) -> None:
 def test_the_footer_lists_the_ranges_of_each_node_joined_where_they_meet(layout: Layout) -> None:
     layout.write(record("a"))
     layout.write(record("b"), node="ffff")
-    layout.write(record("c"))
-    layout.compactor().compact()
+    layout.add(record("c"))
     layout.write(at := record("d", at_ms=HOUR_MS))
-    layout.write(record("e"))
-    layout.compactor().compact()
+    layout.add(record("e"))
     assert at.completed
     first, second = (pq.read_metadata(path).metadata for path in layout.compacted())
     assert json.loads(first[b"waybill.covers"]) == {NODE: [[1, 20], [31, 40]], "ffff": [[1, 10]]}
@@ -123,8 +119,7 @@ def test_the_footer_lists_the_ranges_of_each_node_joined_where_they_meet(layout:
 
 
 def test_duckdb_reads_exactly_the_promised_schema(layout: Layout) -> None:
-    layout.write(record(annotations={"k": "v"}))
-    layout.compactor().compact()
+    layout.add(record(annotations={"k": "v"}))
     relation = duckdb.read_parquet(f"{layout.root}/provenance/compacted/*/*/*.parquet")
     assert dict(zip(relation.columns, map(str, relation.types), strict=True)) == {
         "did": "VARCHAR",
@@ -161,22 +156,6 @@ def test_an_hour_that_cannot_be_written_is_told_and_the_others_are_done(layout: 
     assert not report.failed
     assert list(report.unreadable) == [FIRST_HOUR]
     assert report.published == ("provenance/compacted/edge/20260101/01.parquet",)
-
-
-def test_a_large_hour_that_finds_no_room_is_tried_again_and_nothing_is_set_aside(layout: Layout) -> None:
-    records = [record(f"did-{number:03}", at_ms=number) for number in range(200)]
-    raws = [layout.write(*records[:100]), layout.write(*records[100:])]
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
-    try:
-        report = layout.compactor(window_rows=50).compact()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(report.failed) == [FIRST_HOUR]
-    assert not report.aside
-    assert [path.name for path in layout.raw()] == list(map(str, raws))
-    assert not layout.compactor(window_rows=50).compact().failed
-    assert layout.rows() == records
 
 
 # -- crashes -----------------------------------------------------------------------------------------------
@@ -218,30 +197,6 @@ def test_compactors_in_several_processes_take_turns_and_do_each_hour_once(layout
 # -- clocks ------------------------------------------------------------------------------------------------
 
 
-def test_the_hour_that_comes_twice_where_clocks_are_put_back_is_two_hours(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # 01:30 in New York on 2026-11-01, first in summer time, then in winter time.
-    moments = {"summer": 1_793_511_000_000, "winter": 1_793_514_600_000}
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        assert len({time.localtime(moment // 1_000)[:5] for moment in moments.values()}) == 1
-        records = [record(did, at_ms=moment - START_MS) for did, moment in moments.items()]
-        layout.write(*records)
-        layout.compactor().compact()
-        assert [path.relative_to(layout.root).parts[3:] for path in layout.compacted()] == [
-            ("20261101", "05.parquet"),
-            ("20261101", "06.parquet"),
-        ]
-        assert find(layout.root, Query(since_ms=moments["winter"])) == records[1:]
-        assert find(layout.root, Query(until_ms=moments["winter"])) == records[:1]
-        assert findings(layout.root) == []
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
 # -- retractions -------------------------------------------------------------------------------------------
 
 
@@ -249,8 +204,7 @@ def test_a_retraction_takes_records_out_of_raw_and_compacted_files_and_spares_it
     layout: Layout,
 ) -> None:
     wrong = record("run", filename="wrong.csv")
-    layout.write(record("a"), wrong)
-    layout.compactor().compact()
+    layout.add(record("a"), wrong)
     layout.write(record("b"), wrong)
     raw = layout.write(record("run", filename="right.csv"))
     layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
@@ -301,8 +255,7 @@ def test_a_raw_file_damaged_in_the_middle_is_set_aside_whole(layout: Layout) -> 
 
 def test_a_retraction_that_leaves_nothing_leaves_a_file_without_rows(layout: Layout) -> None:
     wrong = record("run")
-    layout.write(wrong)
-    layout.compactor().compact()
+    layout.add(wrong)
     raw = layout.write(record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR))
     layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
     [path] = layout.compacted()
@@ -310,18 +263,3 @@ def test_a_retraction_that_leaves_nothing_leaves_a_file_without_rows(layout: Lay
     layout.compactor().compact()
     assert layout.rows() == [record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR)]
     assert findings(layout.root) == []
-
-
-def test_a_raw_file_that_comes_back_after_a_power_cut_is_not_counted_again(layout: Layout) -> None:
-    wrong = record("run", filename="wrong.csv")
-    layout.write(record("a"), wrong)
-    back = layout.raw()[0]
-    content = back.read_bytes()
-    raw = layout.write(record("run", filename="right.csv"))
-    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
-    back.parent.mkdir(parents=True)
-    back.write_bytes(content)
-    layout.compactor().compact()
-    assert layout.rows() == [record("a"), record("run", filename="right.csv")]
-    assert layout.raw() == []
-    assert RawName.parse(back.name) == RawName(NODE, 1, 10)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName
-from waybill.exporter.sources import EventsSource, JournalSource, Source, Stored
+from waybill.exporter.sources import EventsSource, JournalSource, LinesSource, Source
 from waybill.facets import FinalState, RunEvent, decode_event, fold
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings
@@ -229,24 +229,6 @@ def test_of_a_file_that_is_nowhere_nothing_is_known(
     assert (found.steps, found.records, found.rows) == ((), (), ())
 
 
-class _Events(NamedTuple):
-    """A source of events in memory."""
-
-    bodies: list[bytes]
-
-    def describe(self) -> str:
-        return "memory"
-
-    def parts(self) -> list[str]:
-        return ["all"]
-
-    def read(self, _: str) -> Iterator[list[Stored]]:
-        yield [Stored(at, Kind.OPENLINEAGE, "tests", body) for at, body in enumerate(self.bodies)]
-
-    def place(self, part: str, at: int) -> str:
-        return f"{part} {at}"
-
-
 def _many_outputs(count: int) -> list[bytes]:
     outputs = [{"namespace": "s3", "name": f"out-{at}"} for at in range(count)]
     return [event("r", "START", 1), event("r", "COMPLETE", 2, outputs=outputs)]
@@ -272,10 +254,12 @@ def test_a_file_of_many_outputs_is_explained_in_time_that_grows_as_they_do(
         records = fold(decoded, system_name="tests")
         root = tmp_path / str(number)
         RawWriter(root).write(RawName("a0", 1, 1), records)
-        found = explain("r", [_Events(bodies)], root, WANTED)
+        (tmp_path / f"{number}.jsonl").write_bytes(b"\n".join(bodies))
+        source = LinesSource((tmp_path / f"{number}.jsonl",))
+        found = explain("r", [source], root, WANTED)
         assert (len(found.records), len(found.rows)) == (number, number)
         assert found.is_proven
         assert [len(step.records) for step in found.steps[:1]] == [0 if events is _many_outputs else 1]
-        return lambda: explain("r", [_Events(bodies)], root, WANTED)
+        return lambda: explain("r", [source], root, WANTED)
 
     check_linear(prepare, count)

@@ -31,8 +31,7 @@ MANIFEST = "provenance/manifest/edge/20260101.json"
 
 
 def filled(layout: Layout, *records: ProvenanceRecord) -> Layout:
-    layout.write(*records)
-    layout.compactor().compact()
+    layout.add(*records)
     return layout
 
 
@@ -92,16 +91,6 @@ def test_a_late_row_of_an_hour_that_has_left_joins_all_that_was_exported(
     assert store.rows() == merge_all([*rows, late])
     assert run(layout, store) == Exported()
     assert_listed(store)
-
-
-def test_late_rows_come_in_parts_and_each_joins(layout: Layout, store: Store) -> None:
-    filled(layout, record("a"))
-    run(layout, store, delete_after=True)
-    for did in ("b", "c"):
-        filled(layout, record(did))
-        assert run(layout, store).merged == (LATE,)
-    assert run(layout, store) == Exported(unchanged=1)
-    assert store.rows() == [record("a"), record("b"), record("c")]
 
 
 def test_the_only_record_of_an_hour_leaves_the_destination_too(layout: Layout, store: Store) -> None:

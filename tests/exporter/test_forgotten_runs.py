@@ -4,82 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pytest
-from layouts import HOUR_MS, START_MS, Layout, event, in_order
+from layouts import HOUR_MS, START_MS, event, facet
+from manual_clock import ManualClock
+from sites import NAMES, Site
 
-from waybill.exporter.archive import Archive, archived_files, read_entries, read_run_ids
-from waybill.exporter.layout import Layout as Projection, write_again
+from waybill.exporter.archive import archived_files, read_entries, read_run_ids
+from waybill.exporter.layout import write_again
 from waybill.exporter.layout.runs import Run
 from waybill.exporter.query import TailReader
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
-from waybill.transport import Journal, Kind, Settings
-from waybill.transport.home import Home
+from waybill.facets import FinalState
+from waybill.transport import Journal, Settings
 from waybill.transport.root import adopt_root, plan_adoption
 
 if TYPE_CHECKING:
-    from waybill.transport.files import Files
     from waybill.transport.journal import Entry
 
-NAMES: Final = ("archive", "layout")
 
+class Forgetting(Site):
+    """A home that forgets a run after a second; its clock starts some days after `START_MS`."""
 
-class Clock:
-    """The clock that stamps arrivals; it starts some days after `START_MS`."""
+    clock: ManualClock
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_ms = START_MS + 72 * HOUR_MS
-        monkeypatch.setattr(time, "time_ns", lambda: self.now_ms * 1_000_000)
+    def __init__(self, settings: Settings) -> None:
+        clock = ManualClock(START_MS + 72 * HOUR_MS, moves_itself=True)
+        super().__init__(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400), clock=clock)
 
-    def pass_hours(self, hours: float) -> None:
-        self.now_ms += int(hours * HOUR_MS)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
-class Site:
-    """A home that forgets a run after a second, its layout and its archive."""
-
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        self.settings = msgspec.structs.replace(settings, journal_retain_days=1 / 86_400)
-        self.clock = clock
-        self.bodies: list[bytes] = []
-        self.open()
-
-    def open(self) -> None:
-        self.journal = Home.open(self.settings).journal
-        self.restart()
-
-    def restart(self, files: Files | None = None) -> None:
-        self.layout = Projection(self.journal, self.settings, files=files, workers=1, linger_s=0.0)
-        self.archive = Archive(self.journal, self.settings, gather_s=0.0)
-
-    def emit(self, *bodies: bytes) -> None:
-        self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
-        self.bodies += bodies
-
-    def flush(self, projections: Sequence[str] = NAMES) -> None:
-        self.journal.mark(b"flush")
-        for name in projections:
-            while self.journal.cursor(name) < self.journal.last_seq():
-                assert getattr(self, name).step().problem is None
-
-    def tell(self, *bodies: bytes) -> None:
-        self.emit(*bodies)
-        self.flush()
+    def pass_hours(self, hours: int) -> None:
+        self.clock.move(hours * 3_600)
 
     def forget(self) -> None:
         """Let enough time pass that everything is forgotten."""
-        self.clock.pass_hours(1)
+        self.pass_hours(1)
         self.tell(event(f"next-{len(self.bodies)}", "START", 0))
         runs = [msgspec.msgpack.decode(row, type=Run) for row in self.runs().values()]
         assert [run.is_forgotten for run in runs].count(False) == 1
@@ -88,21 +50,12 @@ class Site:
         """What is stored of each run."""
         return self.journal.state("layout", "run:")
 
-    def check(self) -> None:
-        """Check that the records are those of all events."""
-        events = [decode_event(body) for body in self.bodies]
-        expected = fold([one for one in events if isinstance(one, RunEvent)], system_name="stamped")
-        assert self.rows() == in_order(expected)
-
-    def rows(self) -> list[ProvenanceRecord]:
-        return Layout(self.settings.root).rows()
-
 
 @pytest.fixture
-def site(settings: Settings, clock: Clock) -> Iterator[Site]:
-    made = Site(settings, clock)
+def site(settings: Settings) -> Iterator[Forgetting]:
+    made = Forgetting(settings)
     yield made
-    made.journal.close()
+    made.close()
 
 
 @pytest.fixture
@@ -130,33 +83,33 @@ def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
 # -- what stays of them ------------------------------------------------------------------------------------
 
 
-def test_what_stays_of_a_forgotten_run_is_small_and_goes_with_the_archive(site: Site) -> None:
+def test_what_stays_of_a_forgotten_run_is_small_and_goes_with_the_archive(site: Forgetting) -> None:
     site.tell(*(event(f"r{number}", "RUNNING", 5) for number in range(50)))
     size_bytes = sum(map(len, site.runs().values()))
     site.forget()
     assert len(site.runs()) == 51
     assert sum(map(len, site.runs().values())) < size_bytes / 3
-    site.clock.pass_hours(24)
+    site.pass_hours(24)
     site.tell(*unknown(1))
-    shutil.rmtree(min((site.settings.root / "events").iterdir()))
-    site.clock.pass_hours(1)
+    shutil.rmtree(min((site.root / "events").iterdir()))
+    site.pass_hours(1)
     site.tell(*unknown(1))
     assert len(site.runs()) == 2
 
 
-def test_a_run_is_not_forgotten_before_its_entries_are_archived(site: Site) -> None:
+def test_a_run_is_not_forgotten_before_its_entries_are_archived(site: Forgetting) -> None:
     site.emit(COMPLETE)
-    site.flush(["layout"])
-    site.clock.pass_hours(1)
+    site.flush("layout")
+    site.pass_hours(1)
     site.emit(event("next", "START", 0))
-    site.flush(["layout"])
+    site.flush("layout")
     site.emit(FAIL)
-    site.flush(["layout"])
+    site.flush("layout")
     site.check()
 
 
 def test_the_oldest_forgotten_runs_are_dropped_when_there_are_too_many(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Forgetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.tell(*unknown(3))
     monkeypatch.setattr("waybill.exporter.layout.runs._REMEMBERED_MAX", 0)
@@ -168,12 +121,12 @@ def test_the_oldest_forgotten_runs_are_dropped_when_there_are_too_many(
 
 
 def test_runs_that_were_never_forgotten_are_not_looked_for(
-    site: Site, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+    site: Forgetting, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(5):
         site.tell(*unknown(20))
-        site.clock.pass_hours(1)
-    assert len(archived_files(site.settings.root)) == 5
+        site.pass_hours(1)
+    assert len(archived_files(site.root)) == 5
     with monkeypatch.context() as patched:
         patched.setattr(
             "waybill.exporter.layout.forgotten_runs.archived_files", lambda *_: pytest.fail("looked for")
@@ -184,7 +137,7 @@ def test_runs_that_were_never_forgotten_are_not_looked_for(
 
 
 def test_the_ids_in_files_from_while_the_layout_was_off_are_read_once_and_no_others(
-    site: Site, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+    site: Forgetting, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
 
@@ -194,13 +147,13 @@ def test_the_ids_in_files_from_while_the_layout_was_off_are_read_once_and_no_oth
 
     monkeypatch.setattr("waybill.exporter.layout.forgotten_runs.read_run_ids", note)
     site.emit(*unknown(3))
-    site.flush(["archive"])
-    site.clock.pass_hours(1)
+    site.flush("archive")
+    site.pass_hours(1)
     site.emit(event("next", "START", 0))
-    site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
-    earlier = [path for _, path in archived_files(site.settings.root)]
+    site.journal.prune(site.journal.last_seq(), site.clock.now_ms())
+    earlier = [path for _, path in archived_files(site.root)]
     for _ in range(3):
-        site.clock.pass_hours(1)
+        site.pass_hours(1)
         site.restart()
         site.tell(*unknown(3))
     assert read == earlier
@@ -210,7 +163,7 @@ def test_the_ids_in_files_from_while_the_layout_was_off_are_read_once_and_no_oth
 @pytest.mark.parametrize("run", ["r", "r" * 600, "#r", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"])
 @pytest.mark.parametrize("later_ms", [9, 74 * HOUR_MS])
 def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event(
-    site: Site, run: str, later_ms: int
+    site: Forgetting, run: str, later_ms: int
 ) -> None:
     site.tell(event(run, "COMPLETE", 5))
     site.forget()
@@ -218,10 +171,45 @@ def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event
     site.check()
 
 
+OUT: Final = {"outputs": [{"namespace": "file", "name": "out"}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("FAIL", 9, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("COMPLETE", HOUR_MS, {}), ("FAIL", 2 * HOUR_MS, {})]),
+        ([("START", 0, {})], [("COMPLETE", 5, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT)]),
+        ([("COMPLETE", 5, {"facets": facet(did="d")})], [("FAIL", 9, {})]),
+        ([("COMPLETE", 5, {})], [("FAIL", 9, {"facets": facet(did="d")})]),
+        (  # begun again under its id, twice
+            [("START", 0, {}), ("FAIL", 5, {})],
+            [
+                ("START", HOUR_MS, {}),
+                ("COMPLETE", HOUR_MS + 9, {}),
+                ("START", 2 * HOUR_MS, {}),
+                ("FAIL", 2 * HOUR_MS + 9, {}),
+            ],
+        ),
+    ],
+)
+def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(
+    site: Forgetting,
+    before: list[tuple[str, int, dict[str, object]]],
+    later: list[tuple[str, int, dict[str, object]]],
+) -> None:
+    site.tell(*(event("r", kind, at_ms, **dict(more)) for kind, at_ms, more in before))
+    site.forget()
+    for kind, at_ms, more in later:
+        site.tell(event("r", kind, at_ms, **dict(more)))
+        site.check()
+
+
 # -- what the archive has and the state has not ------------------------------------------------------------
 
 
-def test_a_run_that_was_forgotten_under_another_node_is_looked_for(site: Site) -> None:
+def test_a_run_that_was_forgotten_under_another_node_is_looked_for(site: Forgetting) -> None:
     site.tell(COMPLETE)
     site.forget()
     site.journal.renew_node(site.journal.node, "for a test")
@@ -232,32 +220,31 @@ def test_a_run_that_was_forgotten_under_another_node_is_looked_for(site: Site) -
 
 @pytest.mark.parametrize("reopened_by", ["emitter", "projections"])
 def test_a_run_that_only_the_journal_before_it_was_put_back_knew_is_looked_for(
-    site: Site, tmp_path: Path, reopened_by: str
+    site: Forgetting, tmp_path: Path, reopened_by: str
 ) -> None:
     site.tell(*unknown(1))
     site.journal.close()
     shutil.copytree(site.settings.home, tmp_path / "copy")
     site.tell(COMPLETE)
-    site.clock.pass_hours(1)
+    site.pass_hours(1)
     site.journal.close()
     shutil.rmtree(site.settings.home)
     (tmp_path / "copy").rename(site.settings.home)
     if reopened_by == "emitter":
         site.open()
     else:
-        site.journal = Journal(site.settings.home)
-        site.restart()
+        site.open(as_emitter=False)
     site.emit(FAIL, *unknown(5))
     # If no emitter has checked the root, the layout's first range shows that the journal was put back.
-    site.flush(["layout", "archive"])
+    site.flush("layout", "archive")
     assert len(site.journal.nodes()) == 2
     site.check()
 
 
 def test_a_run_that_was_forgotten_before_the_root_was_adopted_is_looked_for(
-    site: Site, tmp_path: Path
+    site: Forgetting, tmp_path: Path
 ) -> None:
-    root = site.settings.root
+    root = site.root
     site.tell(COMPLETE)
     site.forget()
     shutil.copytree(root, tmp_path / "copy")
@@ -268,50 +255,52 @@ def test_a_run_that_was_forgotten_before_the_root_was_adopted_is_looked_for(
     write_again(site.journal, adoption.cursors["layout"])
     adopt_root(site.journal, root, adoption)
     site.restart()
-    site.clock.pass_hours(1)
+    site.pass_hours(1)
     site.tell(FAIL)
     site.check()
 
 
 @pytest.mark.parametrize("before", [[], unknown(2)])
-def test_a_run_that_came_while_the_layout_was_off_is_looked_for(site: Site, before: list[bytes]) -> None:
+def test_a_run_that_came_while_the_layout_was_off_is_looked_for(
+    site: Forgetting, before: list[bytes]
+) -> None:
     if before:
         site.tell(*before)
     site.emit(COMPLETE)
-    site.flush(["archive"])
-    site.clock.pass_hours(1)
+    site.flush("archive")
+    site.pass_hours(1)
     site.emit(event("next", "START", 0))
-    site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
+    site.journal.prune(site.journal.last_seq(), site.clock.now_ms())
     site.tell(FAIL)
     site.check()
 
 
-def test_a_question_about_a_forgotten_run_is_answered_without_the_archive(site: Site) -> None:
+def test_a_question_about_a_forgotten_run_is_answered_without_the_archive(site: Forgetting) -> None:
     site.tell(COMPLETE)
     site.forget()
-    shutil.rmtree(site.settings.root / "events")
+    shutil.rmtree(site.root / "events")
     site.emit(FAIL)
     with contextlib.closing(Journal(site.settings.home, to_read=True)) as journal:
         tail = TailReader(journal).read(site.settings)
     assert tail.records.num_rows == 1
 
 
-def test_without_an_archive_a_late_event_of_a_forgotten_run_is_recorded_on_its_own(site: Site) -> None:
+def test_without_an_archive_a_late_event_of_a_forgotten_run_is_recorded_on_its_own(site: Forgetting) -> None:
     site.settings = msgspec.structs.replace(site.settings, archive_enabled=False)
     site.restart()
     for body in (COMPLETE, event("next", "START", 0), FAIL):
         site.emit(body)
-        site.flush(["layout"])
-        site.clock.pass_hours(1)
+        site.flush("layout")
+        site.pass_hours(1)
     assert [row.final_state for row in site.rows()] == [FinalState.COMPLETE, FinalState.ERROR]
     assert site.journal.poison.all() == []
 
 
-def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Site) -> None:
+def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Forgetting) -> None:
     outputs = [{"namespace": "o", "name": f"{at}" + "x" * 200} for at in range(40)]
     site.tell(event("r", "RUNNING", 1, outputs=outputs))
     site.emit(event("r", "RUNNING", 2))
-    site.clock.pass_hours(1)
+    site.pass_hours(1)
     site.tell(event("next", "START", 0))
     site.tell(COMPLETE)
     site.check()

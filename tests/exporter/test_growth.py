@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from growth import check_linear
-from layouts import NODE, START_MS, Layout, event, in_order, record
+from layouts import HOUR_MS, NODE, START_MS, Layout, event, facet, in_order, record
+from sites import Site, folded
 
 from waybill.exporter import Compactor
 from waybill.exporter.archive import read_entries, read_run_ids
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries
 from waybill.exporter.compaction import RawWriter
-from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.layout.runs import Run, UnsettledRuns
 from waybill.exporter.names import RawName, events_folder, hour_of
 from waybill.exporter.parquet import (
@@ -38,74 +38,22 @@ from waybill.exporter.parquet import (
     read_window,
     spans,
 )
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, merge_all
 from waybill.facets.arrow import from_table, to_table, to_tables
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.journal import Entry, key_of_run
 
-ROW_BYTES_MAX: Final = 2**20
-HOUR_MS: Final = 3_600_000
-
-
-class Site:
-    """A journal and its layout; entries emitted together are one batch."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.journal = Journal(settings.home)
-        self.layout = Projection(self.journal, settings, workers=1, linger_s=0.0)
-
-    def emit(self, *bodies: bytes, flush: bool = False) -> None:
-        self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
-        if flush:
-            self.journal.mark(b"flush")
-        while self.journal.cursor("layout") < self.journal.last_seq():
-            assert self.layout.step().problem is None
-
-    def rows(self) -> list[ProvenanceRecord]:
-        return Layout(self.settings.root).rows()
-
-    def largest_row_bytes(self) -> int:
-        return max(map(len, self.journal.state("layout").values()))
-
 
 @pytest.fixture
 def site(settings: Settings) -> Site:
-    return Site(settings)
+    return Site(settings, names=("layout",))
 
 
 def outputs(*names: str) -> list[dict[str, str]]:
     return [{"namespace": "o", "name": name} for name in names]
 
 
-def folded(*bodies: bytes) -> list[ProvenanceRecord]:
-    events = [decode_event(body) for body in bodies]
-    return fold([one for one in events if isinstance(one, RunEvent)], system_name="stamped")
-
-
 # -- the rows of the state ---------------------------------------------------------------------------------
-
-
-def test_long_names_are_not_repeated_for_each_output(site: Site) -> None:
-    long = {"job": "j" * 90_000, "inputs": [{"namespace": "n", "name": "i" * 90_000}]}
-    body = event("r", "COMPLETE", 5, outputs=outputs(*(f"out-{at}" for at in range(30))), **long)
-    site.emit(event("neighbour", "COMPLETE", 6), body, flush=True)
-    assert site.largest_row_bytes() <= ROW_BYTES_MAX
-    assert sum(map(len, site.journal.state("layout").values())) < 2 * len(body)
-    assert len(site.rows()) == 31
-
-
-def test_a_run_of_many_long_outputs_is_stored_in_bounded_rows(site: Site) -> None:
-    bodies = [
-        event("r", "COMPLETE", at, outputs=outputs(*(f"{at}-{n}-" + "x" * 10_000 for n in range(100))))
-        for at in range(3)
-    ]
-    for body in bodies:
-        site.emit(body)
-        assert site.largest_row_bytes() <= ROW_BYTES_MAX
-    site.emit(flush=True)
-    assert site.largest_row_bytes() <= ROW_BYTES_MAX
-    assert site.rows() == folded(*bodies)
 
 
 def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_has(
@@ -116,22 +64,13 @@ def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_
     bodies = [event("r", "RUNNING", at, outputs=one) for at, one in enumerate(many)]
     for body in (*bodies, event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)):
         site.emit(body)
-    site.emit(flush=True)
+        site.work()
+    site.flush()
     refused = site.journal.poison.all()
     assert [one.seq for one in refused] == [3]
     assert "its run already has too many outputs" in refused[0].reason
     kept = [*bodies[:2], event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)]
     assert in_order(site.rows()) == in_order(folded(*kept))
-
-
-def test_long_run_ids_are_not_repeated_in_keys(site: Site) -> None:
-    bodies = [event(f"{at}" + "r" * 400_000, "COMPLETE", at) for at in range(4)]
-    site.emit(*bodies)
-    assert site.largest_row_bytes() <= ROW_BYTES_MAX
-    site.emit(flush=True)
-    site.emit(failed := event("0" + "r" * 400_000, "FAIL", 9), flush=True)
-    assert site.rows() == folded(*bodies, failed)
-    assert all(len(key) < 1_000 for key in site.journal.state("layout"))
 
 
 def test_a_run_that_is_stored_in_parts_takes_back_what_was_written(site: Site) -> None:
@@ -140,34 +79,32 @@ def test_a_run_that_is_stored_in_parts_takes_back_what_was_written(site: Site) -
     bodies += [event("r", "COMPLETE", 5), event("r", "RUNNING", 2, outputs=many[4])]
     for body in bodies:
         site.emit(body)
-    site.emit(flush=True)
-    assert site.rows() == folded(*bodies)
+        site.work()
+    site.flush()
+    site.check()
     for body in (*(event("r", "RUNNING", 3, outputs=one) for one in many[5:]), event("r", "FAIL", 4)):
-        bodies.append(body)
-        site.emit(body, flush=True)
-        site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
-        assert site.rows() == folded(*bodies)
+        site.tell(body)
+        site.restart()
+        site.check()
     assert len(site.journal.state("layout", "part:")) <= 4
 
 
 def test_a_run_that_settles_again_and_again_stays_in_few_parts(site: Site) -> None:
     bodies = [event("r", "COMPLETE", 5)]
-    bodies += [event("r", "RUNNING", 1, outputs=outputs(f"{at}-" + "x" * 200)) for at in range(24)]
+    bodies += [event("r", "RUNNING", 1, outputs=outputs(f"{at}-" + "x" * 200)) for at in range(12)]
     for body in bodies:
         site.emit(body)
-        site.emit(flush=True)
-    assert in_order(site.rows()) == in_order(folded(*bodies))
+        site.work()
+        site.flush()
+    site.check()
     (row,) = site.journal.state("layout", "run:").values()
     assert len(msgspec.msgpack.decode(row, type=Run).parts) <= 6
 
 
 def test_a_facet_removes_the_parts_of_its_run(site: Site) -> None:
-    site.emit(
-        event("r", "COMPLETE", 5, outputs=outputs(*(f"{n}" + "x" * 200 for n in range(40)))), flush=True
-    )
+    site.tell(event("r", "COMPLETE", 5, outputs=outputs(*(f"{n}" + "x" * 200 for n in range(40)))))
     assert site.journal.state("layout", "part:")
-    facet = {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": "d", "dataSource": "in"}}
-    site.emit(event("r", "COMPLETE", 6, facets=facet), flush=True)
+    site.tell(event("r", "COMPLETE", 6, facets=facet(did="d", dataSource="in")))
     assert site.journal.state("layout", "part:") == {}
     assert [row.did for row in site.rows()] == ["d"]
 
@@ -197,18 +134,33 @@ class Late:
         return {did for _, did, *_ in batch.retracted}
 
 
+def _an_output_each(number: int) -> list[list[bytes]]:
+    """A run with another output in each of so many events."""
+    return [[event("r", "COMPLETE", 1, outputs=outputs(f"out-{at}")) for at in range(number)]]
+
+
+def _a_late_failure(number: int) -> list[list[bytes]]:
+    """A run of so many outputs that were written when it turns out to have failed."""
+    ended = event("r", "COMPLETE", 5, outputs=outputs(*(f"out-{at}" for at in range(number))))
+    return [[ended], [event("r", "FAIL", 4)]]
+
+
 @pytest.mark.exhaustive
-def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events(
-    journal: Journal, settings: Settings
+@pytest.mark.parametrize("batches_of", [_an_output_each, _a_late_failure])
+def test_a_run_of_many_outputs_takes_time_as_their_number(
+    journal: Journal, settings: Settings, batches_of: Callable[[int], list[list[bytes]]]
 ) -> None:
     def work(number: int) -> None:
         runs = UnsettledRuns(journal, settings, settle_ms=1)
-        for at in range(number):
-            body = decode_event(event("r", "COMPLETE", 1, outputs=outputs(f"out-{at}")))
-            assert isinstance(body, RunEvent)
-            runs.add_event(body, system_name="s", received_ms=START_MS)
-        runs.settle_all()
-        assert sum(1 for _ in runs.finish(RawName(NODE, 1, 1), START_MS).records) == number
+        for bodies in batches_of(number):
+            for body in map(decode_event, bodies):
+                assert isinstance(body, RunEvent)
+                runs.add_event(body, system_name="s", received_ms=START_MS)
+            runs.settle_all()
+            batch = runs.finish(RawName(NODE, 1, 1), START_MS)
+            assert sum(1 for _ in batch.records) == number
+            journal.commit("layout", put=batch.put, delete=batch.delete)
+        journal.commit("layout", delete=journal.state("layout"))
 
     check_linear(lambda number: partial(work, number), 500)
 
@@ -230,27 +182,9 @@ def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(s
         body = event("r", "RUNNING", 1, outputs=outputs(*(f"{at}-{n}-" + "x" * 100 for n in range(50))))
         said_bytes += len(body)
         site.emit(body)
+        site.work()
     # Each is stored once, and merged again each time the number doubles.
     assert stored_bytes < 4 * said_bytes
-
-
-@pytest.mark.exhaustive
-def test_a_late_failure_takes_time_as_the_number_of_outputs(journal: Journal, settings: Settings) -> None:
-    def work(number: int) -> None:
-        runs = UnsettledRuns(journal, settings, settle_ms=1)
-        kinds = [("COMPLETE", 5, outputs(*(f"out-{at}" for at in range(number)))), ("FAIL", 4, [])]
-        for kind, at_ms, names in kinds:
-            body = decode_event(event("r", kind, at_ms, outputs=names))
-            assert isinstance(body, RunEvent)
-            runs.add_event(body, system_name="s", received_ms=START_MS)
-            runs.settle_all()
-            batch = runs.finish(RawName(NODE, 1, 1), START_MS)
-            assert sum(1 for _ in batch.records) == number
-            journal.commit("layout", put=batch.put, delete=batch.delete)
-        assert len(batch.retracted) == number
-        journal.commit("layout", delete=journal.state("layout"))
-
-    check_linear(lambda number: partial(work, number), 500)
 
 
 class Archived:
@@ -348,6 +282,7 @@ def test_a_backfill_takes_no_longer_the_longer_the_archive_is(site: Site) -> Non
         bodies = [event(str(uuid.uuid4()), "START", 5) for _ in range(1_000)]
         began_s = time.process_time()
         site.emit(*bodies)
+        site.work()
         return time.process_time() - began_s
 
     alone_s = min(took_s() for _ in range(3))

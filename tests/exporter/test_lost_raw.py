@@ -4,54 +4,31 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from layouts import event
+from layouts import event, facet, findings, open_findings
+from sites import Site
 
-from waybill.exporter import Compactor, Wanted, age_off, check, repair
+from waybill.exporter import Compactor, Wanted, age_off, repair
 from waybill.exporter.compaction import squash_hour
 from waybill.exporter.directory import raw_hours
-from waybill.exporter.layout import Layout
 from waybill.exporter.names import RawName
-from waybill.exporter.verification import Finding, accept_findings
+from waybill.exporter.verification import accept_findings
 from waybill.lineage import find
-from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.home import Home
-
-if TYPE_CHECKING:
-    from waybill.transport.files import Files
+from waybill.transport import Settings, flush
 
 
-class Site:
-    """A home and its layout, run by hand, with a raw file for each record."""
+class Raws(Site):
+    """A home with a raw file for each record."""
 
-    def __init__(self, settings: Settings, files: Files | None = None) -> None:
-        self.settings = settings
-        self.root = settings.root
-        self.journal: Journal = Home.open(settings).journal
-        self.restart(files)
-
-    def restart(self, files: Files | None = None) -> None:
-        self.layout = Layout(self.journal, self.settings, files=files, workers=1, linger_s=0.0)
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, names=("layout",))
 
     def keep(self, *dids: str) -> None:
         for did in dids:
-            facet = {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": did}}
-            self.journal.append(
-                Kind.OPENLINEAGE, event(f"run-{did}", "COMPLETE", 0, facets=facet), self.settings.system_name
-            )
+            self.emit(event(f"run-{did}", "COMPLETE", 0, facets=facet(did=did)))
             self.work()
-
-    def work(self) -> None:
-        while (step := self.layout.step()).applied:
-            pass
-        assert step.problem is None
-
-    def flush(self) -> None:
-        self.journal.mark(b"flush")
-        self.work()
 
     def squash(self) -> None:
         for hour in raw_hours(self.root):
@@ -67,121 +44,110 @@ class Site:
         lost.unlink()
         return str(lost.relative_to(self.root))
 
-    def findings(self) -> list[Finding]:
-        found = [finding for checked in check(self.root) for finding in checked.findings]
-        return [one for one in found if one.accepted is None]
-
-    def kinds(self) -> list[tuple[str, str]]:
-        return [(one.kind, one.path) for one in self.findings()]
-
     def dids(self) -> list[str]:
         return sorted(row.did for row in find(self.root))
 
 
 @pytest.fixture
-def site(settings: Settings) -> Site:
-    return Site(settings)
+def site(settings: Settings) -> Raws:
+    return Raws(settings)
 
 
-@pytest.mark.parametrize("then", ["nothing", "squashed", "compacted", "another one", "restarted"])
+@pytest.mark.parametrize("then", ["nothing", "squashed", "compacted", "restarted"])
 def test_a_raw_file_that_is_deleted_is_a_finding_until_its_rows_are_back_and_it_is_accepted(
-    site: Site, then: str
+    site: Raws, then: str
 ) -> None:
     site.keep("a", "b", "c")
-    assert site.kinds() == []
+    assert open_findings(site.root) == []
     lost = site.lose(1)
     if then == "squashed":
         site.squash()
     elif then == "compacted":
         site.flush()
         site.flush()
-    elif then == "another one":
-        site.keep("d")
     elif then == "restarted":
         site.restart()
         site.keep("d")
-    assert site.kinds() == [("removed", lost)]
+    assert open_findings(site.root) == [("removed", lost)]
     site.flush()
-    assert site.kinds() == [("removed", lost)]
+    assert open_findings(site.root) == [("removed", lost)]
     assert "b" not in site.dids()
     assert flush(site.settings).problems == {}  # the archive catches up
     report = repair(site.root, Wanted(system_name="tests"), home=site.settings.home)
     assert (len(report.restored), report.left) == (1, ())
     assert {"a", "b", "c"} <= set(site.dids())
-    (again,) = site.findings()
+    (again,) = findings(site.root)
     assert again.restored
     accept_findings(site.root, [again])
-    assert site.findings() == []
+    assert open_findings(site.root) == []
     site.keep("e")
     site.flush()
-    assert site.findings() == []
+    assert open_findings(site.root) == []
 
 
-def test_files_that_are_deleted_together_are_one_finding_each_hour(site: Site) -> None:
+def test_files_that_are_deleted_together_are_one_finding_each_hour(site: Raws) -> None:
     site.keep("a", "b", "c", "d")
     site.lose(2)
     site.lose(1)
     node = site.journal.node
-    assert site.kinds() == [("removed", f"provenance/raw/20260101/00/{node}-2-3.parquet")]
+    assert open_findings(site.root) == [("removed", f"provenance/raw/20260101/00/{node}-2-3.parquet")]
 
 
-def test_whatever_moves_or_takes_raw_files_by_right_is_no_finding(site: Site, tmp_path: Path) -> None:
-    other = Site(msgspec.structs.replace(site.settings, home=tmp_path / "other"))
+def test_whatever_moves_or_takes_raw_files_by_right_is_no_finding(site: Raws, tmp_path: Path) -> None:
+    other = Raws(msgspec.structs.replace(site.settings, home=tmp_path / "other"))
     site.keep("a", "b", "c")
     other.keep("x", "y")
     site.squash()
-    assert site.kinds() == []
+    assert open_findings(site.root) == []
     site.keep("d", "e")
     Compactor(site.root, workers=1).compact()  # by another program, which leaves the notes
-    assert (site.raws(), site.kinds()) == ([], [])
+    assert (site.raws(), open_findings(site.root)) == ([], [])
     other.keep("z")
     site.keep("f")
-    site.journal.append(Kind.OPENLINEAGE, event("derived", "COMPLETE", 5), "tests")
-    site.flush()
-    site.journal.append(Kind.OPENLINEAGE, event("derived", "FAIL", 9), "tests")  # takes back a record
-    site.flush()
-    assert site.kinds() == []
+    site.tell(event("derived", "COMPLETE", 5))
+    site.tell(event("derived", "FAIL", 9))  # takes back a record
+    assert open_findings(site.root) == []
     assert age_off(site.root, days=0.0, now_ms=2**42).removed
-    assert (site.dids(), site.kinds()) == ([], [])
+    assert (site.dids(), open_findings(site.root)) == ([], [])
     site.keep("late")
     site.flush()
-    assert site.kinds() == []
+    assert open_findings(site.root) == []
     for each in (site, other):
         each.journal.close()
 
 
-def test_notes_are_gone_once_their_files_are_compacted(site: Site) -> None:
+def test_notes_are_gone_once_their_files_are_compacted(site: Raws) -> None:
     site.keep("a", "b")
     assert len(list((site.root / "provenance/filed").rglob("*.json"))) == 1
     site.flush()
     assert list((site.root / "provenance/filed").iterdir()) == []
 
 
-def test_a_note_that_is_torn_says_nothing(site: Site) -> None:
+def test_a_note_that_is_torn_says_nothing(site: Raws) -> None:
     site.keep("a", "b")
     (note,) = (site.root / "provenance/filed").rglob("*.json")
     note.write_bytes(note.read_bytes()[:5])
-    assert site.kinds() == []
+    assert open_findings(site.root) == []
     site.keep("c")
     lost = site.lose(2)
-    assert site.kinds() == [("removed", lost)]
+    assert open_findings(site.root) == [("removed", lost)]
 
 
-def test_a_quarantined_raw_file_is_one_finding(site: Site) -> None:
+def test_a_quarantined_raw_file_is_one_finding(site: Raws) -> None:
     site.keep("a", "b", "c")
     damaged = site.raws()[1]
     damaged.write_bytes(damaged.read_bytes()[:-9])
     site.flush()
-    assert [kind for kind, _ in site.kinds()] == ["damaged"]
+    assert [kind for kind, _ in open_findings(site.root)] == ["damaged"]
 
 
-def test_a_check_beside_a_busy_layout_finds_nothing(site: Site) -> None:
+def test_a_check_beside_a_busy_layout_finds_nothing(site: Raws) -> None:
     done = threading.Event()
     found: list[tuple[str, str]] = []
 
     def look() -> None:
         while not done.is_set():
-            found.extend(site.kinds())
+            found.extend(open_findings(site.root))
 
     looking = threading.Thread(target=look)
     looking.start()

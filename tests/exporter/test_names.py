@@ -79,8 +79,7 @@ def test_long_names_with_one_beginning_stay_apart(one: str, other: str) -> None:
 
 def test_every_awkward_system_keeps_its_rows_and_its_full_name_below_the_root(layout: Layout) -> None:
     written = [record(f"did-{at}", system_name=name) for at, name in enumerate(AWKWARD)]
-    layout.write(*written)
-    layout.compactor().compact()
+    layout.add(*written)
     assert sorted(row.system_name for row in layout.rows()) == sorted(AWKWARD)
     assert {row.did for row in find(layout.root)} == {one.did for one in written}
     outside = [path for path in layout.root.parent.rglob("*.parquet") if not path.is_relative_to(layout.root)]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import zstandard
 from events import event
-from layouts import HOUR_MS, START_MS, Layout, StoppedError
+from layouts import HOUR_MS, START_MS, DiesWhenDone, Layout, StoppedError
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
@@ -19,7 +19,6 @@ from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted
 from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.sources import LinesSource, list_objects, open_object
 from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
-from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -153,15 +152,6 @@ def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
     assert there(store, tmp_path).is_whole
     assert {row.did for row in store.rows()} == {*(row.did for row in rows), "d999"}
     assert START_MS + HOUR_MS in {row.completed - row.completed % HOUR_MS for row in rows}
-
-
-class DiesWhenDone(Files):
-    """Dies once the plan of a job is gone."""
-
-    def remove(self, path: Path) -> None:
-        super().remove(path)
-        if path.name == "plan.json":
-            raise StoppedError
 
 
 def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_the_next(

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 from layouts import event
+from sites import archived_entries
 
 from waybill.exporter import Query
-from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.runner import Progress, progress_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from waybill.transport import Entry
 
 
 def ended(number: int, **more: object) -> bytes:
@@ -46,10 +39,6 @@ def dids(settings: Settings) -> set[str]:
     return {record.did for record in find(settings.root, Query())}
 
 
-def archived(root: Path) -> list[Entry]:
-    return [entry for _, path in archived_files(root) for batch in read_entries(path) for entry in batch]
-
-
 @pytest.mark.parametrize(
     ("change", "padding", "reason"),
     [
@@ -67,7 +56,7 @@ def test_a_damaged_entry_is_poison_and_its_neighbours_are_filed_and_archived(
     assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "index": 1, "layout": 1})
     assert dids(settings) == {f"run-{number}" for number in (0, 1, 2, 4, 5)}
     whole = [entry for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE and not entry.damage]
-    assert [entry for entry in archived(settings.root) if entry.kind is Kind.OPENLINEAGE] == whole
+    assert [entry for entry in archived_entries(settings.root) if entry.kind is Kind.OPENLINEAGE] == whole
     poison = journal.poison.all("layout")
     assert [(one.seq, one.reason, one.tries) for one in poison] == [(seqs[3], reason, 0)]
     assert progress_of(journal, "layout", seqs[3]) is Progress.POISON
@@ -120,7 +109,7 @@ def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Setting
     report = flush(settings)
     assert (report.problems, report.poison, journal.poison.all()) == ({}, {}, [])
     assert dids(settings) == {"run-1", "run-4"}
-    assert any(b"run-4" in entry.body for entry in archived(settings.root))
+    assert any(b"run-4" in entry.body for entry in archived_entries(settings.root))
 
 
 def test_an_entry_that_the_layout_cannot_read_is_poison_instead_of_a_line_in_a_log(
@@ -133,17 +122,3 @@ def test_an_entry_that_the_layout_cannot_read_is_poison_instead_of_a_line_in_a_l
     assert report.poison == {"layout": 2}
     assert dids(settings) == {"run-1", "run-2"}
     assert [one.seq for one in journal.poison.all("layout")] == [2, 4]
-
-
-def test_an_event_that_admission_would_refuse_is_poison_where_it_stands_for_gigabytes(
-    settings: Settings,
-    journal: Journal,
-) -> None:
-    long, outputs = "x" * 90_000, [{"namespace": "n", "name": f"o{number}"} for number in range(10_000)]
-    hostile = json.loads(ended(7)) | {"job": {"namespace": "n", "name": long}, "outputs": outputs}
-    journal.append_many(
-        (Kind.OPENLINEAGE, body, "") for body in (ended(1), json.dumps(hostile).encode(), ended(2))
-    )
-    report = flush(settings)
-    assert (report.left, report.poison) == ({}, {"layout": 1})
-    assert dids(settings) == {"run-1", "run-2"}

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from calling import call
 from layouts import (
     HOUR_MS,
     NODE,
@@ -18,13 +17,15 @@ from layouts import (
     Layout,
     StoppedError,
     StoppingFiles,
+    findings,
+    open_findings,
     record,
     temporaries,
     without_rights,
 )
 from stores import Store
 
-from waybill.exporter import Compactor, Query, check, export
+from waybill.exporter import Compactor, Query, Wanted, export, repair
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import Hour
 from waybill.exporter.parquet import fill_in, to_be_sealed
@@ -41,14 +42,9 @@ FIRST_HOUR = Hour("20260101", "00")
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 
 
-def findings(root: Path) -> list[tuple[str, str]]:
-    found = [finding for checked in check(root) for finding in checked.findings]
-    return [(one.kind, one.path) for one in found if one.accepted is None]
-
-
 def dismiss(root: Path) -> None:
     """The last step of somebody who has restored the rows."""
-    accept_findings(root, [finding for checked in check(root) for finding in checked.findings])
+    accept_findings(root, findings(root))
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", "cut", "flipped"])
@@ -74,9 +70,9 @@ def test_a_damaged_raw_file_is_set_aside_and_its_neighbours_are_compacted(
     assert [row.did for row in layout.rows()] == ["good", "other hour"]
     assert layout.raw() == []
     assert layout.compactor().compact([FIRST_HOUR]).aside == ()
-    assert findings(layout.root) == [("damaged", one.kept)]
+    assert open_findings(layout.root) == [("damaged", one.kept)]
     dismiss(layout.root)
-    assert findings(layout.root) == []
+    assert open_findings(layout.root) == []
 
 
 def test_a_good_copy_in_the_place_of_what_was_set_aside_is_compacted_then(layout: Layout) -> None:
@@ -84,8 +80,7 @@ def test_a_good_copy_in_the_place_of_what_was_set_aside_is_compacted_then(layout
     path = layout.raw()[0]
     content = path.read_bytes()
     path.write_bytes(b"")
-    layout.write(record("b"))
-    layout.compactor().compact()
+    layout.add(record("b"))
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert layout.compactor().compact().aside == ()
@@ -96,8 +91,7 @@ def test_a_good_copy_in_the_place_of_what_was_set_aside_is_compacted_then(layout
 def test_a_compacted_file_that_is_not_as_it_was_sealed_is_set_aside_and_never_merged(
     layout: Layout, damage: str
 ) -> None:
-    layout.write(record("a"), record("x", system_name="core"))
-    layout.compactor().compact()
+    layout.add(record("a"), record("x", system_name="core"))
     path = layout.root / FILE
     content = bytearray(path.read_bytes())
     if damage == "cut":
@@ -112,16 +106,14 @@ def test_a_compacted_file_that_is_not_as_it_was_sealed_is_set_aside_and_never_me
     assert sorted(row.did for row in layout.rows()) == ["b", "x", "y"]
     layout.write(record("c"))
     assert layout.compactor().compact().aside == ()
-    assert findings(layout.root) == [("damaged", one.kept)]
+    assert open_findings(layout.root) == [("damaged", one.kept)]
 
 
 def test_a_late_file_that_is_damaged_is_set_aside_too(layout: Layout, tmp_path: Path) -> None:
     there = Store(str(tmp_path / "there"), pyarrow.fs.LocalFileSystem(), str(tmp_path / "there"))
-    layout.write(record("a"))
-    layout.compactor().compact()
+    layout.add(record("a"))
     export(layout.root, there.open(), delete_after=True)
-    layout.write(record("b"))
-    layout.compactor().compact()
+    layout.add(record("b"))
     late = layout.root / FILE.replace("compacted", "late")
     late.write_bytes(b"nonsense")
     layout.write(record("c"))
@@ -129,12 +121,11 @@ def test_a_late_file_that_is_damaged_is_set_aside_too(layout: Layout, tmp_path: 
     assert layout.root / one.path == late
     export(layout.root, there.open())
     assert [row.did for row in there.rows()] == ["a", "c"]
-    assert findings(layout.root) == [("damaged", one.kept)]
+    assert open_findings(layout.root) == [("damaged", one.kept)]
 
 
 def test_what_cannot_be_read_now_is_left_and_tried_again(layout: Layout) -> None:
-    layout.write(record("a"), record("x", system_name="core"))
-    layout.compactor().compact()
+    layout.add(record("a"), record("x", system_name="core"))
     layout.write(record("b"))
     layout.write(record("c"))
     for path in (layout.root / FILE, layout.raw()[0]):
@@ -148,7 +139,7 @@ def test_what_cannot_be_read_now_is_left_and_tried_again(layout: Layout) -> None
         path.with_suffix(".kept").replace(path)
     assert layout.compactor().compact().unreadable == {}
     assert sorted(row.did for row in layout.rows()) == ["a", "b", "c", "x"]
-    assert findings(layout.root) == []
+    assert open_findings(layout.root) == []
 
 
 def test_a_sealed_file_of_other_columns_is_no_damaged_one(layout: Layout) -> None:
@@ -167,15 +158,14 @@ def test_a_sealed_file_of_other_columns_is_no_damaged_one(layout: Layout) -> Non
 
 def test_a_retraction_goes_on_where_the_file_it_takes_from_is_damaged(layout: Layout) -> None:
     wrong = record("run", filename="wrong.csv")
-    layout.write(record("a"), wrong)
-    layout.compactor().compact()
+    layout.add(record("a"), wrong)
     (layout.root / FILE).write_bytes(b"")
     raw = layout.write(record("run", filename="right.csv"))
     layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
     assert layout.rows() == [record("run", filename="right.csv")]
 
 
-def test_the_command_in_the_report_brings_the_rows_back(settings: Settings) -> None:
+def test_a_repair_as_the_report_says_brings_the_rows_back(settings: Settings) -> None:
     root = settings.root
     journal = Journal(settings.home)
 
@@ -198,14 +188,12 @@ def test_the_command_in_the_report_brings_the_rows_back(settings: Settings) -> N
     assert raised.value.unread == (one.sentence,)
     assert find(root, Query(since_ms=START_MS + HOUR_MS)) == find(root, Query(system_name="other")) == []
     assert locate_entry(root, node, entry) == [Located(file=one.kept, place=Place.DAMAGED)]
-    command = shlex.split(one.restore)
-    assert command[:2] == ["waybill", "repair"]
-    done = call(*command[1:], "--home", settings.home)
-    assert done.returncode == 0, done.stderr
-    assert findings(root) == [("damaged", one.kept)]
+    assert shlex.split(one.restore) == ["waybill", "repair", "--root", str(root)]
+    assert repair(root, Wanted(system_name="edge"), home=settings.home).left == ()
+    assert open_findings(root) == [("damaged", one.kept)]
     dismiss(root)
     assert {row.did: row for row in find(root) if row.did != "c"} == before
-    assert findings(root) == []
+    assert open_findings(root) == []
     assert locate_entry(root, node, entry) == []
 
 
@@ -213,8 +201,7 @@ def test_what_takes_a_damaged_files_place_joins_the_full_one_at_the_destination(
     layout: Layout, store: Store
 ) -> None:
     full = [record(f"{at:03}", at_ms=at) for at in range(100)]
-    layout.write(*full)
-    layout.compactor().compact()
+    layout.add(*full)
     export(layout.root, store.open())
     path = layout.root / FILE
     content = bytearray(path.read_bytes())
@@ -222,22 +209,18 @@ def test_what_takes_a_damaged_files_place_joins_the_full_one_at_the_destination(
     path.write_bytes(content)
     assert "not those that were sealed" in export(layout.root, store.open()).failed[FILE]
     assert store.rows() == full
-    layout.write(record("late"))
-    layout.compactor().compact()
+    layout.add(record("late"))
     dismiss(layout.root)
-    layout.write(record("later"))
-    layout.compactor().compact()
+    layout.add(record("later"))
     assert export(layout.root, store.open()).merged == (FILE,)
     assert store.rows() == merge_all([*full, record("late"), record("later")])
     assert export(layout.root, store.open()).unchanged == 1
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
-def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path: Path, every: int) -> None:
-    for at in range(1, 100, every):
+def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path: Path) -> None:
+    for at in range(1, 100, 7):
         layout = Layout(tmp_path / str(at))
-        layout.write(record("a"), record("x", system_name="core"))
-        layout.compactor().compact()
+        layout.add(record("a"), record("x", system_name="core"))
         (layout.root / FILE).write_bytes(b"compacted")
         layout.write(record("b"), record("y", system_name="core"))
         layout.raw()[0].write_bytes(b"raw")
@@ -248,13 +231,12 @@ def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path:
             survived = False
         else:
             survived = True
-        assert {kind for kind, _ in findings(layout.root)} <= {"damaged", "unreadable", "left"}, at
-        layout.write(record("d"))
-        layout.compactor().compact()
+        assert {kind for kind, _ in open_findings(layout.root)} <= {"damaged", "unreadable", "left"}, at
+        layout.add(record("d"))
         assert sorted(row.did for row in layout.rows()) == ["c", "d", "x", "z"]
         kept = sorted((layout.root / one.kept).read_bytes() for one in list_quarantined(layout.root))
         assert kept == [b"compacted", b"raw"]
-        assert [kind for kind, _ in findings(layout.root)] == ["damaged", "damaged"]
+        assert [kind for kind, _ in open_findings(layout.root)] == ["damaged", "damaged"]
         assert temporaries(layout.root) == []
         if survived:
             return

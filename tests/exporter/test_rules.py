@@ -8,12 +8,11 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from layouts import NODE, Layout, event, findings, record
+from layouts import NODE, Layout, event, facet, findings, record
+from sites import Site
 
 from waybill.exporter import Compactor, Wanted, compare, explain, export, open_destination, rebuild
-from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter, squash_hour
-from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.parquet import Rules, is_apart, open_file
 from waybill.exporter.query import Difference
@@ -21,7 +20,7 @@ from waybill.exporter.rebuilding import rule_for
 from waybill.exporter.sources import EventsSource, Source
 from waybill.facets import AnnotationRule
 from waybill.lineage import find
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Settings
 
 EVERY = AnnotationRule(frozenset({"*"}))
 NONE, YEAR = AnnotationRule(), AnnotationRule(frozenset({"year"}))
@@ -86,36 +85,23 @@ def test_keys_are_apart_where_rules_write_them_otherwise(
 # -- a key that is allowed later ---------------------------------------------------------------------------
 
 
-class Home:
+class Home(Site):
     """A home whose second batch is filed after a key was allowed; everything is in one compacted file."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.root = settings.root
-        self.journal = Journal(settings.home)
+        super().__init__(settings)
         self.file("old", 0)
         self.settings = msgspec.structs.replace(settings, provenance_annotations_allowed=YEAR.allowed)
+        self.restart()
         self.file("new", 1_000)
 
     def file(self, did: str, at_ms: int, **more: object) -> None:
-        said = {"did": did, "finalState": "ERROR", "annotations": {"year": "2013", "k": "v"}}
-        facet = {"_producer": "p", "_schemaURL": "s", **said}
+        said = facet(did=did, finalState="ERROR", annotations={"year": "2013", "k": "v"})
         failed = {"errorMessage": {"message": "torn", "programmingLanguage": "PYTHON"}}
-        self.keep(
-            event(f"run-{did}", "FAIL", at_ms, facets={"waybill_deltaFile": facet}, **more),
+        self.tell(
+            event(f"run-{did}", "FAIL", at_ms, facets=said, **more),
             event(f"derived-{did}", "FAIL", at_ms + 1, facets=failed | _tags(year="2014")),
         )
-
-    def keep(self, *bodies: bytes) -> None:
-        self.journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
-        mark = self.journal.mark(b"flush")
-        layout, archive = (
-            Projection(self.journal, self.settings, workers=1),
-            Archive(self.journal, self.settings),
-        )
-        for projection in (layout, archive):
-            while self.journal.cursor(projection.name) < mark:
-                assert projection.step().problem is None
 
     @property
     def source(self) -> Source:
@@ -139,7 +125,7 @@ def _tags(**said: str) -> dict[str, object]:
 def home(settings: Settings) -> Iterator[Home]:
     made = Home(settings)
     yield made
-    made.journal.close()
+    made.close()
 
 
 def test_a_key_that_is_allowed_later_makes_no_row_altered(home: Home) -> None:
