@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.fs
 import pytest
 from layouts import Layout
+from sites import Site
 from stores import Store, new_bucket, s3_server
+
+if TYPE_CHECKING:
+    from waybill.transport import Settings
 
 
 @pytest.fixture
 def layout(root: Path) -> Layout:
     """An empty root."""
     return Layout(root)
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    """A home whose layout and archive are worked by hand."""
+    made = Site(settings)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from layouts import HOUR_MS, START_MS, Layout, open_findings, record
+from layouts import HOUR_MS, Layout, open_findings, record
 
 from waybill.exporter import Wanted, age_off_archive, export, open_destination, rebuild
 from waybill.exporter.archive.files import ArchivedEntry, encode_entries, read_entries
@@ -17,7 +17,9 @@ from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.retention import AgedOff
 from waybill.exporter.sources import EventsSource
 from waybill.lineage import find
-from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from sites import Site
 
 DAY_MS = 86_400_000
 
@@ -28,14 +30,11 @@ def later_ms(days: float) -> int:
     return now_ms - now_ms % HOUR_MS + HOUR_MS + int(days * DAY_MS)
 
 
-def keep(settings: Settings, *dids: str) -> None:
-    """Archive and compact some records, each in its own archive file."""
-    journal = Journal(settings.home)
+def keep(site: Site, *dids: str) -> None:
+    """Archive and compact some records, each of its own system and in its own archive file."""
     for did in dids:
-        fields = {"did": did, "systemName": did, "finalState": "COMPLETE", "created": START_MS}
-        journal.append(Kind.PROVENANCE, json.dumps([{**fields, "completed": START_MS}]).encode())
-        assert flush(settings).problems == {}
-    journal.close()
+        site.accept(did, system_name=did)
+        site.flush()
 
 
 def archived(root: Path) -> list[str]:
@@ -43,9 +42,9 @@ def archived(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for _, path in found]
 
 
-def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settings: Settings) -> None:
-    root = settings.root
-    keep(settings, "a", "b")
+def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(site: Site) -> None:
+    root = site.root
+    keep(site, "a", "b")
     old = archived(root)
     assert age_off_archive(root, days=2, now_ms=later_ms(2) - 1) == AgedOff()
     would = age_off_archive(root, days=2, now_ms=later_ms(2), dry_run=True)
@@ -54,7 +53,7 @@ def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settin
     assert age_off_archive(root, days=2, now_ms=later_ms(2)) == would
     assert archived(root) == []
     assert open_findings(root) == []
-    keep(settings, "c", "d")
+    keep(site, "c", "d")
     assert open_findings(root) == []
     rebuild(EventsSource(root), root.with_name("again"), Wanted(system_name="tests"))
     assert sorted(row.did for row in find(root.with_name("again"))) == ["c", "d"]
@@ -62,23 +61,21 @@ def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settin
     assert {kind for kind, _ in open_findings(root)} == {"chain", "removed"}
 
 
-def test_a_file_goes_only_when_all_that_its_entries_came_to_is_exported(
-    settings: Settings, tmp_path: Path
-) -> None:
-    root, there = settings.root, open_destination(str(tmp_path / "there"))
+def test_a_file_goes_only_when_all_that_its_entries_came_to_is_exported(site: Site, tmp_path: Path) -> None:
+    root, there = site.root, open_destination(str(tmp_path / "there"))
 
     def go(**filed: int) -> AgedOff:
         now_ms = later_ms(2)
         return age_off_archive(root, days=1, now_ms=now_ms, only_exported=True, filed=filed, dry_run=True)
 
-    keep(settings, "a")
+    keep(site, "a")
     (first,) = archived(root)
     node = Path(first).name.partition("-")[0]
     assert go() == AgedOff(waiting=(first,))
     export(root, there)
     assert go().removed == (first,)
     assert go(**{node: 1}).waiting == (first,)
-    keep(settings, "b")
+    keep(site, "b")
     _, second = archived(root)
     assert (go().removed, go().waiting) == ((first,), (second,))
     export(root, there)
@@ -87,18 +84,18 @@ def test_a_file_goes_only_when_all_that_its_entries_came_to_is_exported(
     assert go() == AgedOff(waiting=(first, second))
 
 
-def test_nothing_goes_while_a_damaged_file_is_set_aside(settings: Settings) -> None:
-    root = settings.root
-    keep(settings, "a")
+def test_nothing_goes_while_a_damaged_file_is_set_aside(site: Site) -> None:
+    root = site.root
+    keep(site, "a")
     RawWriter(root).write(RawName("ffff", 1, 1), [record("b")])
     next((root / "provenance/raw").rglob("*.parquet")).write_bytes(b"damaged")
     Layout(root).compactor().compact()
     assert age_off_archive(root, days=1, now_ms=later_ms(2)) == AgedOff(waiting=tuple(archived(root)))
 
 
-def test_a_file_that_is_not_the_ledgers_is_set_aside_and_not_reported_as_removed(settings: Settings) -> None:
-    root = settings.root
-    keep(settings, "a", "b")
+def test_a_file_that_is_not_the_ledgers_is_set_aside_and_not_reported_as_removed(site: Site) -> None:
+    root = site.root
+    keep(site, "a", "b")
     first, second = archived(root)
     (entries,) = read_entries((root / second).read_bytes())
     rows = list(map(ArchivedEntry.of, entries))
@@ -109,9 +106,9 @@ def test_a_file_that_is_not_the_ledgers_is_set_aside_and_not_reported_as_removed
     assert [one.path for one in list_quarantined(root)] == [second]
 
 
-def test_an_age_off_that_cannot_read_a_compacted_file_says_which(settings: Settings) -> None:
-    root = settings.root
-    keep(settings, "a")
+def test_an_age_off_that_cannot_read_a_compacted_file_says_which(site: Site) -> None:
+    root = site.root
+    keep(site, "a")
     export(root, open_destination(str(root.with_name("there"))))
     (damaged,) = Layout(root).compacted()
     damaged.write_bytes(b"damaged")

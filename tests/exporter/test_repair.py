@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from layouts import HOUR_MS, START_MS, StoppedError, StoppingFiles
+from layouts import HOUR_MS, StoppedError, StoppingFiles, findings, open_findings
+from sites import Site
 
 from waybill.exporter import IncompleteError, Wanted, check, repair
-from waybill.exporter.archive import Archive
 from waybill.exporter.names import RawName
 from waybill.exporter.repairing import RepairReport
-from waybill.exporter.verification import Finding, accept_findings
+from waybill.exporter.verification import accept_findings
 from waybill.lineage import find
-from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from waybill.transport import Settings
     from waybill.transport.files import Files
 
 WANTED = Wanted(system_name="edge")
 HOURS = ("provenance/compacted/edge/20260101/00.parquet", "provenance/compacted/edge/20260101/01.parquet")
 
 
-class Site:
+class Archived(Site):
     """A home and its root: a file of the archive for each of three records, the second an hour later."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.root = settings.root
-        with contextlib.closing(Journal(settings.home)) as journal:
-            for did, at_ms in (("a", 0), ("b", HOUR_MS)):
-                self.accept(journal, did, at_ms)
-                journal.mark(b"flush")
-                Archive(journal, settings).finish()
+        super().__init__(settings)
+        for did, at_ms in (("a", 0), ("b", HOUR_MS)):
+            self.accept(did, at_ms)
+            self.flush("archive")
         self.keep("c")
-        self.rows = self.records()
-
-    def accept(self, journal: Journal, did: str, at_ms: int = 0) -> None:
-        fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": START_MS}
-        journal.append(Kind.PROVENANCE, json.dumps([{**fields, "completed": START_MS + at_ms}]).encode())
+        self.before = self.records()
 
     def keep(self, did: str) -> None:
-        with contextlib.closing(Journal(self.settings.home)) as journal:
-            self.accept(journal, did)
-        assert flush(self.settings).problems == {}
+        self.accept(did)
+        self.flush()
 
     def records(self) -> list[str]:
         return sorted(row.did for row in find(self.root))
@@ -57,12 +50,8 @@ class Site:
             (self.root / "events").rglob("*.parquet"), key=lambda path: RawName.parse(path.name) or ()
         )
 
-    def findings(self) -> list[Finding]:
-        found = [finding for checked in check(self.root) for finding in checked.findings]
-        return [one for one in found if one.accepted is None]
-
     def kinds(self) -> list[str]:
-        return [one.kind for one in self.findings()]
+        return [kind for kind, _ in open_findings(self.root)]
 
     def repair(self, *, dry_run: bool = False, files: Files | None = None) -> RepairReport:
         return repair(self.root, WANTED, home=self.settings.home, dry_run=dry_run, files=files)
@@ -81,17 +70,21 @@ class Site:
 
 
 @pytest.fixture
-def site(settings: Settings) -> Site:
-    return Site(settings)
+def site(settings: Settings) -> Iterator[Archived]:
+    made = Archived(settings)
+    yield made
+    made.close()
 
 
-def test_a_whole_archive_has_no_gap_and_nothing_is_repaired(site: Site) -> None:
+def test_a_whole_archive_has_no_gap_and_nothing_is_repaired(site: Archived) -> None:
     assert site.kinds() == []
     assert site.repair() == RepairReport()
 
 
 @pytest.mark.parametrize("is_in_ledger", [True, False])
-def test_a_file_that_the_archive_lacks_is_filed_again_as_it_was(site: Site, *, is_in_ledger: bool) -> None:
+def test_a_file_that_the_archive_lacks_is_filed_again_as_it_was(
+    site: Archived, *, is_in_ledger: bool
+) -> None:
     lost = site.archived()[1]
     content = lost.read_bytes()
     lost.unlink()
@@ -110,18 +103,18 @@ def test_a_file_that_the_archive_lacks_is_filed_again_as_it_was(site: Site, *, i
     assert site.kinds() == []
 
 
-def test_records_that_neither_the_archive_nor_the_layout_has_are_brought_back(site: Site) -> None:
+def test_records_that_neither_the_archive_nor_the_layout_has_are_brought_back(site: Archived) -> None:
     site.archived()[1].unlink()
     (site.root / HOURS[1]).unlink()
     site.forget_ledger()
     assert site.records() == ["a", "c"]
     report = site.repair()
     assert (report.hours, report.left) == (("20260101/01",), ())
-    assert site.records() == site.rows
+    assert site.records() == site.before
     assert site.kinds() == []
 
 
-def test_a_damaged_file_of_the_archive_is_replaced_while_the_journal_has_its_entries(site: Site) -> None:
+def test_a_damaged_file_of_the_archive_is_replaced_while_the_journal_has_its_entries(site: Archived) -> None:
     damaged = site.archived()[1]
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-9])
@@ -131,12 +124,12 @@ def test_a_damaged_file_of_the_archive_is_replaced_while_the_journal_has_its_ent
     assert damaged.read_bytes() == content
     assert site.kinds() == ["damaged"]
     assert site.repair() == RepairReport()
-    accept_findings(site.root, site.findings())
+    accept_findings(site.root, findings(site.root))
     assert site.kinds() == []
 
 
 @pytest.mark.parametrize("how", ["deleted", "older", "cut"])
-def test_an_hour_that_lost_its_file_gets_its_rows_back(site: Site, how: str) -> None:
+def test_an_hour_that_lost_its_file_gets_its_rows_back(site: Archived, how: str) -> None:
     path = site.root / HOURS[0]
     older = path.read_bytes()
     site.keep("d")
@@ -146,14 +139,14 @@ def test_an_hour_that_lost_its_file_gets_its_rows_back(site: Site, how: str) -> 
         path.write_bytes({"older": older, "cut": path.read_bytes()[:-20]}[how])
     rows = ["a", "b", "c", "d", "e"]
     if how == "deleted":
-        assert flush(site.settings).problems == {}
+        site.flush()
     site.keep("e")
     with pytest.raises(IncompleteError, match="waybill repair"):
         site.records()
     report = site.repair()
     assert (report.hours, report.left) == (("20260101/00",), ())
     assert site.records() == rows
-    found = site.findings()
+    found = findings(site.root)
     assert [one.id for one in found] == list(report.restored)
     assert all(one.restored for one in found)
     assert site.repair() == RepairReport()
@@ -161,14 +154,12 @@ def test_an_hour_that_lost_its_file_gets_its_rows_back(site: Site, how: str) -> 
     assert site.kinds() == []
 
 
-def test_what_neither_has_is_named_and_stays_left(site: Site) -> None:
+def test_what_neither_has_is_named_and_stays_left(site: Archived) -> None:
     lost = site.archived()[1]
     raw = RawName.parse(lost.name)
     assert raw is not None
     lost.unlink()
-    journal = Journal(site.settings.home)
-    journal.prune(raw.last - 1, 2**50)
-    journal.close()
+    site.journal.prune(raw.last - 1, 2**50)
     for _ in range(2):
         report = site.repair()
         lacking = f"entries {raw.first} to {raw.last - 1} of the journal {raw.node}"
@@ -176,7 +167,7 @@ def test_what_neither_has_is_named_and_stays_left(site: Site) -> None:
     assert f"{raw.node}-{raw.last}-{raw.last}" in {path.stem for path in site.archived()}
 
 
-def test_a_gap_at_either_end_is_told_by_what_the_root_remembers(site: Site) -> None:
+def test_a_gap_at_either_end_is_told_by_what_the_root_remembers(site: Archived) -> None:
     first, *_, last = [RawName.parse(path.name) for path in site.archived()]
     assert first is not None
     assert last is not None
@@ -185,14 +176,14 @@ def test_a_gap_at_either_end_is_told_by_what_the_root_remembers(site: Site) -> N
     site.archived()[-1].unlink()
     site.archived()[0].unlink()
     site.forget_ledger()
-    gaps = [one.path for one in site.findings() if one.kind == "gap"]
+    gaps = [path for kind, path in open_findings(site.root) if kind == "gap"]
     assert gaps == [f"events/{first}", f"events/{last}"]
     site.repair()
     assert site.kinds() == []
     assert [RawName.parse(path.name) for path in site.archived()][::2] == [first, last]
 
 
-def test_a_range_that_is_being_written_is_no_gap(site: Site) -> None:
+def test_a_range_that_is_being_written_is_no_gap(site: Archived) -> None:
     checking = check(site.root)
     last = RawName.parse(site.archived()[-1].name)
     assert last is not None
@@ -200,12 +191,11 @@ def test_a_range_that_is_being_written_is_no_gap(site: Site) -> None:
     next(checking)
     site.claim(1, last.last + 10)
     assert [finding for checked in checking for finding in checked.findings] == []
-    assert [one.path for one in site.findings()] == [
-        f"events/{last.node}-{last.last + 1}-{last.last + 10}.parquet"
-    ]
+    claimed = f"events/{last.node}-{last.last + 1}-{last.last + 10}.parquet"
+    assert open_findings(site.root) == [("gap", claimed)]
 
 
-def test_a_repair_that_is_cut_short_anywhere_is_done_by_the_next(site: Site) -> None:
+def test_a_repair_that_is_cut_short_anywhere_is_done_by_the_next(site: Archived) -> None:
     lost = site.archived()[1]
     content = lost.read_bytes()
     lost.unlink()
@@ -222,25 +212,23 @@ def test_a_repair_that_is_cut_short_anywhere_is_done_by_the_next(site: Site) -> 
         else:
             break
         assert lost.read_bytes() == content
-        assert site.records() == site.rows
+        assert site.records() == site.before
         assert set(site.kinds()) == {"damaged"}
     else:
         pytest.fail("it never ran to its end")
 
 
-def test_what_an_earlier_node_archived_is_filed_again(site: Site) -> None:
+def test_what_an_earlier_node_archived_is_filed_again(site: Archived) -> None:
     lost = site.archived()[0]
     content = lost.read_bytes()
-    journal = Journal(site.settings.home)
-    assert journal.renew_node(journal.node, "a test")
-    journal.close()
+    assert site.journal.renew_node(site.journal.node, "a test")
     site.keep("d")
     lost.unlink()
     assert site.repair().left == ()
     assert lost.read_bytes() == content
 
 
-def test_what_an_earlier_node_began_and_another_filed_is_no_gap(site: Site) -> None:
+def test_what_an_earlier_node_began_and_another_filed_is_no_gap(site: Archived) -> None:
     last = RawName.parse(site.archived()[-1].name)
     assert last is not None
     site.claim(1, last.last + 2)
