@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import events
 import pyarrow.parquet as pq
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from waybill.exporter.query import Access, Stats
     from waybill.exporter.verification import Finding
+
+_Item = TypeVar("_Item")
 
 FILES = settings(max_examples=10)
 """For properties that write files."""
@@ -270,7 +272,7 @@ def temporaries(root: Path) -> list[Path]:
     return sorted(root.rglob("*.tmp"))
 
 
-def split(records: Sequence[ProvenanceRecord], cuts: Sequence[int]) -> list[Sequence[ProvenanceRecord]]:
-    """The records, divided into this many parts."""
-    edges = [0, *sorted(cut % (len(records) + 1) for cut in cuts), len(records)]
-    return [records[start:end] for start, end in itertools.pairwise(edges)]
+def split(items: Sequence[_Item], cuts: Sequence[int]) -> list[Sequence[_Item]]:
+    """The items, divided at these places."""
+    edges = [0, *sorted(cut % (len(items) + 1) for cut in cuts), len(items)]
+    return [items[start:end] for start, end in itertools.pairwise(edges)]

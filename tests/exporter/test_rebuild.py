@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +12,9 @@ import msgspec
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
-from layouts import HOUR_MS, START_MS, DiesWhenDone, Layout, StoppedError, event, facet
+from layouts import HOUR_MS, START_MS, DiesWhenDone, Layout, StoppedError, event, facet, split
+from sites import Site
 
-from waybill.exporter.archive import Archive
-from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.rebuilding import WORK, Limits, RebuildError, Wanted, place_below, rebuild
 from waybill.exporter.sources import EventsSource, JournalSource, LinesSource, Source, Stored
 from waybill.facets import ProvenanceRecord, decode_event, fold, merge_all
@@ -63,19 +61,12 @@ RUNS = st.lists(
 def flushed(
     settings: Settings, items: Sequence[tuple[Kind, bytes, str]], cuts: Sequence[int] = ()
 ) -> Journal:
-    """A journal with these entries, a layout and an archive, with flushes at the cuts."""
-    journal = Journal(settings.home)
-    layout = Projection(journal, settings, workers=1, linger_s=0.0)
-    archive = Archive(journal, settings)
-    edges = [0, *sorted(cut % (len(items) + 1) for cut in cuts), len(items)]
-    for start, end in itertools.pairwise(edges):
-        journal.append_many(items[start:end])
-        mark = journal.mark(b"flush")
-        while journal.cursor("layout") < mark:
-            assert layout.step().problem is None
-        while journal.cursor("archive") < mark:
-            assert archive.step().problem is None
-    return journal
+    """The journal of a home with these entries, which was flushed at the cuts."""
+    site = Site(settings)
+    for some in split(items, cuts):
+        site.journal.append_many(some)
+        site.flush()
+    return site.journal
 
 
 def wanted_by(settings: Settings) -> Wanted:
