@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -274,20 +273,6 @@ def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_once(
     assert max(opened.values()) == 1
     wanted = archived.runs[::79]
     assert late.fail(wanted, archived.forgotten_ms) == set(wanted)
-
-
-@pytest.mark.exhaustive
-def test_a_backfill_takes_no_longer_the_longer_the_archive_is(site: Site) -> None:
-    def took_s() -> float:
-        bodies = [event(str(uuid.uuid4()), "START", 5) for _ in range(1_000)]
-        began_s = time.process_time()
-        site.emit(*bodies)
-        site.work()
-        return time.process_time() - began_s
-
-    alone_s = min(took_s() for _ in range(3))
-    Archived(site.settings.root, 200, node=site.journal.node)
-    assert min(took_s() for _ in range(3)) < 2 * alone_s
 
 
 # -- memory ------------------------------------------------------------------------------------------------
