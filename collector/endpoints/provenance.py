@@ -272,21 +272,18 @@ class ProvenanceEndpoints:
         summed_by: Sequence[Dimension] | None = None,
     ) -> Answer:
         """The result of a function over the records that meet the conditions, or their sums."""
-        work = partial(self._look_up, make, params, request, summed_by)
-        with problems_told("repair them, or use partial=true to get the rest"):
-            return await answer_within(self._queries, work, request)
-
-    def _look_up(
-        self, make: _Make, params: QueryParams, request: Request, summed_by: Sequence[Dimension] | None
-    ) -> Answer:
         from .query_params import next_page
 
-        read = self._readings.begin(is_partial=params.is_partial)
-        value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
-        headers = read.headers()
-        if cursor is not None:
-            headers.append(("link", f'<?{next_page(request.query, cursor)}>; rel="next"'))
-        return json_answer(value, headers=headers)
+        def look_up() -> Answer:
+            read = self._readings.begin(is_partial=params.is_partial)
+            value, cursor = make(read.tables(params.query, summed_by=summed_by), read.answers)
+            headers = read.headers()
+            if cursor is not None:
+                headers.append(("link", f'<?{next_page(request.query, cursor)}>; rel="next"'))
+            return json_answer(value, headers=headers)
+
+        with problems_told("repair them, or use partial=true to get the rest"):
+            return await answer_within(self._queries, look_up, request)
 
 
 def _size_of(answer: msgspec.Struct) -> int:

@@ -9,7 +9,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from manual_clock import ManualClock
-from served import JSON, event, record
+from served import event, record
 from waiting import wait_until
 
 from waybill.collector.logs import KINDS_MAX, PERIOD_S, Log, about
@@ -131,9 +131,3 @@ def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback
     assert (line.levelname, vars(line)["same"]) == ("ERROR", same)
     assert "receipt_status" in caplog.text
     assert "s3cr3t" not in caplog.text
-
-
-def test_a_level_leaves_out_what_is_below_it(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled", "--log-level", "warning")
-    assert collector.post(PATH, b"{", JSON).status == 400
-    assert collector.stop()[1] == ""
