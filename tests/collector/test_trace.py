@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 import socket
+import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Open
+
+    from waybill.collector.endpoints.query_params import Trace
 
 YEAR, FIRST, SECOND = (f"0198f000-0000-7000-8000-00000000000{number}" for number in range(3))
 ODD = "a/b c?d#%2F&é\n\"<'trace/"
@@ -221,20 +224,27 @@ def test_a_journey_that_takes_long_is_a_large_one_with_the_same_answer(
 
 
 def test_journeys_beyond_those_that_may_wait_are_refused_at_once_and_small_ones_wait_for_no_large_one(
-    wide: Inside,
+    wide: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    draw, go_on = trace._drawn, threading.Event()  # noqa: SLF001 - the last step of a journey
+
+    def draw_later(journey: Journey, params: Trace) -> bytes:
+        assert params.format == "json" or go_on.wait(60)
+        return draw(journey, params)
+
+    monkeypatch.setattr(trace, "_drawn", draw_later)
     path, count = "/trace/wide?format=graphml", 2 * trace.WAITING_MAX
     large = [wide.begin(Scope("GET", path, {}), Exchange()) for _ in range(count)]
     # Each of them is begun as a small one.
     wait_until(lambda: wide.get(f"/trace/{YEAR}").status == 200)
-    assert sum(one.done() for one in large) < count
-    replies = [one.result(60) for one in large]
-    refused = [one for one in replies if one.status == 503]
-    assert [one.status for one in replies].count(200) == count - len(refused) >= trace.WAITING_MAX
-    assert refused
+    refused = [one.result() for one in large if one.done()]
+    assert {one.status for one in refused} == {503}
     assert {one.headers["retry-after"] for one in refused} == {"2"}
     assert {one.json["detail"] for one in refused} == {"16 journeys are under way or wait; try again later"}
-    assert {one.body for one in replies if one.status == 200} == {wide.get(path).body}
+    go_on.set()
+    taken = [reply.body for one in large if (reply := one.result(60)).status == 200]
+    assert len(taken) == count - len(refused) == trace.WAITING_MAX
+    assert set(taken) == {wide.get(path).body}
 
 
 @pytest.mark.parametrize("name", trace.MEDIA)
