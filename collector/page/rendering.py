@@ -12,8 +12,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from waybill.facets import FinalState
 from waybill.facets.record import AFTER_LAST_MS
 from waybill.lineage.graph import NO_NAMESPACE, Node, NodeKind, shown
@@ -23,6 +21,8 @@ from waybill.transport.counting import counted, duration_text, size_text
 from .assets import asset_url
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from .view import Rows
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -43,6 +43,9 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
+    # Loaded with the first page: it takes a tenth of the start of a collector.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
