@@ -102,6 +102,13 @@ class Collector(Asking):
         self.url = said[2].rstrip(",")
         self.address = self.url.partition("//")[2]
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it ever had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        (peak,) = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+        return peak
+
     def connect(self, timeout_s: float = 30) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.address, timeout=timeout_s)
 

@@ -474,13 +474,6 @@ def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
         assert (reply.status, "waybill root adopt" in reply.body.decode()) == (503, True), door
 
 
-def sizes_bytes(collector: Collector) -> dict[str, int]:
-    """What the system says of a collector's memory, by the names of ``/proc/PID/status``."""
-    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
-    lines = (line.split() for line in status.splitlines() if line.endswith(" kB"))
-    return {name.rstrip(":"): int(size) * 1024 for name, size, _ in lines}
-
-
 @pytest.fixture(params=["shared", "of an instant", "all different"])
 def loaded(start: Start, request: pytest.FixtureRequest) -> Collector:
     """A collector whose root has records with long texts."""
@@ -515,4 +508,4 @@ def test_questions_about_long_texts_take_no_more_memory_than_is_promised(loaded:
     assert counted["total_records"] == of_source["total_records"] == 300
     assert len(some) == 10
     assert "use a smaller limit" in refused["detail"]
-    assert sizes_bytes(loaded)["VmHWM"] < MEMORY_BYTES_MAX
+    assert loaded.peak_bytes < MEMORY_BYTES_MAX
