@@ -39,9 +39,7 @@ class Scope:
 
     authority = None
     client = "127.0.0.1:40000"
-    http_version = "1.1"
     scheme = "http"
-    server = HOST
 
     def __init__(self, method: str, address: str, headers: dict[str, str]) -> None:
         self.method = method
@@ -109,10 +107,10 @@ class Inside(Asking):
         chosen = Settings.load(given, origin="tests", env={}, cwd=home.parent)
         self.journal = Journal(home, max_bytes=chosen.journal_max_bytes, packs=True, vfs=vfs)
         opened = Home.open(chosen, self.journal)
-        self.metrics, sessions = Metrics(), Sessions(self.journal)
+        metrics, sessions = Metrics(), Sessions(self.journal)
         self._readings = Readings(self.journal, opened.settings)
         self._auth = Auth(
-            self.metrics,
+            metrics,
             Keys(self.journal),
             sessions,
             loopback=loopback,
@@ -120,7 +118,7 @@ class Inside(Asking):
             allowed_hosts=list(allowed_hosts),
             front=Front(opened.settings.public_url, list(proxies)),
         )
-        self.application = application_of(opened, self._auth, sessions, self._readings, self.metrics)
+        self.application = application_of(opened, self._auth, sessions, self._readings, metrics)
         note_collector(self.journal, self.url)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
