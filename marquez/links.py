@@ -1,13 +1,12 @@
 """Links both ways: from Marquez's page to the collector's records, and from files to their jobs there.
 
 Marquez's page shows the first 30 characters of a text in a facet. So the link of a summary is short: it has
-the number of the first entry that went into the summary, in base 36.
+the number of the first entry that went into the summary, in hexadecimal digits.
 """
 
 from __future__ import annotations
 
 import re
-import string
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
@@ -23,9 +22,8 @@ DUPLICATES_PATH: Final = f"{RECORDS_PATH}/duplicates"
 
 _LISTENS_AT: Final = "collector_url"
 """The home's note of the address at which its collector listens, or last did."""
-_DIGITS: Final = string.digits + string.ascii_lowercase
 _NOT_IN_NAMESPACES: Final = re.compile(r"[^a-z:/A-Z0-9\-_.@+]")
-_NUMBER: Final = re.compile(r"[0-9a-z]{1,12}")
+_NUMBER: Final = re.compile(r"[0-9a-f]{1,15}")
 
 
 def note_collector(journal: Journal, url: str) -> None:
@@ -53,12 +51,12 @@ class CollectorLinks:
     def of_summary(self, seq: int, backend: str) -> str:
         """The link to the records of the summary that an entry stands for; empty if there is no address."""
         base, named = self.base, "" if backend == MARQUEZ else f"?{urlencode({'backend': backend})}"
-        return f"{base}{SUMMARIES_PATH}{_to_base_36(seq)}{named}" if base else ""
+        return f"{base}{SUMMARIES_PATH}{seq:x}{named}" if base else ""
 
 
 def summary_number(text: str) -> int | None:
     """The number in the link of a summary; None if the text is no such number."""
-    return int(text, 36) if _NUMBER.fullmatch(text) else None
+    return int(text, 16) if _NUMBER.fullmatch(text) else None
 
 
 def records_url(base: str, system_name: str, data_source: str) -> str:
@@ -93,11 +91,3 @@ def _node_url(base: str, kind: str, namespace: str, name: str, graph: str) -> st
     node = f"{kind}/{quote(namespace, safe='')}/{quote(name, safe='')}"
     panel = f"tableLevelNode={quote(f'{kind}:{namespace}:{name}', safe='')}"
     return f"{base.rstrip('/')}/lineage/{node}?{graph}{panel}"
-
-
-def _to_base_36(number: int) -> str:
-    digits = ""
-    while number or not digits:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-    return digits

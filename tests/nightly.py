@@ -29,7 +29,7 @@ OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "ARGS", "MINUTES"}
 TESTS_MAX = "ARGS=--session-timeout={seconds}"
 TESTS_MAX_ON_BOTH_CORES = f"{TESTS_MAX} --numprocesses=2 --dist=loadfile"
 PARTS = {
-    "faults": (24, "FAULTS_BOUND_S={seconds}"),
+    "exhaustive": (24, "EXHAUSTIVE_BOUND_S={seconds}"),
     "test-spark-truth-35": (9, TESTS_MAX),
     "test-spark-truth-40": (9, TESTS_MAX),
     "test-spark-truth-newest": (9, TESTS_MAX),

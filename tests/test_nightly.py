@@ -19,8 +19,8 @@ sql-oracle:
 \t$(PYTEST) test_skipped.py
 test-ecosystem:
 \t$(PYTEST) -p xdist --numprocesses=2 test_slow.py
-faults:
-\t@test $(FAULTS_BOUND_S) = 24
+exhaustive:
+\t@test $(EXHAUSTIVE_BOUND_S) = 24
 storm:
 \t@echo there is nothing to storm >&2; exit 3
 """
@@ -37,10 +37,10 @@ def test_every_part_is_run_and_the_report_says_what_became_of_it(tmp_path: Path)
     (tmp_path / "none.ini").write_text("[pytest]\n", encoding="utf-8")
     for name, text in TESTS.items():
         (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
-    parts = ["walks", "sql-oracle", "test-ecosystem", "faults", "storm"]
+    parts = ["walks", "sql-oracle", "test-ecosystem", "exhaustive", "storm"]
     # A hundredth of its minutes is 1 second, and what `make nightly` was told is not for the parts.
     words = [sys.executable, str(NIGHTLY), str(100 / 60), *parts]
-    told = os.environ | {"ARGS": "walks storm", "MAKEFLAGS": "-- ARGS=walks FAULTS_BOUND_S=1"}
+    told = os.environ | {"ARGS": "walks storm", "MAKEFLAGS": "-- ARGS=walks EXHAUSTIVE_BOUND_S=1"}
     done = subprocess.run(words, cwd=tmp_path, env=told, capture_output=True, text=True, check=False)
     report = (tmp_path / "dist" / "nightly.md").read_text(encoding="utf-8")
     assert done.returncode == 1

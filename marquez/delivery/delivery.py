@@ -27,11 +27,9 @@ from ..backend import Answer, Backend, Verdict, explain, setting_of
 from ..graph import (
     DATASET_PREFIX,
     JOURNEY_PREFIX,
-    BegunTimes,
     JobGraph,
     as_start,
     file_event_of,
-    outcome_of,
     outcome_of_record,
     present,
     start_of,
@@ -123,7 +121,6 @@ class Delivery:
             journal.state(name, prefix) if draws else {} for prefix in (JOURNEY_PREFIX, DATASET_PREFIX)
         )
         self._job_graph = JobGraph(jobs, journal.node, datasets)
-        self._begun_times = BegunTimes()
         tagged_at = backend if draws and isinstance(backend, Backend) else None
         self._tagging = Tagging(journal.state(name, TAGS_PREFIX), tagged_at)
         self._counted = int(journal.state_get(name, _COUNTED) or self._acks.cursor)
@@ -246,7 +243,7 @@ class Delivery:
         if isinstance(entry.event, RunEvent | JobEvent):
             self._job_graph.learn_datasets(entry.event.outputs or ())
         if (begun := entry.begun_transforms) is not None:
-            self._begun_times.note(begun, entry.received_ms)
+            self._job_graph.note_begun(begun, entry.received_ms)
         notes = JobNotes()
         if event is not None and entry.run_event is not None:
             notes = job_notes_of(entry.run_event.job)
@@ -258,7 +255,7 @@ class Delivery:
 
     def _paths_of(self, entry: Entry, event: FileEvent | None) -> list[tuple[FlowPath, Outcome]]:
         if event is not None:
-            return [(event.path, outcome_of(event, self._begun_times))]
+            return [(event.path, self._job_graph.outcome_of(event))]
         if entry.kind is not Kind.PROVENANCE:
             return []
         paths = paths_in_records(entry.body, entry.system_name)

@@ -24,9 +24,8 @@ from .windows import WINDOW_MS, Window
 if TYPE_CHECKING:
     from waybill.facets import FinalState, ProvenanceRecord
     from waybill.facets.event import OutputDataset
-    from waybill.transport.journal import Entry
+    from waybill.transport.journal import BegunTransforms, Entry
 
-    from .begun_times import BegunTimes
     from .file_events import FileEvent
 
 JOURNEY_PREFIX: Final = "job:"
@@ -38,6 +37,9 @@ LEARNED_FOR_MS: Final = 10_000
 """A path that was learned is not looked at again for so long: most files take the path of the last one."""
 PATHS_MAX: Final = 10_000
 """How many learned paths are remembered."""
+
+BEGUN_MAX: Final = 20_000
+"""Of so many beginnings of transforms the times are remembered; beyond that the oldest is forgotten."""
 
 NOTE_AFTER_MS: Final = 60_000
 """A job's facets change at most so often, because several emitters may disagree about it for ever."""
@@ -68,12 +70,6 @@ class Outcome(NamedTuple):
         )
         ended_ms = self.completed_ms if next_ms is None else next_ms
         return min(self.created_ms if began_ms is None else began_ms, ended_ms), ended_ms
-
-
-def outcome_of(event: FileEvent, begun: BegunTimes) -> Outcome:
-    """How the path of the file in one event ended."""
-    begun_ms = begun.of(event.run_id, event.path.transforms) if event.state is not None else ()
-    return Outcome(event.state, event.cause, event.created_ms, event.completed_ms, tuple(begun_ms))
 
 
 def outcome_of_record(record: ProvenanceRecord) -> Outcome:
@@ -155,6 +151,7 @@ class JobGraph:
         self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
         self._telling: dict[FlowNode, tuple[int, JobNotes]] = {}
         self._learned: dict[tuple[FlowPath, JobNotes], _Learned] = {}
+        self._begun_ms: dict[int, int] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
         self._changed: set[FlowNode] = set()
         self._flush_seq = 0
@@ -225,6 +222,24 @@ class JobGraph:
             self._learned.clear()
         self._learned[path, notes] = _Learned(now_ms + LEARNED_FOR_MS, jobs)
         return jobs
+
+    def note_begun(self, begun: BegunTransforms, at_ms: int) -> None:
+        """Note when (epoch milliseconds) a path began a transform; the Tracker tells that before its end."""
+        if begun.count != len(begun.names):
+            return
+        if len(self._begun_ms) >= BEGUN_MAX:
+            del self._begun_ms[next(iter(self._begun_ms))]
+        self._begun_ms.setdefault(hash((begun.run_id, begun.names)), at_ms)
+
+    def begun_ms(self, run_id: str, transforms: tuple[str, ...]) -> tuple[int | None, ...]:
+        """When the path of a file began each of these transforms; None where that is not known."""
+        counts = range(1, len(transforms) + 1)
+        return tuple(self._begun_ms.get(hash((run_id, transforms[:count]))) for count in counts)
+
+    def outcome_of(self, event: FileEvent) -> Outcome:
+        """How the path of the file in one event ended."""
+        begun_ms = self.begun_ms(event.run_id, event.path.transforms) if event.state is not None else ()
+        return Outcome(event.state, event.cause, event.created_ms, event.completed_ms, begun_ms)
 
     def count(self, jobs: list[Job], outcome: Outcome, entry: Entry) -> None:
         """Count a path at the jobs that it passed, once it has ended."""

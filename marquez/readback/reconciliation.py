@@ -17,6 +17,7 @@ give the jobs.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -177,7 +178,7 @@ def _compare(journal: Journal, reader: EventReader, backend: str, after: int, up
 def _compare_runs(
     journal: Journal, reader: EventReader, backend: str, after: int, upto: int
 ) -> Iterator[MissingEvent]:
-    with contextlib.closing(KnownRuns()) as runs:
+    with contextlib.closing(KnownRuns(journal, backend)) as runs:
         for known, event, body in _delivered(journal, backend, after, upto):
             runs.add(known.seq, event, body)
         yield from _read(journal, backend, runs.lacking(reader))
@@ -251,14 +252,10 @@ def _delivered(
 def _last_before(journal: Journal, since_ms: int) -> int:
     """The last entry that was accepted before an instant; later entries are never accepted earlier."""
     first = journal.first()
-    low, high = (first.seq - 1 if first else 0), journal.last_seq()
-    while low < high:
-        middle = (low + high) // 2
-        if journal.read(middle, limit=1)[0].received_ms < since_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    befores = range(first.seq - 1 if first else 0, journal.last_seq())
+    return befores.start + bisect_left(
+        befores, since_ms, key=lambda before: journal.read(before, limit=1)[0].received_ms
+    )
 
 
 def _run_event(body: bytes) -> RunEvent | None:

@@ -2,7 +2,8 @@
 
 Marquez keeps runs and jobs apart from events, so a run can be gone, or in a wrong state, while all its events
 are there. The runs of each job are read page by page, the latest first. Pages can leave runs out, because the
-order is not unique. So a run that no page has is requested by its id.
+order is not unique. So a run that no page has is requested by its id. What is right is what the delivery has
+noted of each run.
 
 The known runs are in a temporary database, which is on disk if it is large.
 """
@@ -14,16 +15,17 @@ import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
-from waybill.facets import SEVERITY, EventType, RunEvent, decode_event
+from waybill.facets import SEVERITY, EventType, RunEvent, decode_event, parse_instant_us
 from waybill.facets.flows import FlowNode
+from waybill.transport.journal import key_of_run
 
 from ..graph import full_name, start_of
 from ..links import namespace_in_marquez
-from ..run_states import RunState
+from ..run_states import RunState, Start, run_states
 
 if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
     from .event_reader import EventReader, ShownRun
 
 _SEVERITIES: Final = {
@@ -37,18 +39,14 @@ _IS_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullm
 
 _TABLE: Final = """
 CREATE TABLE runs (
-    run TEXT PRIMARY KEY, namespace TEXT, job TEXT, first INTEGER, last INTEGER, state BLOB
+    run TEXT PRIMARY KEY, namespace TEXT, job TEXT, first INTEGER, last INTEGER, began_us INTEGER
 ) WITHOUT ROWID
 """
-_PUT: Final = """
-INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET last = excluded.last, state = excluded.state
-"""
-_STATE: Final = "SELECT state FROM runs WHERE run = ?"
+_PUT: Final = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last"
 
 
 class _Known(NamedTuple):
-    """What the events of a run say, and the numbers of its first and last one."""
+    """The numbers of a run's first and last event, and what the delivery has noted of it."""
 
     first: int
     last: int
@@ -80,7 +78,8 @@ class _Known(NamedTuple):
 class KnownRuns:
     """The runs of delivered events: for each the one that says when it began, and the one that ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal, backend: str) -> None:
+        self._states = run_states(journal, backend)
         self._rows = sqlite3.connect("")
         self._rows.execute(_TABLE)
 
@@ -92,15 +91,11 @@ class KnownRuns:
         """Take in a delivered event; the backend has no page for a run whose id is no UUID with hyphens."""
         if not _IS_UUID(event.run.runId) or event.run.runId.encode() not in body.lower():
             return
-        row = self._rows.execute(_STATE, (event.run.runId,)).fetchone()
-        state = (RunState() if row is None else _DECODER.decode(row[0])).take(event, seq)
+        # Waybill's own runs have no START in the journal.
         begun = start_of(body)
         began = None if begun is None else decode_event(begun)
-        if isinstance(began, RunEvent):
-            start = RunState().take(began, seq).start
-            state = msgspec.structs.replace(state, start=min(filter(None, (start, state.start))))
-        values = (*_job_of(event), seq, seq, msgspec.msgpack.encode(state))
-        self._rows.execute(_PUT, (event.run.runId, *values))
+        began_us = parse_instant_us(began.eventTime) if isinstance(began, RunEvent) else None
+        self._rows.execute(_PUT, (event.run.runId, *_job_of(event), seq, seq, began_us))
 
     def lacking(self, reader: EventReader) -> Iterator[int]:
         """The events to send again.
@@ -133,9 +128,15 @@ class KnownRuns:
                     yield from known.deciding if run is None else known.to_send_again(run)
 
     def _take(self, run_id: str) -> _Known | None:
-        delete = "DELETE FROM runs WHERE run = ? RETURNING first, last, state"
+        delete = "DELETE FROM runs WHERE run = ? RETURNING first, last, began_us"
         row = self._rows.execute(delete, (run_id,)).fetchone()
-        return row and _Known(row[0], row[1], _DECODER.decode(row[2]))
+        if row is None:
+            return None
+        (first, last, began_us), key = row, key_of_run(f"run {run_id}")
+        state = self._states.of([key]).get(key, RunState())
+        if began_us is not None:
+            state = RunState(state.attempts, Start(began_us, first))
+        return _Known(first, last, state)
 
 
 def is_lesser(state: str, known: str) -> bool:
@@ -154,6 +155,3 @@ def _job_of(event: RunEvent) -> FlowNode:
     if facets is not None and facets.parent is not None:
         name = full_name(name, facets.parent.job.name)
     return FlowNode(namespace_in_marquez(event.job.namespace), name)
-
-
-_DECODER: Final = msgspec.msgpack.Decoder(RunState)

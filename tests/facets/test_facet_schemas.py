@@ -62,7 +62,7 @@ SUMMARY = WaybillSummaryRunFacet(
     byFinalState={"COMPLETE": 1, "ERROR": 1},
     bytes=10,
     dataSinks=["lake"],
-    provenanceQuery="http://127.0.0.1:8090/s/k2f",
+    provenanceQuery="http://127.0.0.1:8090/s/3f2b",
     producer=PRODUCER,
 )
 FINGERPRINT = WaybillFingerprintInputDatasetFacet(

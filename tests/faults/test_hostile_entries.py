@@ -18,6 +18,8 @@ from seam.homes import settings_in
 
 from waybill.transport import Journal, Kind
 
+pytestmark = pytest.mark.faults
+
 WAYBILL: Final = str(Path(sys.executable).parent / "waybill")
 ROW_BYTES_MAX: Final = MIB
 
@@ -49,14 +51,14 @@ def long_ids(runs: int, chars: int) -> Iterator[bytes]:
 
 
 @pytest.mark.exhaustive
-def test_a_run_gets_no_more_outputs_than_there_is_memory_for(folder: Path) -> None:
-    settings = settings_in(folder)
+def test_a_run_gets_no_more_outputs_than_there_is_memory_for(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
     journal = Journal(settings.home, packs=True)
     for at, body in enumerate(chain(*(long_outputs(1_000, 60_000, f"{half}-") for half in range(2)))):
         journal.append(Kind.OPENLINEAGE, body)
         journal.append(Kind.OPENLINEAGE, ended(f"neighbour-{at}"))
     journal.close()
-    flushed = flush_and_measure(folder)
+    flushed = flush_and_measure(tmp_path)
     assert flushed.peak_bytes <= RUNNER_BYTES
     refused = flushed.poison["layout"]
     assert 5 <= refused <= 7
@@ -76,9 +78,9 @@ def test_a_run_gets_no_more_outputs_than_there_is_memory_for(folder: Path) -> No
     ],
 )
 def test_entries_that_stand_for_much_cost_no_neighbour_and_little_memory(
-    folder: Path, entries: Iterator[bytes], records: int
+    tmp_path: Path, entries: Iterator[bytes], records: int
 ) -> None:
-    settings = settings_in(folder)
+    settings = settings_in(tmp_path)
     journal = Journal(settings.home, packs=True)
     journal.append(Kind.OPENLINEAGE, ended("before"))
     for body in entries:
@@ -88,7 +90,7 @@ def test_entries_that_stand_for_much_cost_no_neighbour_and_little_memory(
     journal.append(Kind.OPENLINEAGE, ended("after"))
     journal.close()
 
-    flushed = flush_and_measure(folder)
+    flushed = flush_and_measure(tmp_path)
     assert flushed.poison == {"layout": 1}
     assert flushed.peak_bytes <= RUNNER_BYTES
 

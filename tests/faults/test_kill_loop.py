@@ -7,11 +7,14 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from seam.chance import chance_from
 from seam.homes import kill_runner, settings_in
 from seam.ledger import Ledger
 from seam.oracle import recover_and_check
 from seam.town import Emitter
+
+pytestmark = pytest.mark.faults
 
 APART = 10_000
 """The distance between the first numbers of two emitters; none lives long enough to emit as many."""

@@ -22,7 +22,7 @@ from waybill.transport import Journal, flush
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.faults
 
 WAYBILL = Path(sys.executable).parent / "waybill"
 STDERR_BYTES = 200_000_000

@@ -22,8 +22,7 @@ def town(tmp_path: Path, seed: int) -> Iterator[Town]:
     town.close()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.random
+@pytest.mark.faults
 @pytest.mark.timeout(STORM_S * 2 + 900)
 def test_what_was_acknowledged_is_in_the_layout_once_after_a_storm(town: Town, seed: int) -> None:
     storm = Storm(town, seed)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from contract_server import ContractServer
-from delivering import HASTY, Site, Worker, event, numbers
+from delivering import Site, Worker
 from manual_clock import ManualClock
 
-from waybill.transport import Journal, Kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from waybill.transport import Journal
 
 REAL_URL = os.environ.get("MARQUEZ_URL")
 
@@ -47,63 +44,23 @@ def marquez(request: pytest.FixtureRequest) -> Iterator[ContractServer]:
 
 
 @pytest.fixture
-def site(journal: Journal, marquez: ContractServer) -> Site:
-    return Site(journal, marquez)
+def site(journal: Journal, marquez: ContractServer) -> Iterator[Site]:
+    with contextlib.closing(Site(journal, marquez)) as site:
+        yield site
 
 
 @pytest.fixture
-def worker(journal: Journal, marquez: ContractServer) -> Iterator[Worker]:
-    worker = Worker(journal, marquez.url)
-    yield worker
-    worker.delivery.close()
+def worker(site: Site) -> Worker:
+    return site.worker()
 
 
 @pytest.fixture
-def hasty_worker(journal: Journal, marquez: ContractServer) -> Iterator[Worker]:
-    worker = Worker(journal, marquez.url, **HASTY)
-    yield worker
-    worker.delivery.close()
-
-
-@pytest.fixture
-def new_worker() -> type[Worker]:
-    """Makes a second worker over the same journal, as a runner does that starts again."""
-    return Worker
-
-
-@pytest.fixture
-def keep(journal: Journal) -> Callable[..., int]:
-    """Puts one event into the journal and returns its sequence number."""
-
-    def keep(run: str, number: int = 0, /, **members: Any) -> int:  # noqa: ANN401 - members of a JSON object
-        return journal.append(Kind.OPENLINEAGE, event(run, number, **members))
-
-    return keep
-
-
-REFUSED: Final = {
-    "job": {"namespace": "tests", "name": "job", "facets": {"documentation": {"_producer": "tests"}}}
-}
-"""Members for which Marquez refuses an event: its facet names no schema. Admission knows no such rule."""
-
-
-@pytest.fixture
-def refused_members() -> dict[str, Any]:
-    return REFUSED
-
-
-@pytest.fixture
-def event_of() -> Callable[..., bytes]:
-    """Makes the bytes of one event."""
-    return event
+def system() -> str:
+    """A namespace that no other test uses."""
+    return f"tests-{uuid.uuid4()}"
 
 
 @pytest.fixture
 def url(marquez: ContractServer) -> str:
     """Where the server itself is, the stand-in or the real one, for what is read back from it."""
     return marquez.upstream or marquez.url
-
-
-@pytest.fixture
-def numbers_of() -> Callable[[list[dict[str, Any]], str], list[int]]:
-    return numbers

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import requests
 from manual_clock import ManualClock
 
 from waybill.marquez import Backend, Delivery
 from waybill.marquez.summaries import SummaryRules
-from waybill.transport import Journal, Kind
+from waybill.transport import Journal, Kind, Settings, Tracker
 from waybill.transport.config import DETAIL_BACKLOG, Detail
 
 if TYPE_CHECKING:
@@ -20,17 +22,8 @@ if TYPE_CHECKING:
 STEPS_MAX = 100_000
 
 
-class Timeouts(TypedDict, total=False):
-    """How long a backend may let the client wait."""
-
-    connect_timeout_s: float
-    answer_timeout_s: float
-
-
-PATIENT: Timeouts = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
-"""Where each answer counts: a busy machine must not lose one."""
-HASTY: Timeouts = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
-"""Where the backend lets the client wait; a busy machine may then lose an answer, too."""
+HASTY_S = 0.3
+"""How long a client waits for a backend that lets it wait; a busy machine may then lose an answer, too."""
 
 
 class Worker:
@@ -46,12 +39,12 @@ class Worker:
         draws: bool = False,
         detail: Detail = "every",
         backlog: int = DETAIL_BACKLOG,
-        **timeouts_s: Unpack[Timeouts],
+        timeout_s: float = 30.0,
     ) -> None:
         assert isinstance(journal.clock, ManualClock)
         self.clock = journal.clock
         self.journal = journal
-        backend = Backend(url, api_key, **(timeouts_s or PATIENT))
+        backend = Backend(url, api_key, connect_timeout_s=timeout_s, answer_timeout_s=timeout_s)
         self.delivery = Delivery(
             journal,
             backend,
@@ -92,11 +85,6 @@ def event(run: str, number: int = 0, /, **members: Any) -> bytes:  # noqa: ANN40
     return json.dumps({name: value for name, value in content.items() if value is not ...}).encode()
 
 
-def numbers(stored: list[dict[str, Any]], run: str) -> list[int]:
-    """The numbers of one run's events in the order of their arrival."""
-    return [event["number"] for event in stored if event.get("run", {}).get("runId") == run]
-
-
 class Site:
     """A journal and the backend that its events go to."""
 
@@ -107,15 +95,57 @@ class Site:
         self.clock = journal.clock
         self.url = marquez.upstream or marquez.url
         """Where the server itself is, the stand-in or the real one, for what is read back from it."""
+        self._workers: list[Worker] = []
 
     def keep(self, run: str, number: int = 0, /, **members: Any) -> int:  # noqa: ANN401 - as above
         """Put one event into the journal and return its sequence number."""
         return self.journal.append(Kind.OPENLINEAGE, event(run, number, **members))
 
-    def worker(self, api_key: str | None = None, **given: Any) -> Worker:  # noqa: ANN401 - those of a worker
+    def worker(self, api_key: str | None = None, *, url: str | None = None, **given: Any) -> Worker:  # noqa: ANN401 - those of a worker
         """A delivery of its own over the journal, as a runner has one that starts anew."""
-        return Worker(self.journal, self.marquez.url, api_key, **given)
+        self._workers.append(Worker(self.journal, url or self.marquez.url, api_key, **given))
+        return self._workers[-1]
+
+    def deliver(self, *, url: str | None = None, at_most_s: float = 3_600.0, **given: Any) -> Worker:  # noqa: ANN401 - as above
+        """Deliver all that is in the journal, with a delivery of its own."""
+        worker = self.worker(url=url, **given)
+        worker.run(at_most_s=at_most_s)
+        return worker
 
     def numbers(self, run: str) -> list[int]:
         """The numbers of one run's events as the backend has stored them."""
-        return numbers(self.marquez.stored, run)
+        return [one["number"] for one in self.marquez.stored if one.get("run", {}).get("runId") == run]
+
+    def tracker(self, system: str) -> Tracker:
+        """What notes the files of a system in the same home."""
+        given = {"home": self.journal.home, "system_name": system, "runner": "none"}
+        return Tracker(settings=Settings.load(given, env={}))
+
+    def close(self) -> None:
+        """Close all deliveries."""
+        for worker in self._workers:
+            worker.delivery.close()
+
+
+def facet(name: str, **members: object) -> dict[str, object]:
+    """A facet of OpenLineage's own."""
+    schema = f"https://openlineage.io/spec/facets/1-0-1/{name}.json#/$defs/{name}"
+    return {"_producer": "https://example.com/tests", "_schemaURL": schema, **members}
+
+
+def shown(url: str, kind: str, namespace: str, name: str) -> dict[str, Any]:
+    """What Marquez knows of one of its ``jobs`` or ``datasets``."""
+    where, called = (quote(one, safe="") for one in (namespace, name))
+    answer = requests.get(f"{url}/api/v1/namespaces/{where}/{kind}/{called}", timeout=60)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def drawn(url: str, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+    """The nodes of the graph that Marquez draws around a ``job`` or a ``dataset``."""
+    query = {"nodeId": f"{kind}:{namespace}:{name}", "depth": "20"}
+    answer = requests.get(f"{url}/api/v1/lineage", params=query, timeout=60)
+    assert answer.status_code == 200, answer.text
+    graph: list[dict[str, Any]] = answer.json()["graph"]
+    return graph

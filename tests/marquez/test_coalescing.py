@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 STATES = {"COMPLETE": "COMPLETE", "ERROR": "FAIL", "CANCELLED": "ABORT", "FILTERED": "COMPLETE"}
 
 
-@pytest.fixture
-def clock(journal: Journal) -> ManualClock:
-    assert isinstance(journal.clock, ManualClock)
-    return journal.clock
-
-
 def file_of(
     did: str, state: str | None = "COMPLETE", source: str = "orders", sink: str = "lake", size: int = 0
 ) -> bytes:
@@ -80,8 +74,7 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(site: Site)
         keep_all(site.journal, [file_of(f"f{number}", None), file_of(f"f{number}", state, size=10)])
         site.clock.move(1)
     site.journal.mark(b"flush")
-    worker = site.worker(detail="summary")
-    worker.run()
+    site.deliver(detail="summary")
     start, event = site.marquez.stored
     facet = event["run"]["facets"][SUMMARY_FACET]
     assert facet["byFinalState"] == {"CANCELLED": 1, "COMPLETE": 2, "ERROR": 1, "FILTERED": 1}
@@ -98,40 +91,26 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(site: Site)
     assert site.journal.cursor("marquez") == site.journal.last_seq()
 
 
-def test_flows_and_minutes_have_summaries_of_their_own(site: Site) -> None:
+def test_flows_and_minutes_have_summaries_of_their_own_that_are_sent_when_the_minute_is_over(
+    site: Site,
+) -> None:
     worker = site.worker(detail="summary")
-    for minute in range(3):
+    for minute in range(2):
         keep_all(site.journal, [file_of(f"{minute}-{n}", source=f"source-{n % 2}") for n in range(20)])
-        worker.delivery.step()
-        site.clock.move(61)
-    worker.run()
+        for _ in range(20):
+            step = worker.delivery.step()
+            if (step.retry_s or 0) > 1:
+                break
+            site.journal.sync()
+        assert (step.applied, step.problem, len(site.marquez.stored)) == (0, None, minute * 4)
+        assert step.retry_s == pytest.approx(60, abs=1)
+        site.clock.move(step.retry_s or 0)
+        worker.run()
     assert [(facet["dataSource"], facet["records"]) for facet in summaries_of(site.marquez)] == [
         ("source-0", 10),
         ("source-1", 10),
-    ] * 3
+    ] * 2
     assert worker.delivery.pending() == 0
-
-
-def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(site: Site) -> None:
-    keep_all(site.journal, [file_of("f")])
-    worker = site.worker(detail="summary")
-    for _ in range(20):
-        step = worker.delivery.step()
-        if (step.retry_s or 0) > 1:
-            break
-        site.journal.sync()
-    assert (step.applied, step.problem, site.marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
-    assert step.retry_s == pytest.approx(60, abs=1)
-    site.clock.move(step.retry_s or 0)
-    worker.run()
-    assert len(summaries_of(site.marquez)) == 1
-
-
-def test_while_the_backend_keeps_up_every_file_has_its_run(site: Site) -> None:
-    keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 300)])
-    worker = site.worker(detail="auto")
-    worker.run(until=lambda: len(site.marquez.stored) == 20)
-    assert summaries_of(site.marquez) == []
 
 
 @pytest.mark.parametrize(
@@ -154,8 +133,7 @@ def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file
     keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 10)])
     site.keep("run", 1)
     site.clock.move(61)
-    worker = site.worker(detail="auto")
-    worker.run()
+    worker = site.deliver(detail="auto")
     keep_all(site.journal, [file_of("later")])
     worker.run()
     assert [facet["records"] for facet in summaries_of(site.marquez)] == [DETAIL_BACKLOG + 10]
@@ -168,8 +146,7 @@ def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(site
     end = json.loads(file_of("begun", "CANCELLED"))
     end["run"]["facets"]["waybill_inferred"] = {"reason": "the program that ran it is gone"}
     keep_all(site.journal, [file_of("begun", None), json.dumps(end).encode()])
-    worker = site.worker(detail="auto")
-    worker.run()
+    worker = site.deliver(detail="auto")
     assert site.marquez.runs["begun"] == "ABORTED"
     keep_all(site.journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
     keep_all(site.journal, [file_of("begun")])
@@ -177,15 +154,6 @@ def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(site
     worker.run()
     assert site.marquez.runs["begun"] == "COMPLETED"
     assert [facet["records"] for facet in summaries_of(site.marquez)] == [DETAIL_BACKLOG]
-
-
-def test_a_summary_counts_no_end_that_was_only_inferred(site: Site) -> None:
-    end = json.loads(file_of("gone", "CANCELLED"))
-    end["run"]["facets"]["waybill_inferred"] = {"reason": "stale"}
-    keep_all(site.journal, [file_of("gone", None), json.dumps(end).encode(), file_of("gone")])
-    site.clock.move(100)
-    site.worker(detail="summary").run()
-    assert [facet["byFinalState"] for facet in summaries_of(site.marquez)] == [{"COMPLETE": 1}]
 
 
 def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open(site: Site) -> None:
@@ -232,22 +200,6 @@ def test_what_is_known_of_coalesced_events_goes_with_the_journal(site: Site) -> 
     site.journal.prune(PAGE_ENTRIES - 1, 2**62)
     known = {*site.journal.state("marquez", "coalesced:"), *site.journal.state("marquez", "summed:")}
     assert known == {"coalesced:1:1", "summed:12:4108"}
-
-
-def test_a_refused_summary_is_a_dead_letter_that_can_be_retried(site: Site) -> None:
-    from waybill.marquez import dead_letters, retry_dead_letters
-
-    site.marquez.fault_of = lambda body: "422" if b"waybill_summary" in body else None
-    keep_all(site.journal, [file_of("f"), file_of("g")])
-    site.journal.mark(b"flush")
-    worker = site.worker(detail="summary")
-    worker.run()
-    (letter,) = dead_letters(site.journal)
-    site.marquez.fault_of = None
-    retry_dead_letters(site.journal, [letter.seq])
-    site.worker(detail="summary").run()
-    assert [facet["records"] for facet in summaries_of(site.marquez)] == [2]
-    assert dead_letters(site.journal) == []
 
 
 @pytest.mark.parametrize("detail", ["summary", "auto"])

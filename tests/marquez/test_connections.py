@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def parallel(site: Site) -> Iterator[Worker]:
-    worker = site.worker(connections=4, connect_timeout_s=10.0, answer_timeout_s=10.0)
-    yield worker
+    yield site.worker(connections=4)
     site.marquez.release()
-    worker.delivery.close()
 
 
 def test_as_many_events_are_on_their_way_as_there_are_connections_and_one_of_each_run(
@@ -41,7 +39,7 @@ def test_as_many_events_are_on_their_way_as_there_are_connections_and_one_of_eac
 
     site.marquez.fault_of = note
     parallel.run()
-    assert max(most) == 4
+    assert max(most) == site.marquez.connections == 4
     for run in range(6):
         assert [e["number"] for e in site.marquez.stored if e["run"]["runId"] == f"run-{run}"] == list(
             range(10)
@@ -105,12 +103,3 @@ def test_what_is_on_its_way_when_the_runner_ends_is_heard_and_not_repeated(
     assert site.journal.cursor("marquez") == 3
     site.worker().run()
     assert len(site.marquez.received) == 3
-
-
-def test_connections_are_used_again(site: Site, parallel: Worker) -> None:
-    for number in range(20):
-        for run in range(4):
-            site.keep(f"run-{run}", number)
-    parallel.run()
-    assert len(site.marquez.stored) == 80
-    assert site.marquez.connections <= 4

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import requests
-from delivering import Worker, event as event_of
+from delivering import Site, drawn, event as event_of, facet, shown
 from manual_clock import ManualClock
 
 from waybill.facets import FinalState
@@ -22,57 +22,24 @@ from waybill.facets.event import RunJob
 from waybill.facets.flows import FlowNode, FlowPath, StepKind
 from waybill.facets.standard import NOTES_MAX_BYTES, JobNotes, Owner, job_notes_of
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
-from waybill.marquez.graph import BegunTimes, JobGraph
-from waybill.marquez.graph.begun_times import BEGUN_MAX
-from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome
-from waybill.transport import Journal, Kind, Settings, Tracker
+from waybill.marquez.graph import JobGraph
+from waybill.marquez.graph.job_graph import BEGUN_MAX, EDGES_MAX, NOTE_AFTER_MS, Outcome
+from waybill.transport import Journal, Kind, Tracker
 from waybill.transport.journal import BegunTransforms, Entry
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
-    from delivering import Site
-
-Draw = Callable[..., "Worker"]
 
 
 @pytest.fixture
-def system() -> str:
-    """A namespace that no other test draws in."""
-    return f"journey-{uuid.uuid4()}"
-
-
-@pytest.fixture
-def tracker(home: Path, system: str) -> Iterator[Tracker]:
-    given = {"home": home, "system_name": system, "runner": "none"}
-    with Tracker(settings=Settings.load(given, env={})) as tracker:
+def tracker(site: Site, system: str) -> Iterator[Tracker]:
+    with site.tracker(system) as tracker:
         yield tracker
 
 
-@pytest.fixture
-def draw(journal: Journal) -> Iterator[Draw]:
-    """Deliver all that was tracked."""
-    workers, tracked = [], journal
-
-    def draw(url: str, at_most_s: float = 3600.0, journal: Journal = tracked) -> Worker:
-        worker = Worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
-        workers.append(worker)
-        worker.run(at_most_s=at_most_s)
-        return worker
-
-    yield draw
-    for worker in workers:
-        worker.delivery.close()
-
-
-def drawn(url: str, system: str, node: str, depth: int = 20) -> tuple[list[str], list[str]]:
+def edges_around(url: str, system: str, kind: str, name: str) -> tuple[list[str], list[str]]:
     """The nodes and edges around a node, jobs in brackets, without their namespace."""
-    answer = requests.get(
-        f"{url}/api/v1/lineage",
-        params={"nodeId": node.replace(":", f":{system}:", 1), "depth": str(depth)},
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
-    graph = answer.json()["graph"]
+    graph = drawn(url, kind, system, name)
     edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
     assert edges == {(edge["origin"], edge["destination"]) for one in graph for edge in one["outEdges"]}
     names = sorted(short(one["id"], system) for one in graph)
@@ -106,11 +73,11 @@ def pass_months(months: list[Any]) -> None:
 
 
 def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_out(
-    url: str, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker
 ) -> None:
     pass_a_year(tracker)
-    draw(url)
-    nodes, edges = drawn(url, system, "dataset:months")
+    site.deliver(url=site.url, draws=True)
+    nodes, edges = edges_around(site.url, system, "dataset", "months")
     assert edges == sorted(
         [
             "[enrich · months] > enrich · months",
@@ -136,28 +103,25 @@ def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_o
 
 @pytest.mark.parametrize("turned", [False, True], ids=["as they were", "the other way round"])
 def test_the_graph_is_the_same_whatever_run_came_last(
-    url: str, system: str, home: Path, draw: Draw, tmp_path: Path, *, turned: bool
+    url: str, system: str, site: Site, tmp_path: Path, *, turned: bool
 ) -> None:
     """The job of the files has what its last run reached, here nothing; those of the graph have it all."""
-    given = {"home": home, "system_name": system, "runner": "none"}
-    with Tracker(settings=Settings.load(given, env={})) as tracker:
+    with site.tracker(system) as tracker:
         year = tracker.file("year.csv", data_source="years")
         months = year.split([f"{n}.csv" for n in range(4)], data_source="months")
         months[0].cancel()
         months[1].egress("lake")
         months[2].egress("report")
         months[3].error("torn")
-    first = Journal(home)
     runs: dict[str, list[bytes]] = {}
-    for entry in first.read(0):
+    for entry in site.journal.read(0):
         runs.setdefault(json.loads(entry.body)["run"]["runId"], []).append(entry.body)
-    first.close()
     journal = Journal(tmp_path / "in that order", clock=ManualClock())
-    for bodies in sorted(runs.values(), key=list(runs.values()).index, reverse=turned):
+    for bodies in reversed(runs.values()) if turned else runs.values():
         journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
-    draw(url, journal=journal)
+    Site(journal, site.marquez).deliver(url=url, draws=True).delivery.close()
     journal.close()
-    _, edges = drawn(url, system, "dataset:months")
+    _, edges = edges_around(url, system, "dataset", "months")
     assert edges == sorted(
         [
             "[(to lake) · months] > lake",
@@ -175,24 +139,24 @@ def test_the_graph_is_the_same_whatever_run_came_last(
 def test_summaries_leave_the_graph_as_every_file_draws_it(site: Site, system: str, tracker: Tracker) -> None:
     pass_a_year(tracker)
     site.journal.mark(b"flush")
-    site.worker(draws=True).run()
-    first = drawn(site.marquez.url, system, "dataset:years")
+    site.deliver(draws=True)
+    first = edges_around(site.marquez.url, system, "dataset", "years")
     other = type(site.marquez)().start()
     site.journal.commit("marquez", cursor=0, delete=site.journal.state("marquez"))
-    Worker(site.journal, other.url, draws=True, detail="summary").run()
+    site.deliver(url=other.url, draws=True, detail="summary")
     assert all("waybill_summary" in event["run"]["facets"] for event in other.events)
-    assert drawn(other.url, system, "dataset:years") == first
+    assert edges_around(other.url, system, "dataset", "years") == first
     other.refuse()
 
 
 def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after_a_repair(
-    site: Site, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker
 ) -> None:
     """What it was before stands for what it lost."""
     pass_a_year(tracker)
     before = type(site.marquez)().start()
-    draw(before.url)
-    graph = drawn(before.url, system, "dataset:years")
+    site.deliver(url=before.url, draws=True)
+    graph = edges_around(before.url, system, "dataset", "years")
     reader = EventReader(site.url)
     found = reconcile(site.journal, reader)
     of_files = [event for event in before.events if "waybill_summary" not in event["run"]["facets"]]
@@ -208,8 +172,8 @@ def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after
         ]
     )
     repair(site.journal, [*found.missing, *found.missing_jobs])
-    draw(site.url)
-    assert drawn(site.url, system, "dataset:years") == graph
+    site.deliver(url=site.url, draws=True)
+    assert edges_around(site.url, system, "dataset", "years") == graph
     states = {
         run: requests.get(f"{site.url}/api/v1/jobs/runs/{run}", timeout=60).json() for run in before.runs
     }
@@ -220,13 +184,13 @@ def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after
 
 
 def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compares(
-    site: Site, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker
 ) -> None:
     for sink in ("out", "archive"):
         with tracker.file("file", data_source="in") as file, file.transform("clean"):
             file.egress(sink)
-    worker = draw(site.marquez.url)
-    graph = drawn(site.marquez.url, system, "job:clean · in")
+    worker = site.deliver(draws=True)
+    graph = edges_around(site.marquez.url, system, "job", "clean · in")
     reader = EventReader(site.marquez.url)
     assert [one.missing_jobs for one in reconcile_new(site.journal, reader)] == [()]
     for forgotten in ("job", "edge"):
@@ -237,23 +201,23 @@ def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compar
         (found,) = reconcile_new(site.journal, reader)
         assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "clean · in")]
         worker.run()
-        assert drawn(site.marquez.url, system, "job:clean · in") == graph
+        assert edges_around(site.marquez.url, system, "job", "clean · in") == graph
         assert list(reconcile_new(site.journal, reader)) == []
     assert worker.delivery.pending() == 0
 
 
 def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
-    url: str, system: str, tracker: Tracker, draw: Draw
+    site: Site, system: str, tracker: Tracker
 ) -> None:
     for source, sink in (("a", "x"), ("b", "y")):
         with tracker.file("file", data_source=source) as file, file.transform("clean"):
             file.egress(sink)
-    draw(url)
-    nodes, _ = drawn(url, system, "dataset:a")
+    site.deliver(url=site.url, draws=True)
+    nodes, _ = edges_around(site.url, system, "dataset", "a")
     assert nodes == ["[a]", "[clean · a]", "a", "x"]
 
 
-def test_records_of_deltafi_are_drawn_too(site: Site, system: str, draw: Draw) -> None:
+def test_records_of_deltafi_are_drawn_too(site: Site, system: str) -> None:
     record = {
         "did": str(uuid.uuid4()),
         "systemName": system,
@@ -266,8 +230,8 @@ def test_records_of_deltafi_are_drawn_too(site: Site, system: str, draw: Draw) -
         "completed": 2,
     }
     site.journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
-    draw(site.url)
-    _, edges = drawn(site.url, system, "dataset:sftp")
+    site.deliver(url=site.url, draws=True)
+    _, edges = edges_around(site.url, system, "dataset", "sftp")
     assert edges == [
         "[decompress · sftp] > decompress · sftp",
         "[load · sftp] > db",
@@ -283,7 +247,7 @@ def of_transforms(marquez: ContractServer) -> list[dict[str, Any]]:
 
 
 def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_twice(
-    site: Site, tracker: Tracker, draw: Draw
+    site: Site, tracker: Tracker
 ) -> None:
     for number in range(5):
         with tracker.file("file", data_source="in") as file, file.transform("clean"), file.transform("load"):
@@ -291,9 +255,9 @@ def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_tw
                 file.error("torn")
             else:
                 file.egress("out")
-        draw(site.marquez.url)
+        site.deliver(draws=True)
     site.journal.mark(b"flush")
-    draw(site.marquez.url)
+    site.deliver(draws=True)
     found = of_transforms(site.marquez)
     assert not any(event["schemaURL"].endswith("/JobEvent") for event in site.marquez.stored)
     by_job: dict[str, Counter[str]] = {}
@@ -325,7 +289,7 @@ def spans_of(marquez: ContractServer) -> dict[str, tuple[datetime, datetime]]:
 
 
 def test_a_run_of_a_transform_lasts_from_when_its_first_file_began_it_until_the_last_left_it(
-    marquez: ContractServer, tracker: Tracker, draw: Draw
+    site: Site, tracker: Tracker
 ) -> None:
     first, second = (tracker.file(name, data_source="in") for name in "ab")
     with first, first.transform("unpack"):
@@ -336,8 +300,8 @@ def test_a_run_of_a_transform_lasts_from_when_its_first_file_began_it_until_the_
         with first.transform("load"):
             time.sleep(0.4)
         first.egress("out")
-    draw(marquez.url)
-    spans = spans_of(marquez)
+    site.deliver(draws=True)
+    spans = spans_of(site.marquez)
     (unpack_from, unpack_to), (load_from, load_to) = spans["unpack · in"], spans["load · in"]
     assert unpack_from + timedelta(seconds=0.3) <= unpack_to
     assert load_from + timedelta(seconds=0.4) <= load_to
@@ -359,23 +323,21 @@ def test_a_path_that_nobody_noted_is_in_its_transforms_from_the_files_beginning_
 
 
 def test_what_is_remembered_of_begun_transforms_is_bounded_and_the_oldest_goes_first() -> None:
-    times = BegunTimes()
+    graph = JobGraph({})
     for number in range(BEGUN_MAX + 1):
-        times.note(BegunTransforms(f"run-{number}", 1, ("unpack",)), number)
-    times.note(BegunTransforms("run-2", 2, ("unpack", "load")), 7)
-    times.note(BegunTransforms("run-3", 2, ("load",)), 7)  # its first name was too long to be noted
-    assert times.of("run-0", ("unpack",)) == times.of("run-1", ("unpack",)) == [None]
-    assert times.of("run-2", ("unpack", "load", "more")) == [2, 7, None]
-    assert times.of("run-3", ("unpack", "load")) == [3, None]
+        graph.note_begun(BegunTransforms(f"run-{number}", 1, ("unpack",)), number)
+    graph.note_begun(BegunTransforms("run-2", 2, ("unpack", "load")), 7)
+    graph.note_begun(BegunTransforms("run-3", 2, ("load",)), 7)  # its first name was too long to be noted
+    assert graph.begun_ms("run-0", ("unpack",)) == graph.begun_ms("run-1", ("unpack",)) == (None,)
+    assert graph.begun_ms("run-2", ("unpack", "load", "more")) == (2, 7, None)
+    assert graph.begun_ms("run-3", ("unpack", "load")) == (3, None)
 
 
-def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
-    marquez: ContractServer, tracker: Tracker, draw: Draw
-) -> None:
+def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(site: Site, tracker: Tracker) -> None:
     with tracker.file("file", data_source="in") as file, file.transform("clean"):
         file.egress("out")
-    draw(marquez.url)
-    assert [event["eventType"] for event in of_transforms(marquez)] == ["START", "COMPLETE"]
+    site.deliver(draws=True)
+    assert [event["eventType"] for event in of_transforms(site.marquez)] == ["START", "COMPLETE"]
     graph = JobGraph({}, "node")
     path, outcome = FlowPath(FlowNode("s", "in"), ("clean",), "out"), Outcome(FinalState.COMPLETE)
     (job,) = graph.learn(path, 1_000)
@@ -393,15 +355,17 @@ def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
 
 @pytest.mark.parametrize("transforms", [("split",), ("v1.2",), ("(split)",), ("a · b",), ("a", "b")])
 def test_names_of_transforms_are_taken_for_nothing_else(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, transforms: tuple[str, ...]
+    site: Site, tracker: Tracker, transforms: tuple[str, ...]
 ) -> None:
     with tracker.file("file", data_source="in") as file:
         for transform in transforms:
             with file.transform(transform):
                 pass
         file.split(["part"], data_source="parts")
-    draw(marquez.url)
-    ends = {event["job"]["name"]: event for event in of_transforms(marquez) if event["eventType"] != "START"}
+    site.deliver(draws=True)
+    ends = {
+        event["job"]["name"]: event for event in of_transforms(site.marquez) if event["eventType"] != "START"
+    }
     assert len(ends) == len(transforms) + 1
     says = {event["job"]["facets"]["documentation"]["description"] for event in ends.values()}
     assert says == {
@@ -411,54 +375,22 @@ def test_names_of_transforms_are_taken_for_nothing_else(
 
 
 def test_a_run_of_a_transform_that_is_refused_is_no_dead_letter_and_holds_up_nothing(
-    site: Site, tracker: Tracker, draw: Draw
+    site: Site, tracker: Tracker
 ) -> None:
     with tracker.file("file", data_source="in") as file, file.transform("clean"):
         file.egress("out")
     site.marquez.fault_of = lambda body: "422" if b"TRANSFORM" in body else None
-    worker = draw(site.marquez.url)
+    worker = site.deliver(draws=True)
     assert worker.delivery.pending() == 0
     assert list(site.marquez.runs.values()) == ["COMPLETED"]
     assert dead_letters(site.journal) == []
 
 
-def test_the_events_of_a_transform_are_what_the_specification_says(
-    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
-) -> None:
-    with tracker.file("file", data_source="in") as file, file.transform("clean"):
-        file.egress("out")
-    draw(marquez.url)
-    for event in of_transforms(marquez):
-        assert event.keys() == {
-            "eventType",
-            "eventTime",
-            "producer",
-            "schemaURL",
-            "run",
-            "job",
-            "inputs",
-            "outputs",
-        }
-        (read,) = event["inputs"]
-        assert (read["namespace"], read["name"]) == (system, "in")
-        assert read["facets"]["documentation"]["description"] == "Files of the data source in."
-        assert event["job"]["facets"]["jobType"]["jobType"] == "TRANSFORM"
-
-
-def known(url: str, system: str, kind: str, name: str) -> dict[str, Any]:
-    """What the server knows of a job or a dataset."""
-    answer = requests.get(f"{url}/api/v1/namespaces/{system}/{kind}/{name}", timeout=60)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow_s_jobs(
-    site: Site, system: str, home: Path, draw: Draw
+    site: Site, system: str
 ) -> None:
     """Tags as any OpenLineage client adds them; owners and documentation as an emitter of its own does."""
-    given = {"home": home, "system_name": system, "runner": "none"}
-    with Tracker(settings=Settings.load(given, env={})) as tracker:
+    with site.tracker(system) as tracker:
         with tracker.file("year.csv", data_source="years") as year, year.transform("unpack"):
             (month,) = year.split(["1.csv"], data_source="months")
         with month.transform("validate"), month.transform("load"):
@@ -471,9 +403,9 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
         "tags": facet("TagsJobFacet", tags=[{"key": "tier", "value": "gold", "source": "USER"}]),
     }
     site.journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
-    draw(site.url)
+    site.deliver(url=site.url, draws=True)
     for name in ("validate · months", "load · months"):
-        job = known(site.url, system, "jobs", name)
+        job = shown(site.url, "jobs", system, name)
         assert job["description"].endswith(
             "of files of the data source months. Ask Ann. Owners: team:flights."
         )
@@ -481,14 +413,9 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
         (tag,) = job["facets"]["tags"]["tags"]
         assert (tag["key"], tag["value"]) == ("tier", "gold")
     for name in ("unpack · years", "(split) · years"):
-        assert "ownership" not in known(site.url, system, "jobs", name)["facets"], "another data source's own"
-    between = known(site.url, system, "datasets", "validate · months")
+        assert "ownership" not in shown(site.url, "jobs", system, name)["facets"], "another data source's own"
+    between = shown(site.url, "datasets", system, "validate · months")
     assert between["description"] == "Files of the data source months that have passed validate."
-
-
-def facet(name: str, **members: object) -> dict[str, object]:
-    schema = f"https://openlineage.io/spec/facets/1-0-1/{name}.json#/$defs/{name}"
-    return {"_producer": "https://example.com/tests", "_schemaURL": schema, **members}
 
 
 @pytest.mark.parametrize(
@@ -552,12 +479,12 @@ def test_names_that_differ_for_each_file_fill_no_memory() -> None:
     assert len(journey.untold()) <= EDGES_MAX
 
 
-def test_whatever_stands_in_the_journal_is_no_trouble(site: Site, draw: Draw) -> None:
+def test_whatever_stands_in_the_journal_is_no_trouble(site: Site) -> None:
     facet = {"waybill_deltaFile": {"did": "", "transforms": 5}}
     bodies = [b"waybill_deltaFile", b'"waybill_deltaFile":', b"[" * 100_000 + b"waybill_deltaFile"]
     bodies.append(event_of("run", run={"runId": "run", "facets": facet}))
     for body in bodies:
         site.journal.append(Kind.OPENLINEAGE, body)
     site.journal.append(Kind.PROVENANCE, b"[{}]")
-    draw(site.marquez.url, at_most_s=5.0)
+    site.deliver(draws=True, at_most_s=5.0)
     assert of_transforms(site.marquez) == []

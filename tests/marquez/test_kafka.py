@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -18,7 +18,9 @@ from waybill.marquez import Delivery, open_deliveries
 from waybill.marquez.backend import KafkaTarget, Verdict
 from waybill.transport import Journal, Settings
 
-Keep = Callable[..., int]
+if TYPE_CHECKING:
+    from delivering import Site
+
 Open = Callable[..., Delivery]
 TOPIC = "lineage"
 
@@ -71,11 +73,11 @@ def open_kafka(journal: Journal, home: Path, tmp_path: Path) -> Iterator[Open]:
 
 
 def test_each_event_is_a_message_and_each_run_in_order_in_one_partition(
-    brokers: Brokers, open_kafka: Open, keep: Keep, journal: Journal
+    brokers: Brokers, open_kafka: Open, site: Site
 ) -> None:
     for number in range(5):
         for run in ("a", "b", "c"):
-            keep(run, number)
+            site.keep(run, number)
     delivery = open_kafka(brokers.endpoint)
     while delivery.pending():
         assert delivery.step().problem is None
@@ -87,7 +89,7 @@ def test_each_event_is_a_message_and_each_run_in_order_in_one_partition(
         partitions[key].add(partition)
     assert by_key == {f"run {run}".encode(): [0, 1, 2, 3, 4] for run in ("a", "b", "c")}
     assert all(len(one) == 1 for one in partitions.values())
-    assert journal.cursor("kafka") == 15
+    assert site.journal.cursor("kafka") == 15
 
 
 def test_brokers_that_are_away_are_an_outage() -> None:
@@ -109,9 +111,9 @@ def test_a_message_too_large_for_the_brokers_is_refused_for_good(brokers: Broker
 
 
 def test_an_option_that_kafka_does_not_know_is_said_with_where_to_correct_it(
-    brokers: Brokers, open_kafka: Open, keep: Keep
+    brokers: Brokers, open_kafka: Open, site: Site
 ) -> None:
-    keep("run")
+    site.keep("run")
     delivery = open_kafka(brokers.endpoint, **{"no.such.option": "x"})
     problem = delivery.step().problem
     while problem is None:

@@ -64,28 +64,21 @@ def test_a_key_that_nobody_gave_is_not_called_refused(marquez: ContractServer) -
     assert "set marquez_api_key: write `marquez_api_key: KEY`" in problem
 
 
-def test_a_page_that_is_not_marquez_is_said(marquez: ContractServer) -> None:
-    marquez.fault = "page"
-    result = probe(marquez.url)
-    assert result.status == 200
-    assert result.problem is not None
-    assert "not as Marquez's API does" in result.problem
-
-
-def test_an_address_with_nothing_behind_it_is_said(marquez: ContractServer) -> None:
-    result = probe(f"{marquez.url}/elsewhere")
-    assert result.status == 404
-    assert result.problem is not None
-    assert "correct marquez_url to where its API is: write `marquez_url: URL` into" in result.problem
-
-
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_marquez_in_trouble_is_said(marquez: ContractServer, status: int) -> None:
-    marquez.fault = str(status)
-    result = probe(marquez.url)
+@pytest.mark.parametrize(
+    ("fault", "path", "status", "words"),
+    [
+        ("page", "", 200, "not as Marquez's API does"),
+        (None, "/elsewhere", 404, "correct marquez_url to where its API is: write `marquez_url: URL` into"),
+        ("500", "", 500, "answers 500 ("),
+    ],
+)
+def test_what_is_no_marquez_or_is_in_trouble_is_said(
+    marquez: ContractServer, fault: str | None, path: str, status: int, words: str
+) -> None:
+    marquez.fault = fault
+    result = probe(marquez.url + path)
     assert result.status == status
-    assert result.problem is not None
-    assert f"answers {status} (" in result.problem
+    assert words in (result.problem or "")
 
 
 def test_a_web_page_of_a_proxy_is_not_quoted() -> None:

@@ -20,28 +20,19 @@ def refuse_one(marquez: ContractServer, worker: Worker, mark: bytes) -> None:
     marquez.fault_of = None
 
 
-def test_a_retried_event_arrives_once_and_is_no_dead_letter_any_more(site: Site, worker: Worker) -> None:
-    bad = site.keep("run", 0)
-    refuse_one(site.marquez, worker, b'"run"')
-    retry_dead_letters(site.journal, [bad])
-    worker.run()
-    assert site.numbers("run") == [0]
-    kept = {key.partition(":")[0] for key in site.journal.state("marquez")}
-    assert kept == {"end", "figures", "held"}, "what is known of runs, and no more of any event"
-    worker.run()
-    assert len(site.marquez.stored) == 1
-
-
-def test_a_retried_event_goes_before_anything_new(site: Site, worker: Worker) -> None:
+def test_a_retried_event_arrives_once_before_anything_new(site: Site, worker: Worker) -> None:
     bad = site.keep("run", 0)
     refuse_one(site.marquez, worker, b'"run"')
     site.keep("other", 1)
     retry_dead_letters(site.journal, [bad])
-    worker.run()
+    for _ in range(2):
+        worker.run()
     assert [event["run"]["runId"] for event in site.marquez.stored] == ["run", "other"]
+    kept = {key.partition(":")[0] for key in site.journal.state("marquez")}
+    assert kept == {"end", "figures", "held"}, "what is known of runs, and no more of any event"
 
 
-@pytest.mark.parametrize("ends", [("FAIL", "COMPLETE"), ("COMPLETE", "FAIL"), ("ABORT", "FAIL")])
+@pytest.mark.parametrize("ends", [("FAIL", "COMPLETE"), ("ABORT", "FAIL")])
 def test_a_retried_terminal_event_leaves_the_run_in_the_state_of_its_record(
     site: Site, worker: Worker, ends: tuple[str, str]
 ) -> None:
@@ -67,30 +58,17 @@ def test_what_is_refused_again_stays_with_the_words_of_now(site: Site, worker: W
     assert worker.delivery.pending() == 0
 
 
-def test_a_retry_outlasts_an_outage_and_a_restart(site: Site) -> None:
-    bad = site.keep("run", 0)
-    refuse_one(site.marquez, site.worker(), b'"run"')
-    retry_dead_letters(site.journal, [bad])
+def test_a_retry_outlasts_an_outage_a_restart_and_retention(site: Site) -> None:
+    bad, delivered = site.keep("run", 0), site.keep("run", 1)
+    refuse_one(site.marquez, site.worker(), b'"number": 0')
+    retry_dead_letters(site.journal, [bad, delivered, 4711])
+    site.journal.prune(delivered, 2**62)
     site.marquez.refuse()
-    down = site.worker()
-    down.run(at_most_s=100)
-    assert down.delivery.pending() == 1
+    assert site.deliver(at_most_s=100).delivery.pending() == 1
     site.marquez.start()
-    site.worker().run()
-    assert site.numbers("run") == [0]
+    site.deliver()
+    assert site.numbers("run") == [1, 0]
     assert dead_letters(site.journal) == []
-
-
-def test_an_event_that_the_journal_let_go_of_is_sent_again_from_its_letter(
-    site: Site, worker: Worker
-) -> None:
-    bad = site.keep("run", 0)
-    refuse_one(site.marquez, worker, b'"run"')
-    site.keep("other")
-    site.journal.prune(bad, 2**62)
-    retry_dead_letters(site.journal, [bad])
-    worker.run()
-    assert site.numbers("run") == [0]
 
 
 def test_what_is_dropped_is_not_sent_again_and_frees_its_rows(site: Site, worker: Worker) -> None:
@@ -103,11 +81,3 @@ def test_what_is_dropped_is_not_sent_again_and_frees_its_rows(site: Site, worker
     assert site.marquez.received == []
     assert [letter.seq for letter in dead_letters(site.journal)] == bad[2:]
     assert dead_letter_body(site.journal, bad[0]) is None
-
-
-def test_what_is_no_dead_letter_is_not_sent_again(site: Site, worker: Worker) -> None:
-    delivered = site.keep("run", 0)
-    worker.run()
-    retry_dead_letters(site.journal, [delivered, 4711])
-    worker.run()
-    assert len(site.marquez.stored) == 1

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
+from delivering import event
 from manual_clock import ManualClock
 
 from waybill.marquez import Delivery, dead_letters, open_deliveries
 from waybill.marquez.links import note_collector
-from waybill.transport import Journal, Kind, Settings, Tracker, flush
+from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
     from delivering import Site
@@ -108,18 +109,6 @@ def test_what_one_backend_refuses_is_its_own_dead_letter(site: Site, open_all: O
     assert dead_letters(site.journal) == []
 
 
-def test_an_event_with_line_ends_is_one_line_of_the_file(
-    journal: Journal, open_all: Open, event_of: Callable[..., bytes], tmp_path: Path
-) -> None:
-    body = json.dumps(json.loads(event_of("run")), indent=2).encode().replace(b"\n", b"\r\n")
-    journal.append(Kind.OPENLINEAGE, body)
-    lines = tmp_path / "events.jsonl"
-    (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
-    work(delivery, journal)
-    (line,) = lines.read_bytes().splitlines()
-    assert json.loads(line) == json.loads(body)
-
-
 def test_a_file_that_cannot_be_written_is_an_outage_that_ends(
     site: Site, open_all: Open, tmp_path: Path
 ) -> None:
@@ -137,25 +126,12 @@ def test_a_file_that_cannot_be_written_is_an_outage_that_ends(
 def test_the_console_gets_each_event_as_a_line(
     site: Site, open_all: Open, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    for number in range(3):
-        site.keep("run", number)
+    body = json.dumps(json.loads(event("run")), indent=2).encode().replace(b"\n", b"\r\n")
+    site.journal.append(Kind.OPENLINEAGE, body)
     (delivery,) = open_all(backends=[{"backend": "console"}])
     work(delivery, site.journal)
-    assert [json.loads(line)["number"] for line in capfdbinary.readouterr().out.splitlines()] == [0, 1, 2]
-
-
-def test_the_runner_works_them_all(site: Site, home: Path, tmp_path: Path) -> None:
-    site.keep("run")
-    lines = tmp_path / "events.jsonl"
-    given = {
-        "home": home,
-        "marquez_url": site.marquez.url,
-        "backends": [{"backend": "file", "endpoint": str(lines)}],
-        "runner": "none",
-    }
-    report = flush(Settings.load(given, env={}, cwd=tmp_path), timeout_s=60)
-    assert (report.problems, "marquez" in report.left, "file" in report.left) == ({}, False, False)
-    assert len(site.marquez.stored) == len(lines.read_bytes().splitlines()) == 1
+    (line,) = capfdbinary.readouterr().out.splitlines()
+    assert json.loads(line) == json.loads(body)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +144,11 @@ def test_the_runner_works_them_all(site: Site, home: Path, tmp_path: Path) -> No
     ],
 )
 def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_that_were_told(
-    site: Site, home: Path, open_all: Open, given: dict[str, str], noted: str | None, link: str | None
+    site: Site, open_all: Open, given: dict[str, str], noted: str | None, link: str | None
 ) -> None:
     if noted is not None:
         note_collector(site.journal, noted)
-    with Tracker(settings=Settings.load({"home": home, "runner": "none"}, env={})) as tracker:
+    with site.tracker("east") as tracker:
         for size_bytes in (1_000, None, 24):
             tracker.file("a.csv", data_source="in").egress("lake", size_bytes=size_bytes)
     site.journal.mark(b"flush")
@@ -183,8 +159,7 @@ def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_t
     base = "https://lineage.example.com/waybill" if link is None else link
     assert facet.get("provenanceQuery") == (f"{base}/s/1" if base else None)
     locations = {
-        event["job"].get("facets", {}).get("sourceCodeLocation", {}).get("url")
-        for event in site.marquez.stored
+        one["job"].get("facets", {}).get("sourceCodeLocation", {}).get("url") for one in site.marquez.stored
     }
     query = urlencode({"system_name": facet["systemName"], "data_source": "in"})
     assert locations == {f"{base}/api/v1/records?{query}" if base else None}

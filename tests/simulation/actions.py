@@ -67,6 +67,7 @@ class Actions:
         self.done.append("settle")
         self._world.settle()
         self._world.check()
+        self._world.finish()
         self._world.operations.check()
 
     def _note(self, what: object) -> None:

@@ -56,10 +56,9 @@ class Faults(Plan):
     def __init__(
         self, folder: Path, chance: Random, patch: pytest.MonkeyPatch, on_sync: Callable[[], object]
     ) -> None:
-        super().__init__()
         self.is_dead = self.is_full = self.has_failed = False
         self._on_sync = on_sync
-        self._folders = [folder / "home", folder / "root"]
+        self._folders = [folder / name for name in ("home", "root", "shipped", "rebuilt")]
         self._chance = chance
         self._calls_to_death: int | None = None
         self._calls_to_full: int | None = None
@@ -115,8 +114,8 @@ class Faults(Plan):
     def revive(self, *, loses_power: bool) -> None:
         """Let a process begin that finds what the last one left, or what the disk had to keep of that."""
         self.is_dead, self._calls_to_death = False, None
-        if loses_power and self.disk is not None:
-            disk, self.disk = self.disk, None
+        if loses_power:
+            disk, self.disk = self.disk, Disk([], self._chance, lambda: None)  # which notes in vain
             disk.lose_power()
             self._begin_disk()
 

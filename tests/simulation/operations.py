@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 from model import Model, comparable
 
-from waybill.exporter import Wanted, age_off, check, export, open_destination, rebuild
+from waybill.exporter import Wanted, age_off, age_off_archive, check, export, open_destination, rebuild
+from waybill.exporter.compaction import Compactor
+from waybill.exporter.rebuilding import Limits
 from waybill.exporter.sources import EventsSource
 from waybill.lineage import find
+from waybill.transport import WaybillError
 from waybill.transport.root import known_root
 
 if TYPE_CHECKING:
+    from crashes import Faults
+
     from waybill.transport import Journal, Settings
 
 LATER_MS = 10**14
@@ -30,10 +37,15 @@ class Operations:
             taken back since.
     """
 
-    def __init__(self, folder: Path, settings: Settings, model: Model) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, model: Model, faults: Faults, chance: Random
+    ) -> None:
         self.is_away, self.knows_exported = False, True
         self._root, self._away = settings.root, folder / "away"
-        self._exported, self._rebuilt = folder / "exported", folder / "rebuilt"
+        self._exported, self._shipped, self._rebuilt = (
+            folder / name for name in ("exported", "shipped", "rebuilt")
+        )
+        self._faults, self._chance = faults, chance
         self._wanted = Wanted(system_name=settings.system_name, rule=settings.annotation_rule)
         self._model = model
 
@@ -64,22 +76,69 @@ class Operations:
         self.knows_exported = self.knows_exported and not self._exported.exists()
 
     def check(self) -> None:
-        """Check what is made of a root whose runs have all settled, and remove all that was exported."""
-        wanted = self._model.records()
+        """Check what is made of a root whose runs have all settled, and remove all that was exported.
+
+        Whoever exports, removes or rebuilds dies at any call, and does it again; some lose the power there.
+        """
         self.export()
         if self.knows_exported:
-            self._compare("exported", self._exported, wanted)
-        lost = {record[0] for record in wanted} - {one.did for one in find(self._exported)}
+            self._compare("exported", self._exported)
+        lost = self._dids() - _dids_below(self._exported)
         assert not lost, f"exported: lost {lost}"
-        report = rebuild(EventsSource(self._root), self._rebuilt, self._wanted)
-        assert not report.failed
-        self._compare("rebuilt", self._rebuilt, wanted)
-        age_off(self._root, days=0, only_exported=True, now_ms=LATER_MS)
-        self._compare("aged", self._root, Counter())
-        findings = [one for checked in check(self._root) for one in checked.findings]
-        assert not findings, f"what verify finds after an age-off: {findings}"
+        self._die_and_repeat(self._rebuild)
+        self._compare("rebuilt", self._rebuilt)
+        self._die_and_repeat(lambda: self._ship(is_last=self._chance.random() < 0.5))
+        self._compare("shipped", self._shipped)
+        self._die_and_repeat(self._forget)
+        assert not find(self._root), "what was exported is not removed"
+        assert not list(self._root.glob("events/*/*/*")), "the archive is not removed"
+        self._compare("shipped, and gone here", self._shipped)
+        for folder in (self._root, self._rebuilt, self._shipped):
+            findings = [one for checked in check(folder) for one in checked.findings if one.kind != "left"]
+            assert not findings, f"what verify finds in {folder.name}: {findings}"
+            left = [path for path in folder.rglob(".*") if path.is_file() and not path.match("*.lock")]
+            assert not left, f"left in {folder.name}: {left}"
+        assert not (self._rebuilt / ".rebuild").exists(), "a rebuild that is done has left its plan"
 
-    @staticmethod
-    def _compare(what: str, root: Path, wanted: Counter[tuple[object, ...]]) -> None:
-        real = Counter(map(comparable, find(root))) if root.exists() else Counter()
+    def _die_and_repeat(self, do: Callable[[], object]) -> None:
+        """Do something in a process that dies on the way, and again in another one."""
+        self._faults.kill_after(int(self._chance.expovariate(1 / 60)))
+        try:
+            do()
+        except (WaybillError, OSError):
+            assert self._faults.is_dead
+        loses_power = self._chance.random() < 0.3
+        self._faults.revive(loses_power=loses_power)
+        if loses_power:
+            Compactor(self._root).compact()  # as a runner does that begins: raw files may be back
+        lost = self._dids() - _dids_below(self._root) - _dids_below(self._shipped)
+        assert not lost, f"neither here nor where it was shipped: {lost}"
+        do()
+
+    def _dids(self) -> set[object]:
+        return {record[0] for record in self._model.records()}
+
+    def _rebuild(self) -> None:
+        report = rebuild(EventsSource(self._root), self._rebuilt, self._wanted, limits=Limits(writers=1))
+        assert self._faults.is_dead or report.is_whole, report
+
+    def _ship(self, *, is_last: bool) -> None:
+        """Export everything to a place of its own, and remove it here if that was the last."""
+        done = export(self._root, open_destination(self._shipped), delete_after=is_last)
+        assert self._faults.is_dead or not done.failed, done.failed
+
+    def _forget(self) -> None:
+        """Remove what was exported, once the root knows that, which the power may have taken from it."""
+        self.export()
+        self._ship(is_last=False)
+        age_off(self._root, days=0, only_exported=True, now_ms=LATER_MS)
+        age_off_archive(self._root, days=0, only_exported=True, now_ms=LATER_MS)
+
+    def _compare(self, what: str, root: Path) -> None:
+        real, wanted = Counter(map(comparable, find(root))), self._model.records()
         assert real == wanted, f"{what}: lost {wanted - real}; invented or doubled {real - wanted}"
+
+
+def _dids_below(root: Path) -> set[object]:
+    """The files of the records below a root, or an exported one."""
+    return {record.did for record in find(root)} if root.exists() else set()

@@ -186,6 +186,7 @@ class World:
         for module in ("waybill.transport.runner.projection", "waybill.lineage.analyzers.analyzer"):
             patch.setattr(f"{module}.entry_points", ENTRY_POINTS)  # what is installed does not change
         patch.setattr("waybill.transport.runner.runner.isolate", refuse_to_isolate)
+        patch.setattr("waybill.exporter.exporting.exporting.WORKERS", 1)  # the calls come in the same order
         patch.setattr("secrets.token_hex", lambda count: jitter.randbytes(count).hex())
         self._dead: set[int] = set()
         given = {
@@ -209,7 +210,7 @@ class World:
         """Whether the last step of the delivery could note the answers that it got."""
         self._programs = 0
         self._asked = 0
-        self.operations = Operations(folder, self._given, self.model)
+        self.operations = Operations(folder, self._given, self.model, self.faults, chance)
         self.open()
         self._begin_readings()
         self.begin_program()

@@ -51,14 +51,10 @@ class ForgetfulDisk:
     Args:
         folders: their initial content is durable.
         chance: decides which other changes survive.
-        deaf: the disk ignores an fsync of these paths, as if the program made none.
     """
 
-    def __init__(
-        self, folders: list[Path], chance: random.Random, deaf: Callable[[Path], bool] = lambda _: False
-    ) -> None:
+    def __init__(self, folders: list[Path], chance: random.Random) -> None:
         self._folders = folders
-        self._deaf = deaf
         self._chance = chance
         self._files: Names = {}
         self._kept: Names = {}
@@ -101,8 +97,6 @@ class ForgetfulDisk:
 
     def synced(self, path: Path) -> None:
         """A file's content is durable, or a folder's names are."""
-        if self._deaf(path):
-            return
         if path in self._made or path.is_dir():
             self.synced_folder(path)
             return

@@ -27,7 +27,7 @@ def mount(kind: str, place: Path, image: Path) -> list[list[str]]:
     return [["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(place)]]
 
 
-@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=pytest.mark.exhaustive)])
+@pytest.fixture(params=["tmpfs", "ext4"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A disk of a few megabytes and a few thousand files."""
     place, image = tmp_path / "disk", tmp_path / "image"

@@ -20,9 +20,6 @@ HOURS: Final = 2
 HOUR_MS: Final = 3_600_000
 SYSTEMS: Final = ("edge", "core/7")
 
-FAILURE: Final = 100_000_000_000
-"""The number of a failure is this plus its plain run's number; no storm makes so many emissions."""
-
 Item = tuple[Kind, bytes, str]
 
 
@@ -34,24 +31,16 @@ class Emission:
         number: identifies it.
         items: entries as `Journal.append_many` takes them.
         record: the record that must be in the layout.
-        replaces: the number of the emission whose record this one retracts.
     """
 
     number: int
     items: tuple[Item, ...]
     record: ProvenanceRecord
-    replaces: int | None = None
 
 
 @functools.cache
 def emission(number: int) -> Emission:
-    """The emission with a number.
-
-    In turn, an event with the facet, a plain run's two events, and DeltaFi's records; from `FAILURE` on, the
-    failure of a plain run.
-    """
-    if number >= FAILURE:
-        return _failure(number)
+    """In turn, an event with the facet of a file, the two of a plain run, and records of DeltaFi's."""
     record = _record(number)
     if number % 3 == 0:
         return Emission(number, (_facet_event(record),), record)
@@ -61,20 +50,8 @@ def emission(number: int) -> Emission:
 
 
 def is_plain_run(number: int) -> bool:
-    """Whether the emission is a run without a facet, so that it can fail afterwards."""
+    """Whether the emission is a run without a facet, which has no record before its end."""
     return number % 3 == 1
-
-
-def _failure(number: int) -> Emission:
-    """A FAIL after the end of a plain run: the run did not complete after all."""
-    failed = number - FAILURE
-    before = _record(failed)
-    run = _derived(failed, before)
-    body = json.loads(run.items[-1][1])
-    body |= {"eventType": "FAIL", "eventTime": instant(before.completed + 1_000)}
-    record = _with(run.record, final_state=FinalState.ERROR, completed=before.completed + 1_000)
-    item = (Kind.OPENLINEAGE, json.dumps(body).encode(), "tests")
-    return Emission(number, (item,), record, replaces=failed)
 
 
 def did_of(number: int) -> str:

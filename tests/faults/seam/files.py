@@ -29,33 +29,33 @@ class FaultyFiles(Files):
         half = super().write
         self._plan.reach("write", path, lambda: half(path, view[: len(view) // 2]))
         super().write(path, data)
-        self._plan.noted().created(path)
-        self._plan.noted().wrote(path, 0, bytes(view))
+        self._plan.disk.created(path)
+        self._plan.disk.wrote(path, 0, bytes(view))
 
     def fsync(self, path: Path) -> None:
         self._plan.reach("fsync", path)
         super().fsync(path)
-        self._plan.noted().synced(path)
+        self._plan.disk.synced(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._plan.reach("rename", target)
         super().rename(source, target)
-        self._plan.noted().renamed(source, target)
+        self._plan.disk.renamed(source, target)
 
     def link(self, source: Path, target: Path) -> None:
         self._plan.reach("link", target)
         super().link(source, target)
-        self._plan.noted().linked(source, target)
+        self._plan.disk.linked(source, target)
 
     def fsync_folder(self, path: Path) -> None:
         self._plan.reach("fsync folder", path)
         super().fsync_folder(path)
-        self._plan.noted().synced(path)
+        self._plan.disk.synced(path)
 
     def remove(self, path: Path) -> None:
         self._plan.reach("delete", path)
         super().remove(path)
-        self._plan.noted().removed(path)
+        self._plan.disk.removed(path)
 
     def remove_folder(self, path: Path) -> None:
         self._plan.reach("delete folder", path)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set as AbstractSet
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from seam.emissions import did_of, emission, is_plain_run
 
-from waybill.exporter import Query, check
+from waybill.exporter import check
 from waybill.exporter.relations import RELATIONS_SCHEMA
 from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
 from waybill.lineage import find
 from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.root import FOLDER_MARK
 
 if TYPE_CHECKING:
     from seam.ledger import Ledger
@@ -48,13 +47,6 @@ def check_visible(root: Path) -> None:
                     assert table.num_columns == len(SCHEMA), path
 
 
-def check_seen(root: Path, ledger: Ledger) -> None:
-    """Check that a reader between crash and restart sees each filed record exactly once."""
-    lost, invented = compare(find(root, Query()) if root.is_dir() else [], ledger, ledger.shown)
-    assert not lost, f"shown before and lost: {lost}"
-    assert not invented, f"nobody emitted {invented}"
-
-
 def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FRESH_AFTER_RESTART) -> None:
     """Restart after the faults, and compare the result with what the processes reported.
 
@@ -65,7 +57,8 @@ def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int =
     """
     assert not ledger.faults, "\n".join(ledger.faults)
     check_visible(settings.root)
-    check_seen(settings.root, ledger)
+    _, invented = compare(find(settings.root) if settings.root.is_dir() else [], ledger)
+    assert not invented, f"nobody emitted {invented}"
     check_verified(settings.root, "left")
     journal = Journal(settings.home)
     fresh = emission(fresh_number)
@@ -76,7 +69,6 @@ def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int =
     journal.close()
     ledger.offered.append(fresh.number)
     ledger.acknowledged.add(fresh.number)
-    ledger.shown = set(ledger.acknowledged)
     check_layout(settings.root, ledger)
 
 
@@ -91,9 +83,7 @@ def check_journal(journal: Journal) -> None:
 
 def check_verified(root: Path, *kinds: str) -> None:
     """Check that verify finds nothing, except findings of these kinds."""
-    # The program prunes entries as if there were no archive, so only a recovery archives any.
-    expected = {"gap", *kinds}
-    findings = [one for checked in check(root) for one in checked.findings if one.kind not in expected]
+    findings = [one for checked in check(root) for one in checked.findings if one.kind not in kinds]
     assert not findings, f"what verify finds: {findings}"
 
 
@@ -102,11 +92,11 @@ def check_layout(root: Path, ledger: Ledger) -> None:
     check_visible(root)
     left = [path for path in root.glob("provenance/raw/**/*") if path.is_file()]
     assert not left, f"a flush left {left}"
-    strays = [path for path in root.rglob("*") if path.is_file() and not _belongs(path.relative_to(root))]
-    assert not strays, f"no file of the layout: {strays}"
+    strays = [path for path in root.rglob(".*") if path.is_file() and not path.match("*.lock")]
+    assert not strays, f"what was being written is left: {strays}"
     check_verified(root)
     found = read_compacted(root)
-    lost, invented = compare(found, ledger, ledger.acknowledged)
+    lost, invented = compare(found, ledger)
     assert not lost, f"acknowledged and lost: {lost}"
     assert not invented, f"nobody emitted {invented}"
 
@@ -120,17 +110,13 @@ def read_compacted(root: Path) -> list[ProvenanceRecord]:
 
 
 def compare(
-    found: Iterable[ProvenanceRecord], ledger: Ledger, due: AbstractSet[int]
+    found: Iterable[ProvenanceRecord], ledger: Ledger
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
-    """Find missing and wrong records, including second copies.
+    """Find the records that are missing, and those that nobody emitted, second copies among them.
 
     A run whose end was possibly not kept may have an inferred end once its program is gone.
-
-    Args:
-        found: the rows.
-        ledger: the emissions.
-        due: numbers of emissions that must have had their effect.
     """
+    due = ledger.acknowledged
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
     unsure = {did_of(number) for number in ledger.offered if is_plain_run(number) and number not in due}
@@ -139,47 +125,16 @@ def compare(
             continue
         counts[record_key(record)] += 1
         rows[record_key(record)] = record
-    emissions = {number: emission(number) for number in ledger.offered}
-    replaced = {emissions[number].replaces: number for number in ledger.offered}
     lost, allowed = [], Counter[RecordKey]()
-    for number in dict.fromkeys(ledger.offered):
-        record = emissions[number].record
-        successor = replaced.get(number)
-        if successor in due:
-            continue
+    for number in ledger.offered:
+        record = emission(number).record
         allowed[record_key(record)] = 1
-        maybe = number not in due
-        if successor is not None:
-            # Either it or its replacement is there.
-            maybe = maybe or record_key(emissions[successor].record) in rows
-        if not maybe and rows.get(record_key(record)) != record:
+        if number in due and rows.get(record_key(record)) != record:
             lost.append(record)
     invented = [rows[key] for key, count in counts.items() if count > allowed[key]]
     for number in ledger.offered:
-        record = emissions[number].record
+        record = emission(number).record
         row = rows.get(record_key(record))
         if row is not None and row != record and row not in invented:
             invented.append(row)
     return lost, invented
-
-
-def _belongs(path: Path) -> bool:
-    parts = path.parts
-    if parts[:2] == ("provenance", "compacted"):
-        return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
-    if parts[:2] in {("provenance", "ledger"), ("provenance", "seals")}:
-        return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
-    if parts[:2] == ("provenance", "keys"):
-        is_span = parts[2].endswith(".parquet") and not parts[2].startswith(".")
-        return len(parts) == 3 and (is_span or parts[2] in {"contents.json", ".lock"})
-    if parts[:2] == ("provenance", "relations"):
-        return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
-    if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which is harmless
-        return len(parts) == 5 and parts[4].endswith(".json")
-    if len(parts) == 2 and parts[1] == FOLDER_MARK:
-        return parts[0] in {"provenance", "events"}
-    if parts[0] == "events":
-        return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
-    if parts[0] == "nodes":
-        return parts[-1] == ".lock" or (len(parts) == 3 and parts[2] in {"layout.json", "archive.json"})
-    return path in {Path("provenance/.compact.lock"), Path("waybill-root.json")}

@@ -41,16 +41,16 @@ class FaultySqlite(apsw.VFS):
                 self.plan.reach("create", path)
         file = _FaultyFile(path, name, flags, self.plan)
         if is_new:
-            self.plan.noted().created(path)
+            self.plan.disk.created(path)
         return file
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001, N802
         with _told(apsw.IOError, apsw.SQLITE_IOERR_DELETE):
             self.plan.reach("delete", Path(filename))
         super().xDelete(filename, syncdir)
-        self.plan.noted().removed(Path(filename))
+        self.plan.disk.removed(Path(filename))
         if syncdir:
-            self.plan.noted().synced(Path(filename).parent)
+            self.plan.disk.synced(Path(filename).parent)
 
 
 class _FaultyFile(apsw.VFSFile):
@@ -64,19 +64,19 @@ class _FaultyFile(apsw.VFSFile):
         with _told(apsw.IOError, apsw.SQLITE_IOERR_WRITE):
             self._plan.reach("write", self._path, half)
         super().xWrite(data, offset)
-        self._plan.noted().wrote(self._path, offset, data)
+        self._plan.disk.wrote(self._path, offset, data)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         with _told(apsw.IOError, apsw.SQLITE_IOERR_FSYNC):
             self._plan.reach("fsync", self._path)
         super().xSync(flags)
-        self._plan.noted().synced(self._path)
+        self._plan.disk.synced(self._path)
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
         with _told(apsw.IOError, apsw.SQLITE_IOERR_TRUNCATE):
             self._plan.reach("truncate", self._path)
         super().xTruncate(newsize)
-        self._plan.noted().truncated(self._path, newsize)
+        self._plan.disk.truncated(self._path, newsize)
 
 
 def path_of(name: str | apsw.URIFilename | None) -> Path:

@@ -69,7 +69,7 @@ class Storm:
         assert not left, f"findings: {left[:5]}"
         assert not self._town.ledger.faults, "\n".join(self._town.ledger.faults[:10])
         rows = read_compacted(self._town.root)
-        lost, invented = compare(rows, self._town.ledger, self._town.ledger.acknowledged)
+        lost, invented = compare(rows, self._town.ledger)
         assert not lost, f"{len(lost)} acknowledged and lost: {lost[:3]}"
         assert not invented, f"{len(invented)} that nobody emitted, or twice: {invented[:3]}"
 

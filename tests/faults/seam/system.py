@@ -32,17 +32,17 @@ class FaultySystem:
     def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
         """Replace the functions, for the rest of this process unless `replace` takes it back."""
         self._set = replace
-        noted = self._plan.noted
+        plan = self._plan  # whose disk is another one after each loss of power
         self._replace("mkdir", "make folder", _path)
-        self._replace("rename", "rename", _target, lambda path, args: noted().renamed(Path(args[0]), path))
-        self._replace("unlink", "delete", _path, lambda path, _: noted().removed(path))
-        self._replace("fsync", "fsync", _open_path, lambda path, _: noted().synced(path))
-        self._replace("fdatasync", "fsync", _open_path, lambda path, _: noted().synced(path))
+        self._replace("rename", "rename", _target, lambda path, args: plan.disk.renamed(Path(args[0]), path))
+        self._replace("unlink", "delete", _path, lambda path, _: plan.disk.removed(path))
+        self._replace("fsync", "fsync", _open_path, lambda path, _: plan.disk.synced(path))
+        self._replace("fdatasync", "fsync", _open_path, lambda path, _: plan.disk.synced(path))
         self._replace(
-            "ftruncate", "truncate", _open_path, lambda path, args: noted().truncated(path, args[1])
+            "ftruncate", "truncate", _open_path, lambda path, args: plan.disk.truncated(path, args[1])
         )
-        self._replace("write", "write", _open_path, lambda path, args: noted().wrote(path, None, args[1]))
-        self._replace("open", "create", _created_path, lambda path, _: noted().created(path))
+        self._replace("write", "write", _open_path, lambda path, args: plan.disk.wrote(path, None, args[1]))
+        self._replace("open", "create", _created_path, lambda path, _: plan.disk.created(path))
 
     def _replace(
         self,
