@@ -112,10 +112,9 @@ WHERE kind IN ('dataset', 'job')
 UNION ALL SELECT CAST(job AS TEXT), 'run', 'run/' || run, 'event', 1.0, run FROM job_run WHERE run <> ''
 UNION ALL SELECT 'concept/' || kind, 'parentconcept', CAST(number AS TEXT), 'event', 1.0, '' FROM node;
 """  # noqa: S608 - texts of our own
-GRAPH_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "together", "analysis", "ahead")
-
+_TABLES: Final = ("node", "edge", "belief", "property", "job_run", "together", "analysis", "ahead")
 _VIEW: Final = "CREATE TEMP VIEW all_{0} AS SELECT * FROM main.{0} UNION ALL SELECT * FROM disk.{0};\n"
-GRAPH_VIEWS: Final = "".join(map(_VIEW.format, GRAPH_TABLES))
+GRAPH_VIEWS: Final = "".join(map(_VIEW.format, _TABLES))
 """The graph of an index and of what is in memory, as one."""
 
 _LEAST: Final = "{0} = CASE WHEN excluded.{0} < {0} THEN excluded.{0} ELSE {0} END"
@@ -205,7 +204,7 @@ class GraphTables:
         """Add what entries tell; in any order, and repeatedly, it gives the same rows.
 
         Returns how many it has added: the others have no room, if there are `size_max` nodes, edges and the
-        like since this was made or cleared.
+        like since this was made.
         """
         batch, added = Batch(self._known, self._rules), 0
         for entry in entries:
@@ -238,13 +237,6 @@ class GraphTables:
         for statement in _FORGET:
             self._connection.execute(statement, (hour,))
         self._documents.put(worded)
-        self._known.clear()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        for table in GRAPH_TABLES:
-            self._connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - our own
-        self._size = 0
         self._known.clear()
 
     def _relieve(self, batch: Batch) -> Batch:

@@ -103,10 +103,6 @@ WHERE kind = 'fingerprint' AND value IN (
 GROUP BY content.value, content.did ORDER BY content.value, min(content.at_ms)
 """
 _KIND: Final = re.compile(r"^(CREATE (?:(?:VIRTUAL )?TABLE|INDEX|VIEW) )", re.MULTILINE)
-_FORGET_TAIL: Final = """
-DELETE FROM main.fact; DELETE FROM main.value; DELETE FROM main.unpublished;
-DELETE FROM main.run;
-"""
 _OPEN: Final = "SELECT began_ms, last_ms, begun FROM open_files ORDER BY last_ms, did"
 
 
@@ -129,7 +125,7 @@ class IndexReader:
         self._opened = opened
         self._path = path
         self._file = _file_at(path)
-        self._place: tuple[str, int] | None = None
+        self._place = ("", 0)
         self._node = ""
         self._after = 0
         self._tail = Tables(connection, below="disk")
@@ -147,7 +143,10 @@ class IndexReader:
         try:
             rules = tuple(agreed(journal).get("dataset_trimmers", TRIMMERS))
             reader = cls(connection, path, _make_tables(connection, path, rules))
-            reader._begin(journal)
+            connection.execute("BEGIN")
+            reader._node, reader._place = journal.node, place_in(connection, "disk")
+            reader._after = place_in_journal(journal, *reader._place)
+            reader._read_tail(journal)
         except apsw.Error as error:
             connection.close()
             raise _explained(path, error) from None
@@ -164,29 +163,23 @@ class IndexReader:
             raise _explained(self._path, error) from None
 
     def renew(self, journal: Journal) -> bool:
-        """Answer as of now again; False if that takes a new reader, since the index is another file.
+        """Answer as of now again, with what the journal has accepted since.
 
-        Only what the journal has accepted since is read, unless the index on the disk has gone on.
+        False if that takes a new reader: the index is another file, or has gone on.
         """
         is_live = self._opened is None or self._opened.is_live
         if not is_live or self._file != _file_at(self._path) or self._node != journal.node:
             return False
         try:
-            self._begin(journal)
+            self._connection.execute("BEGIN")
+            if place_in(self._connection, "disk") != self._place:
+                return False
+            self._read_tail(journal)
         except apsw.Error as error:
             raise _explained(self._path, error) from None
         return True
 
-    def _begin(self, journal: Journal) -> None:
-        self._connection.execute("BEGIN")
-        place = place_in(self._connection, "disk")
-        if place != self._place:
-            self._connection.execute(_FORGET_TAIL)
-            self._graph_tail.clear()
-            self._tail = Tables(self._connection, below="disk")
-            self._node, self._place = journal.node, place
-            self._after = place_in_journal(journal, *place)
-            self.lack, self.graph_waiting, self.tail_entries = None, 0, 0
+    def _read_tail(self, journal: Journal) -> None:
         self.lack = self.lack or _lack_of(self._path, journal, self._after)
         while entries := journal.read(self._after, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE):
             check_budget()

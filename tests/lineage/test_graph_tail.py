@@ -12,7 +12,7 @@ from keeping import index as index_all, keep, keep_filed, ran
 
 from waybill.lineage import IndexReader, Lineage
 from waybill.lineage.graph import OfDependencies, OfWhole, shown
-from waybill.lineage.index import reading
+from waybill.lineage.index import KeptIndex, reading
 from waybill.transport import Journal, NotFoundError, Settings
 
 if TYPE_CHECKING:
@@ -77,18 +77,15 @@ def test_what_is_not_found_may_be_in_what_it_lacks(waiting: Settings) -> None:
 
 
 def test_an_index_that_stays_open_lacks_what_came_later_until_it_is_indexed(waiting: Settings) -> None:
-    with (
-        contextlib.closing(Journal(waiting.home)) as journal,
-        IndexReader.open(waiting.home, journal) as index,
-    ):
-        count = index.graph_waiting
-        index.rest()
+    with contextlib.closing(Journal(waiting.home)) as journal, contextlib.closing(KeptIndex(journal)) as kept:
+        with kept.open() as index:
+            count = index.graph_waiting
         keep(waiting.home, steps(range(CHAIN_LENGTH, CHAIN_LENGTH + 2)))
-        assert index.renew(journal)
-        assert index.graph_lacks() == [note_of(count + 2)]
-        index.rest()
+        with kept.open() as again:
+            assert again is index
+            assert index.graph_lacks() == [note_of(count + 2)]
         index_all(waiting)
-        assert index.renew(journal)
-        assert index.graph_lacks() == []
-        down = index.answer(OfDependencies("lake/t0", 0, "all")).downstream
+        with kept.open() as index:
+            assert index.graph_lacks() == []
+            down = index.answer(OfDependencies("lake/t0", 0, "all")).downstream
         assert shown(down.nodes[-1].node) == f"lake/t{CHAIN_LENGTH + 2}"
