@@ -29,10 +29,11 @@ from pyspark.sql import SparkSession
 builder = SparkSession.builder.appName("jars").master("local[1]").config("spark.ui.enabled", "false")
 for name, value in json.loads(sys.argv[3]).items():
     builder = builder.config(name, value)
-spark = waybill.spark.configure(builder, **SETTINGS).getOrCreate()
+is_plain = "plain" in sys.argv
+spark = (builder if is_plain else waybill.spark.configure(builder, **SETTINGS)).getOrCreate()
 context = spark.sparkContext
 loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-loader = loader.loadClass(sys.argv[4]).getClassLoader()
+loader = loader if is_plain else loader.loadClass(sys.argv[4]).getClassLoader()
 shipped = str(context._jsc.sc().listJars().mkString(","))
 said = {
     "seen": loader.getResource("org/example/catalog.txt") is not None,
@@ -48,7 +49,6 @@ class Catalog(NamedTuple):
 
     jar: Path
     repository: Path
-    package: str = "org.example_catalog-1.0.jar"
 
     @property
     def packages(self) -> dict[str, str]:
@@ -74,40 +74,47 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 def said(
     run: Run,
     options: Mapping[str, str],
-    *,
-    command: tuple[str, ...],
-    env: Mapping[str, str | None],
+    *more: str,
+    command: tuple[str, ...] = (sys.executable,),
+    env: Mapping[str, str | None] | None = None,
 ) -> dict[str, object]:
     """What a program with these options found."""
     ran = run(
         PROGRAM,
         command=command,
-        arguments=(json.dumps(options), LISTENER_CLASS),
-        env={"JAVA_HOME": str(find_java().home), **env},
+        arguments=(json.dumps(options), LISTENER_CLASS, *more),
+        env={"JAVA_HOME": str(find_java().home), **(env or {})},
     )
     assert ran.status == 0, ran.stderr
     found: dict[str, object] = json.loads(ran.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.parametrize("way", ["builder", "spark-defaults.conf", "environment", "spark-submit"])
-def test_jars_are_seen_by_the_listener_and_shipped_however_they_are_named(
+def test_jars_that_a_builder_names_are_seen_and_shipped_as_without_a_listener(
+    run: Run, catalog: Catalog
+) -> None:
+    options = {"spark.jars": str(catalog.jar)} | catalog.packages
+    found = said(run, options)
+    assert found["seen"]
+    assert found == said(run, options, "plain")
+
+
+@pytest.mark.parametrize("way", ["spark-defaults.conf", "environment", "spark-submit"])
+def test_jars_are_seen_by_the_listener_and_shipped_that_others_name(
     run: Run, catalog: Catalog, tmp_path: Path, way: str
 ) -> None:
     command: tuple[str, ...] = (sys.executable,)
-    env, options, shipped = dict[str, str](), dict[str, str](), [catalog.jar.name]
+    env, shipped = dict[str, str](), catalog.jar.name
     if way == "environment":  # whose class path hides no listener
         words = f"--driver-class-path {catalog.repository} --jars {catalog.jar}"
         env["PYSPARK_SUBMIT_ARGS"] = f"{words} pyspark-shell"
     elif way == "spark-submit":
         named = [part for name, value in catalog.packages.items() for part in ("--conf", f"{name}={value}")]
-        command, shipped = (str(spark_home() / "bin" / "spark-submit"), *named), [catalog.package]
-    elif way == "builder":
-        options, shipped = {"spark.jars": str(catalog.jar)} | catalog.packages, [*shipped, catalog.package]
+        command, shipped = (str(spark_home() / "bin" / "spark-submit"), *named), f"org.example_{shipped}"
     else:
         (tmp_path / "spark-defaults.conf").write_text(f"spark.jars {catalog.jar}\n")
         env["SPARK_CONF_DIR"] = str(tmp_path)
-    assert said(run, options, command=command, env=env) == {"seen": True, "shipped": shipped}
+    assert said(run, {}, command=command, env=env) == {"seen": True, "shipped": [shipped]}
 
 
 def test_a_listener_on_the_class_path_beside_jars_is_warned_of(run: Run, catalog: Catalog) -> None:
