@@ -10,6 +10,7 @@ CPython), a program that exits with a status counts as successful.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import logging
@@ -66,7 +67,10 @@ class ProgramFailure(msgspec.Struct, frozen=True):
             return None
         if isinstance(status, int):
             return cls(f"the program exited with status {status}", cancelled=status in _CANCELLED_STATUSES)
-        return cls(telling(str(status)) or "the program exited with status 1")
+        text = ""
+        with contextlib.suppress(Exception):  # the object's own code runs here and may raise anything
+            text = telling(str(status))
+        return cls(text or "the program exited with status 1")
 
 
 def watch() -> None:

@@ -38,7 +38,8 @@ FAILING = {
     ),
     "sys.excepthook = lambda *_: None; raise ValueError('hidden')": ("ValueError: hidden", 1),
     "try:\n  sys.exit(6)\nfinally:\n  sys.stderr.write('tidy')": ("the program exited with status 6", 6),
-    # Its text cannot be had.
+    # Their texts cannot be had.
+    "class E:\n  def __str__(self): raise ValueError\nsys.exit(E())": ("the program exited with status 1", 1),
     "class E(Exception):\n  def __str__(self): raise ValueError\nraise E": ("__main__.E", 1),
     # An exit status reads and writes as ever.
     "error = SystemExit(1, 2)\nassert error.code == (1, 2)\nerror.code = 9\nassert error.code == 9\n"
