@@ -29,6 +29,8 @@ WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests
 
 CORE_ENDINGS := tests/spark/truth tests/spark/test_executions.py
 ENDINGS := $(CORE_ENDINGS) tests/spark/test_class_loaders.py tests/spark/test_spark_submit.py tests/spark/test_termination.py
+SPARK_PROGRAMS := tests/spark/test_packages.py tests/spark/test_quickstart.py tests/spark/test_readers.py tests/spark/test_rebuild.py \
+	tests/spark/test_submit.py tests/cli/test_compact.py tests/pages/test_guides.py
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
@@ -54,12 +56,11 @@ test-spark-truth-35 test-spark-truth-40: test-spark-truth-%: .venv/spark%.stamp
 	.venv/spark$*/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 
 test-spark-truth-newest: .venv/clients.stamp
-	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
+	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS) $(SPARK_PROGRAMS)
 
 test-endings: .venv/dev.stamp ## Run the core of them, and Spark in packages, guides, spark-submit and rebuilds, on the newest PySpark
 	$(DECIDE) -m spark_truth --numprocesses=2 --dist=loadfile --ignore=tests/spark/truth/test_endings_on_clusters.py \
-		$(ARGS) $(CORE_ENDINGS) tests/spark/test_packages.py tests/spark/test_quickstart.py tests/spark/test_readers.py \
-		tests/spark/test_rebuild.py tests/spark/test_spark_submit.py tests/spark/test_submit.py tests/cli/test_compact.py tests/pages/test_guides.py
+		$(ARGS) $(CORE_ENDINGS) tests/spark/test_spark_submit.py $(SPARK_PROGRAMS)
 
 test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Marquez at MARQUEZ_URL
 	@test -n "$(MARQUEZ_URL)" || { echo "set the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

@@ -29,16 +29,16 @@ OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "ARGS", "MINUTES"}
 TESTS_MAX = "ARGS=--session-timeout={seconds}"
 TESTS_MAX_ON_BOTH_CORES = f"{TESTS_MAX} --numprocesses=2 --dist=loadfile"
 PARTS = {
-    "exhaustive": (24, "EXHAUSTIVE_BOUND_S={seconds}"),
+    "exhaustive": (20, "EXHAUSTIVE_BOUND_S={seconds}"),
     "test-spark-truth-35": (9, TESTS_MAX),
     "test-spark-truth-40": (9, TESTS_MAX),
-    "test-spark-truth-newest": (9, TESTS_MAX),
+    "test-spark-truth-newest": (15, TESTS_MAX),
     "test-ecosystem": (8, TESTS_MAX),
-    "walks": (14, TESTS_MAX),
+    "walks": (8, TESTS_MAX),
     "sql-oracle": (4, TESTS_MAX),
     "test-lowest": (15, TESTS_MAX_ON_BOTH_CORES),
-    "storm": (4, "STORM_S={seconds}"),
-    "explore": (4, "MINUTES={minutes}"),
+    "storm": (6, "STORM_S={seconds}"),
+    "explore": (6, "MINUTES={minutes}"),
 }
 """Each part's share of the time, in hundredths, and how its target is told of its bound."""
 
