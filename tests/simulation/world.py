@@ -33,7 +33,7 @@ from waybill.exporter import Query, check
 from waybill.exporter.archive import archived_files, read_entries
 from waybill.lineage import Lineage, find
 from waybill.lineage.index import INDEX_NAME
-from waybill.marquez import Delivery
+from waybill.marquez import Delivery, dead_letters
 from waybill.marquez.backend import Answer, Correction, Verdict
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, Kind, Settings
 from waybill.transport.config import MARQUEZ, agree
@@ -445,10 +445,15 @@ class World:
 
     def _rest(self) -> None:
         """Step until nothing is left to do, and let time pass meanwhile."""
-        quiet_s = 0.0
+        quiet_s, seen = 0.0, 0
         for _ in range(ROUNDS_MAX):
             self.keep_house()
-            if sum(self.step(name) for name in self.projections):
+            # What rests is stepped as by the runner: when its time has come, or after others did something.
+            is_woken, seen = not quiet_s or self._seen != seen, self._seen
+            names = [
+                name for name, due_s in self._due_s.items() if is_woken or due_s <= self.clock.monotonic_s
+            ]
+            if sum(self.step(name) for name in names):
                 quiet_s = 0.0
                 continue
             pending = sum(projection.pending() for projection in self.projections.values())
@@ -507,6 +512,10 @@ class World:
         compare("archive", seqs, Counter(range(1, self.journal.last_seq() + 1)))
 
     def _check_backend(self) -> None:
+        letters, refused = {one.key for one in dead_letters(self.journal)}, self.backend.refused
+        lost = {run for run, _ in self.backend.never_told}
+        assert letters <= {f"run {run}" for run in refused}, f"only {refused} were refused: {letters}"
+        assert {f"run {run}" for run in refused - lost} <= letters, f"{refused} were refused: {letters}"
         is_whole = self.journal.read(0, limit=1)[0].seq == 1
         events = [json.loads(entry.body) for entry, _ in self._told.values() if b'"runId"' in entry.body]
         entries = Counter((one["run"]["runId"], one["eventType"], one["eventTime"]) for one in events)
