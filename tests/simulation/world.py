@@ -95,7 +95,7 @@ class Backend:
         mood: ``well``; ``away``: nothing answers; ``silent``: it stores, and its answer is lost;
             ``unwell``: it fails without storing.
         stored: the events that it has stored, by run, type and time.
-        states: the state of each run as its page shows it: a later event that is no end has it running again.
+        last: the last event that it has stored of each run, by its id.
         refused: the runs of which it has refused an event for good.
     """
 
@@ -105,7 +105,7 @@ class Backend:
     def __init__(self) -> None:
         self.mood = "well"
         self.stored: Counter[tuple[str, str, str]] = Counter()
-        self.states: dict[str, str] = {}
+        self.last: dict[str, tuple[str, str, str]] = {}
         self.refused: set[str] = set()
         self.unseen: Counter[tuple[str, str, str]] = Counter()
         """How often the answer to an event was lost."""
@@ -131,7 +131,7 @@ class Backend:
             told = (run.id, kind, event["eventTime"])
             self.stored[told] += 1
             self.latest[told] += 1
-            self.states[run.id] = kind if kind in {"COMPLETE", "FAIL", "ABORT"} else "RUNNING"
+            self.last[run.id] = told
             if self.mood == "silent":
                 self.unseen[told] += 1
         if self.mood == "silent":
@@ -537,11 +537,16 @@ class World:
             wanted = {TYPES[letter] for letter in life.letters} | {"ABORT" for _ in life.inferred_ms}
             lost = {kind for one, kind in self.backend.never_told if one == run.id}
             assert wanted <= kinds <= wanted | lost, f"the backend has {kinds} of {life}"
-            end, state = life.end, self.backend.states[run.id]
-            # Delivery forgets runs with their entries. Of a run that goes on, it sends nothing again to hide
-            # a late end of an attempt before.
-            if is_whole and not lost and end is not None and not life.is_open:
-                assert state == TYPES[end.letter], f"the backend shows {state} for {life}"
+            end, last = life.end, self.backend.last[run.id]
+            # Delivery forgets runs with their entries.
+            if not is_whole or lost or end is None:
+                continue
+            if not life.is_open:  # A later event that is no end would have it running again.
+                assert last[1] == TYPES[end.letter], f"the backend shows {last} for {life}"
+            elif last[1] in SEVERITY:
+                # Nothing hides a late end of an attempt before, but it is not sent again.
+                count, most = self.backend.stored[last], 1 + self.backend.unseen[last]
+                assert count <= most, f"the backend got {last} {count} times, and goes on: {life}"
 
 
 def refuse_to_isolate(_journal: Journal, _settings: Settings, name: str, **_: object) -> bool:
