@@ -11,6 +11,7 @@ from typing import Final
 from model import Run, event, told_body
 from world import World, opened
 
+from waybill.exporter.names import LAYOUT
 from waybill.transport import RootError, WaybillError
 
 LENGTH: Final = 200
@@ -97,6 +98,9 @@ class Actions:
         self._note(name)
         self._world.step(name)
 
+    def step_layout(self) -> None:
+        self._world.step(LAYOUT)
+
     def keep_house(self) -> None:
         self._world.keep_house()
 
@@ -158,7 +162,7 @@ class Actions:
         faults.end_failure()
 
     def _choose_any(self) -> Callable[[], object]:
-        steps = (self.step, self.step, self.step)
+        steps = (self.step, self.step, self.step_layout, self.step_layout)
         return self._chance.choice(
             (*steps, self.export, self.emit, self.tell, self.keep_house, self.flush, self.end_runner)
         )
