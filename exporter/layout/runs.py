@@ -440,8 +440,9 @@ class UnsettledRuns:
             runs = self._run_rows.all(_bucket(at))
             swept, at = swept + len(runs), at + 1
             # Runs touched by the batch are stored with it.
-            old = {key for key, run in runs.items() if run.touched_ms < before_ms}
-            newest = sorted(old - self._before.keys(), key=lambda key: runs[key].touched_ms, reverse=True)
+            kept = self._before.keys() | self._due.keys()
+            old = {key for key, run in runs.items() if run.touched_ms < before_ms} - kept
+            newest = sorted(old, key=lambda key: runs[key].touched_ms, reverse=True)
             for number, key in enumerate(newest):
                 run = runs[key]
                 self._drop(key, run.parts)
