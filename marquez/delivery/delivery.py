@@ -127,11 +127,6 @@ class Delivery:
         for node in self._job_graph.untold():
             self._tell(node)
 
-    @property
-    def held(self) -> int:
-        """How many waiting events are in memory."""
-        return self._pending.held
-
     def step(self) -> Step:
         """Read new entries if there is room, send the events that may go, and process the responses."""
         self._store()  # changes that a failing disk did not accept come before anything new

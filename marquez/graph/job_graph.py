@@ -228,7 +228,7 @@ class JobGraph:
         if begun.count != len(begun.names):
             return
         if len(self._begun_ms) >= BEGUN_MAX:
-            del self._begun_ms[next(iter(self._begun_ms))]
+            del self._begun_ms[next(iter(self._begun_ms))]  # it is not empty
         self._begun_ms.setdefault(hash((begun.run_id, begun.names)), at_ms)
 
     def begun_ms(self, run_id: str, transforms: tuple[str, ...]) -> tuple[int | None, ...]:

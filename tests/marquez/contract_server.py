@@ -317,7 +317,6 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = int(code), json.dumps({"code": int(code), "message": f"fault {code} on request"})
             stored = stored and fault.endswith("-stored")
             headers = {"Retry-After": retry_after_s} if retry_after_s else {}
-            headers |= {"Location": "/login"} if code == "302" else {}
         if not self._keep(body, status, stored=stored):
             return end(self.connection)  # what was not stored must not be acknowledged
         self._answer(status, answer, headers)
@@ -372,7 +371,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(int(fault[:3]), json.dumps({"message": f"fault {fault} on request"}))
         elif refusal := self._refusal(contract):
             self._answer(*refusal)
-        elif fault == "page" or path == "/login":
+        elif fault == "page":
             self._answer(200, PAGE)
         elif path == "/api/v1/namespaces":
             names = sorted({event["job"]["namespace"] for event in contract.events} | {"default"})

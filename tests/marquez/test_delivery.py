@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import requests
 from delivering import event
 
 from waybill.transport import Kind
@@ -107,16 +104,6 @@ def test_entries_that_the_journal_let_go_of_hold_up_nothing(site: Site, worker: 
     # Those that came into view last are still in memory.
     assert [event["number"] for event in site.marquez.stored] == [3, 4]
     assert site.journal.cursor("marquez") == 5
-
-
-def test_a_run_is_there_in_its_last_state(site: Site) -> None:
-    run = str(uuid.uuid4())
-    for number, kind in enumerate(("START", "RUNNING", "COMPLETE")):
-        site.keep(run, number, eventType=kind, eventTime=f"2026-01-01T00:00:0{number}+00:00")
-    site.deliver(url=site.url)
-    assert site.journal.cursor("marquez") == site.journal.last_seq()
-    found = requests.get(f"{site.url}/api/v1/jobs/runs/{run}", timeout=30)
-    assert json.loads(found.content)["state"] == "COMPLETED"
 
 
 def test_proxies_of_the_environment_are_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

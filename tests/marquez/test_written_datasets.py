@@ -121,17 +121,6 @@ def test_summaries_name_the_dataset_and_nothing_of_the_graph_counts_as_lost(
     assert (found.missing, found.missing_jobs, found.compared_jobs) == ((), (), 1)
 
 
-def test_columns_that_the_tracker_gives_stay_with_files_that_do_not_get_there(
-    site: Site, system: str
-) -> None:
-    with site.tracker(system) as tracker:
-        pass_files(tracker, schema={"a": "INT", "b": "STRING"})
-        deliver(site)
-        pass_files(tracker)
-        deliver(site)
-    assert columns_of(site.url, FlowNode(system, "lake")) == ["a", "b"]
-
-
 def test_other_names_of_a_dataset_stay_and_other_runs_name_the_dataset_of_a_sink_too() -> None:
     graph = JobGraph({})
     identifiers = [{"namespace": "hive", "name": "db.lake", "type": "TABLE"}]
