@@ -117,7 +117,7 @@ def test_a_lone_event_that_fails_is_kept_until_others_pass_and_survives_retentio
 ) -> None:
     ill = site.keep("ill")
     site.marquez.fault_of = lambda body: "500" if is_ill(body) else None
-    worker.run(at_most_s=1200)
+    worker.run(at_most_s=600)
     assert dead_letters(site.journal) == []
     assert worker.problem is not None
     assert "answers 500" in worker.problem
