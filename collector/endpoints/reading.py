@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
@@ -41,14 +41,6 @@ READ_CPU_S_MAX: Final = 60.0
 """So much time of the processor may the answer to one request take; see `waybill.transport.budget`."""
 
 
-class _Opened(NamedTuple):
-    """What all answers of a home share, since it keeps what it has read."""
-
-    journal: Journal
-    tails: TailReader
-    keys: Keys
-
-
 class Readings:
     """Begins the answers of the collector's home; what they share is opened with the first and then kept.
 
@@ -61,7 +53,7 @@ class Readings:
         self._journal = journal
         self._settings = settings
         self._kept = KeptIndex(journal)
-        self._opened: _Opened | None = None
+        self._opened: tuple[Journal, TailReader, Keys] | None = None
         self._lock = threading.Lock()
 
     def begin(self, *, is_partial: bool = False) -> Reading:
@@ -81,7 +73,7 @@ class Readings:
 
         return GraphAnswers(self._journal, self._kept)
 
-    def _open(self) -> _Opened:
+    def _open(self) -> tuple[Journal, TailReader, Keys]:
         from waybill.exporter.keys import Keys
         from waybill.exporter.query import TailReader
         from waybill.transport.journal import Journal
@@ -90,7 +82,7 @@ class Readings:
             if self._opened is None:
                 journal = Journal(self._journal.home, to_read=True)
                 tails = TailReader(journal, entries_max=_UNFILED_ENTRIES_MAX)
-                self._opened = _Opened(journal, tails, Keys())
+                self._opened = journal, tails, Keys()
             return self._opened
 
     def close(self) -> None:
@@ -98,7 +90,7 @@ class Readings:
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
-            opened.journal.close()
+            opened[0].close()
         self._kept.close()
 
 

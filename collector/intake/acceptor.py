@@ -39,22 +39,11 @@ REJECTING_MAX: Final = 500
 class Acceptor:
     """Stores what an endpoint has admitted, and what it has refused; one event loop uses it."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        rejects: Rejects,
-        metrics: Metrics,
-        *,
-        system_name: str,
-        waiting_max: int = WAITING_MAX,
-        stalled_s: float = STALLED_S,
-    ) -> None:
+    def __init__(self, journal: Journal, rejects: Rejects, metrics: Metrics, *, system_name: str) -> None:
         self._journal = journal
         self._rejects = rejects
         self._metrics = metrics
         self._system_name: Final = system_name
-        self._waiting_max = waiting_max
-        self._stalled_s = stalled_s
         self._last_seq = journal.last_seq()
         self._waiting = 0
         self._outcomes: deque[tuple[asyncio.Future[list[int]], list[int] | Exception]] = deque()
@@ -69,7 +58,7 @@ class Acceptor:
         Raises:
             Problem: they cannot be stored now.
         """
-        if self._waiting >= self._waiting_max or self._journal.committing_s > self._stalled_s:
+        if self._waiting >= WAITING_MAX or self._journal.committing_s > STALLED_S:
             raise busy("the journal cannot keep up with the requests; try again in a moment")
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._waiting += 1

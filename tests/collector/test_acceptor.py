@@ -2,159 +2,133 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
-from slow_disk import POLL_S, SlowSqlite
+from inside import Exchange, Scope
+from served import JSON, Reply, event
+from slow_disk import SlowSqlite
+from waiting import wait_until
 
-from waybill.collector.http import Problem
-from waybill.collector.intake import Acceptor
-from waybill.collector.intake.acceptor import REJECTING_MAX
-from waybill.collector.metrics import Metrics
-from waybill.transport import Journal, Kind, Rejects
+from waybill.collector.endpoints import health
+from waybill.collector.intake import acceptor
+from waybill.transport import Rejects
 
-EVENT = Kind.OPENLINEAGE
+if TYPE_CHECKING:
+    from conftest import Open
 
-
-Headers = tuple[tuple[str, str], ...]
-_Kept = TypeVar("_Kept")
-
-
-def seq_of(headers: Headers) -> int:
-    """The number in a receipt."""
-    return int(dict(headers)["waybill-receipt"].rpartition("-")[2])
+PATH = "/api/v1/lineage"
 
 
-class Disk:
-    """A journal on a disk that stands still when it is told to."""
+def own(number: int) -> bytes:
+    return event(producer=f"https://example.org/{number}")
 
-    def __init__(self, folder: Path) -> None:
+
+class Slow:
+    """A collector whose disk stands still when it is told to."""
+
+    def __init__(self, inside: Open, folder: Path) -> None:
         self._stop = folder / "stop"
-        self._system = SlowSqlite(self._stop)
-        self.journal = Journal(folder / "home", vfs="slow")
+        self._disk = SlowSqlite(self._stop)
+        self.collector = inside(vfs=self._disk.name)
 
-    async def stand_still(self, begin: Callable[[], Awaitable[_Kept]]) -> asyncio.Task[_Kept]:
-        """Let somebody wait for it."""
+    def post(self, body: bytes) -> Future[Reply]:
+        headers = JSON | {"Content-Length": str(len(body))}
+        return self.collector.begin(Scope("POST", PATH, headers), Exchange(body))
 
-        async def wait() -> _Kept:
-            return await begin()
-
+    def stand_still(self, body: bytes) -> Future[Reply]:
+        """Let somebody wait for the disk."""
         self._stop.touch()
-        task = asyncio.create_task(wait())
-        await asyncio.to_thread(self._wait_for_somebody)
-        return task
-
-    def _wait_for_somebody(self) -> None:
-        while not self._stop.with_suffix(".waiting").exists():
-            time.sleep(POLL_S)
-
-    def wait_until_idle(self) -> None:
-        while self.journal.committing_s:
-            time.sleep(POLL_S)
+        first = self.post(body)
+        wait_until(self._stop.with_suffix(".waiting").exists)
+        return first
 
     def go_on(self) -> None:
         self._stop.unlink()
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    disk = Disk(tmp_path)
-    yield disk
-    disk.journal.close()
+def slow(inside: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    monkeypatch.setattr(acceptor, "STALLED_S", float("inf"))
+    return Slow(inside, tmp_path)
 
 
-def acceptor(disk: Disk, *, waiting_max: int = 100, stalled_s: float = float("inf")) -> Acceptor:
-    rejects, metrics = Rejects(disk.journal), Metrics()
-    return Acceptor(
-        disk.journal, rejects, metrics, system_name="tests", waiting_max=waiting_max, stalled_s=stalled_s
-    )
+def statuses(*asked: Future[Reply]) -> list[int]:
+    return [int(one.result(60).status) for one in asked]
 
 
-def test_no_more_requests_wait_for_the_journal_than_may(disk: Disk) -> None:
-    waiting_max = 300
-
-    async def ask() -> None:
-        intake = acceptor(disk, waiting_max=waiting_max)
-
-        def keep(number: int) -> Awaitable[Headers]:
-            return intake.keep(EVENT, [b"%d" % number], 1)
-
-        first = await disk.stand_still(lambda: keep(0))
-        others = [asyncio.ensure_future(keep(number)) for number in range(1, waiting_max)]
-        await asyncio.sleep(0)
-        for _ in range(3):
-            with pytest.raises(Problem, match="cannot keep up") as refused:
-                await keep(-1)
-            assert (refused.value.status, dict(refused.value.headers)["retry-after"]) == (503, "2")
-        disk.go_on()
-        answers = [await first, *await asyncio.gather(*others)]
-        assert sorted(map(seq_of, answers)) == list(range(1, waiting_max + 1))
-        assert seq_of(await keep(waiting_max)) == waiting_max + 1
-
-    asyncio.run(ask())
-    kept = {int(entry.body) for entry in disk.journal.read(0, limit=10_000)}
-    assert kept == set(range(waiting_max + 1))
+def test_no_more_requests_wait_for_the_journal_than_may(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor, "WAITING_MAX", 300)
+    asked = [slow.stand_still(own(0)), *(slow.post(own(number)) for number in range(1, 300))]
+    for refused in [slow.post(own(-1)).result(60) for _ in range(3)]:
+        assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+        assert "the journal cannot keep up" in refused.json["detail"]
+    slow.go_on()
+    assert statuses(*asked) == [201] * 300
+    receipts = [one.result().headers["waybill-receipt"] for one in asked]
+    assert sorted(int(one.rpartition("-")[2]) for one in receipts) == list(range(1, 301))
+    assert statuses(slow.post(own(300))) == [201]
+    assert sorted(slow.collector.bodies()) == sorted(map(own, range(301)))
 
 
-def test_while_a_commit_takes_too_long_nobody_else_is_let_in(disk: Disk) -> None:
-    async def ask() -> None:
-        intake = acceptor(disk, stalled_s=0.1)
-        first = await disk.stand_still(lambda: intake.keep(EVENT, [b"first"], 1))
-        await asyncio.sleep(0.2)
-        with pytest.raises(Problem, match="cannot keep up") as refused:
-            await intake.keep(EVENT, [b"refused"], 1)
-        assert refused.value.status == 503
-        disk.go_on()
-        await first
-        await asyncio.to_thread(disk.wait_until_idle)
-        await intake.keep(EVENT, [b"after"], 1)
-
-    asyncio.run(ask())
-    assert [entry.body for entry in disk.journal.read(0)] == [b"first", b"after"]
-
-
-def test_a_request_that_is_cancelled_costs_the_others_nothing(disk: Disk) -> None:
-    async def ask() -> None:
-        intake = acceptor(disk)
-        first = await disk.stand_still(lambda: intake.keep(EVENT, [b"first"], 1))
-        others = [asyncio.ensure_future(intake.keep(EVENT, [b"%d" % at], 1)) for at in range(3)]
-        await asyncio.sleep(0)
-        others[1].cancel()
-        disk.go_on()
-        answers = await asyncio.gather(first, *others, return_exceptions=True)
-        assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [
-            False,
-            False,
-            True,
-            False,
-        ]
-
-    asyncio.run(ask())
+def test_while_a_commit_takes_too_long_nobody_else_is_let_in(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = slow.collector.journal
+    monkeypatch.setattr(acceptor, "STALLED_S", 0.1)
+    first = slow.stand_still(own(1))
+    wait_until(lambda: journal.committing_s > 0.1)
+    refused = slow.post(own(2)).result(60)
+    assert (refused.status, "cannot keep up" in refused.json["detail"]) == (503, True)
+    slow.go_on()
+    assert statuses(first) == [201]
+    wait_until(lambda: not journal.committing_s)
+    assert statuses(slow.post(own(3))) == [201]
+    assert slow.collector.bodies() == [own(1), own(3)]
 
 
-def test_no_more_requests_wait_for_what_was_refused_of_them_than_may(disk: Disk) -> None:
-    rejects, metrics = Rejects(disk.journal), Metrics()
+def test_a_request_that_is_cancelled_costs_the_others_nothing(slow: Slow) -> None:
+    first, before, cancelled, after = slow.stand_still(own(0)), *(slow.post(own(at)) for at in (1, 2, 3))
+    cancelled.cancel()
+    slow.go_on()
+    assert statuses(first, before, after) == [201] * 3
+    with pytest.raises(CancelledError):
+        cancelled.result()
 
-    async def ask() -> None:
-        keeping = Acceptor(disk.journal, rejects, metrics, system_name="tests")
 
-        def refuse(number: int) -> Awaitable[None]:
-            return keeping.reject(EVENT, [(b"%d" % number, "why")])
+def test_no_more_requests_wait_for_what_was_refused_of_them_than_may(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "REJECTING_MAX", 50)
+    bad = [b"{%d" % number for number in range(51)]
+    asked = [slow.stand_still(bad[0]), *map(slow.post, bad[1:50])]
+    refused = slow.post(b"{").result(60)
+    assert (refused.status, "rejects arrive faster" in refused.json["detail"]) == (503, True)
+    slow.go_on()
+    assert statuses(*asked, slow.post(bad[50])) == [400] * 51
+    rejects = Rejects(slow.collector.journal)
+    assert {rejects.body(one.id) for one in rejects.all()} == set(bad)
+    metrics = slow.collector.get("/metrics").body.decode()
+    assert 'waybill_rejected_total{kind="openlineage"} 51' in metrics.splitlines()
 
-        first = await disk.stand_still(lambda: refuse(0))
-        others = [asyncio.ensure_future(refuse(number)) for number in range(1, REJECTING_MAX)]
-        await asyncio.sleep(0)
-        with pytest.raises(Problem, match="rejects arrive faster") as refused:
-            await refuse(-1)
-        assert refused.value.status == 503
-        disk.go_on()
-        await asyncio.gather(first, *others)
-        await refuse(REJECTING_MAX)
 
-    asyncio.run(ask())
-    assert {rejects.body(one.id) for one in rejects.all()} == {b"%d" % at for at in range(REJECTING_MAX + 1)}
-    assert f'waybill_rejected_total{{kind="openlineage"}} {REJECTING_MAX + 1}' in metrics.text()
+def test_a_disk_that_does_not_keep_up_is_not_ready_and_keeps_no_other_question_waiting(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "STALLED_S", 0.2)
+    collector = slow.collector
+    held_up = slow.stand_still(own(0))
+    with ThreadPoolExecutor(8) as pool:
+        # As many as there are threads for what may wait; each is asked again before it is answered.
+        looks = [pool.submit(collector.get, "/health/ready") for _ in range(8)]
+        bad = [slow.post(b"{%d" % at) for at in range(8)]
+        assert collector.get("/health/live").status == 200
+        assert "waybill_accepted_total" in collector.get("/metrics").body.decode()
+        for look in (*(look.result() for look in looks), collector.get("/health/ready")):
+            assert (look.status, look.json["ready"], list(look.json["problems"])) == (503, False, ["journal"])
+    assert not held_up.done()
+    slow.go_on()
+    assert statuses(held_up, *bad) == [201, *[400] * 8]
+    wait_until(lambda: collector.get("/health/ready").status == 200)

@@ -13,18 +13,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from served import JSON, Collector, event, record, reply_of, without_runner
-from slow_disk import SlowSqlite
-from waiting import wait_until
-
-from waybill.collector.endpoints import health
 
 if TYPE_CHECKING:
-    from conftest import Open, Start
+    from conftest import Start
 
 PATH = "/api/v1/lineage"
 MEMORY_BYTES_MAX = 600 * 10**6
@@ -333,32 +328,6 @@ def test_memory_and_the_wait_for_health_are_bounded_whatever_clients_send(
     assert sorted(got) == sorted((name, status) for name, (_, status) in HOSTILE.items() for _ in range(2))
     assert serves(collector, "after all of it")
     assert collector.peak_bytes < MEMORY_BYTES_MAX
-
-
-def test_a_disk_that_does_not_keep_up_is_not_ready_and_goes_on_by_itself(
-    inside: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health, "STALLED_S", 0.2)
-    stop = tmp_path / "stop"
-    disk = SlowSqlite(stop)
-    collector = inside(vfs=disk.name)
-    stop.touch()
-    with ThreadPoolExecutor(20) as pool:
-        held_up = pool.submit(collector.post, PATH, own("held up"))
-        wait_until(stop.with_suffix(".waiting").exists)
-        # As many as there are threads for what may wait; each is asked again before it is answered.
-        looks = [pool.submit(collector.get, "/health/ready") for _ in range(8)]
-        bad = [pool.submit(collector.post, PATH, b"{" + own(f"bad {at}")) for at in range(8)]
-        assert collector.get("/health/live").status == 200
-        assert "waybill_accepted_total" in collector.get("/metrics").body.decode()
-        for look in (*(look.result() for look in looks), collector.get("/health/ready")):
-            assert (look.status, look.json["ready"], list(look.json["problems"])) == (503, False, ["journal"])
-        assert not held_up.done()
-        stop.unlink()
-        assert held_up.result().status == 201
-        assert {one.result().status for one in bad} == {400}
-    wait_until(lambda: collector.get("/health/ready").status == 200)
-    assert collector.bodies() == [own("held up")]
 
 
 def test_a_small_body_that_stands_for_large_records_is_refused_at_every_door(shared: Collector) -> None:
