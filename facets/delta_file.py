@@ -12,11 +12,9 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from .event import facet_schema_url, parse_instant_us
+from .event import parse_instant_us
+from .own_facet import OwnFacet
 from .record import FinalState
-
-SCHEMA_URL = facet_schema_url("WaybillDeltaFileRunFacet")
-"""The identifier of the facet's schema."""
 
 # RFC 3339, which JSON Schema calls date-time. Reading may be more lenient, writing is not.
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
@@ -46,7 +44,7 @@ def _check_instant(_facet: object, attribute: attrs.Attribute[str | None], value
 
 
 @attrs.define(kw_only=True)
-class WaybillDeltaFileRunFacet(RunFacet):
+class WaybillDeltaFileRunFacet(OwnFacet, RunFacet):
     """A file's passage: what it is, where it came from, what was done to it, where and how it ended.
 
     On a terminal event it is a complete provenance record; absent fields are filled from the event.
@@ -78,20 +76,4 @@ class WaybillDeltaFileRunFacet(RunFacet):
     annotations: dict[str, str] | None = None
     """Notes about it."""
 
-    # Annotations alone may hold secrets; a masked identity or flow would make the record useless.
-    _additional_skip_redact: ClassVar[list[str]] = [
-        "did",
-        "parentDid",
-        "systemName",
-        "dataSource",
-        "filename",
-        "transforms",
-        "dataSink",
-        "finalState",
-        "created",
-        "completed",
-    ]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA_URL
+    _secret: ClassVar[frozenset[str]] = frozenset({"annotations"})

@@ -8,12 +8,11 @@ by, which has many files. Its JSON Schema is beside that of `waybill.facets.delt
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 import attrs
 from openlineage.client.generated.base import InputDatasetFacet
 
-from .event import facet_schema_url
+from .own_facet import OwnFacet
 
 _FINGERPRINT = re.compile(r"[a-z0-9-]+:[0-9a-f]{16,128}")
 
@@ -26,7 +25,7 @@ def _check_fingerprint(_facet: object, attribute: attrs.Attribute[str], value: s
 
 
 @attrs.define(kw_only=True)
-class WaybillFingerprintInputDatasetFacet(InputDatasetFacet):
+class WaybillFingerprintInputDatasetFacet(OwnFacet, InputDatasetFacet):
     """Which content the input had in this run; files with the same content have the same fingerprint.
 
     Raises:
@@ -43,9 +42,3 @@ class WaybillFingerprintInputDatasetFacet(InputDatasetFacet):
     """The size of the content, which is what the hash is of: of a compressed input, what is inside."""
     forced: bool | None = None
     """Whether the input is to be processed even if its content was processed before; absent if not."""
-
-    _additional_skip_redact: ClassVar[list[str]] = ["fingerprint", "algorithm"]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return facet_schema_url("WaybillFingerprintInputDatasetFacet")

@@ -5,30 +5,22 @@ Their JSON Schemas are beside that of `waybill.facets.delta_file`.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import attrs
 from openlineage.client.generated.base import JobFacet, RunFacet
 
-from .event import facet_schema_url
+from .own_facet import OwnFacet
 
 
 @attrs.define(kw_only=True)
-class WaybillInferredRunFacet(RunFacet):
+class WaybillInferredRunFacet(OwnFacet, RunFacet):
     """Marks the end of a run as the weakest evidence: the run's own terminal event replaces it."""
 
     reason: str
     """The facts from which it was inferred."""
 
-    _additional_skip_redact: ClassVar[list[str]] = ["reason"]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return facet_schema_url("WaybillInferredRunFacet")
-
 
 @attrs.define(kw_only=True)
-class WaybillInferredJobFacet(JobFacet):
+class WaybillInferredJobFacet(OwnFacet, JobFacet):
     """Marks what was inferred of a job and not observed, such as from the text of its SQL."""
 
     reason: str
@@ -38,22 +30,10 @@ class WaybillInferredJobFacet(JobFacet):
     unread: list[str] | None = None
     """What of the text was not read, in sentences."""
 
-    _additional_skip_redact: ClassVar[list[str]] = ["reason", "confidence", "unread"]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return facet_schema_url("WaybillInferredJobFacet")
-
 
 @attrs.define(kw_only=True)
-class WaybillEvidenceRunFacet(RunFacet):
+class WaybillEvidenceRunFacet(OwnFacet, RunFacet):
     """Names who has seen how a Spark run ended; without it, only the listener has."""
 
     source: str
     """One of ``listener``, ``session`` (the session's own watch) and ``event log``."""
-
-    _additional_skip_redact: ClassVar[list[str]] = ["source"]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return facet_schema_url("WaybillEvidenceRunFacet")

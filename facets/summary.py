@@ -7,19 +7,14 @@ Schema is beside that of `waybill.facets.delta_file`.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from .event import facet_schema_url
-
-SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet")
-"""The identifier of the facet's schema."""
+from .own_facet import OwnFacet
 
 
 @attrs.define(kw_only=True)
-class WaybillSummaryRunFacet(RunFacet):
+class WaybillSummaryRunFacet(OwnFacet, RunFacet):
     """The outcomes of a flow's files in a period of time, in place of one run for each of them."""
 
     systemName: str
@@ -56,18 +51,3 @@ class WaybillSummaryRunFacet(RunFacet):
     """How many are SPLIT."""
     provenanceQuery: str | None = None
     """The URL of the records; absent if no path ended, or if no collector is known."""
-
-    _additional_skip_redact: ClassVar[list[str]] = [
-        "systemName",
-        "dataSource",
-        "windowStart",
-        "windowEnd",
-        "byFinalState",
-        "dataSinks",
-        "transform",
-        "provenanceQuery",
-    ]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA_URL
