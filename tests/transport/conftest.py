@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,8 @@ copy = third_party:tell_progress
 @pytest.fixture
 def copy_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder that the third party's projection works in."""
+    for point in entry_points(group="waybill.projections"):
+        point.load()  # once, and not again in each fork that runs a home
     site, folder = tmp_path / "site", tmp_path / "copy"
     info = site / "third_party-1.0.dist-info"
     info.mkdir(parents=True)

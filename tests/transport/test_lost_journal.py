@@ -25,6 +25,11 @@ def bodies(journal: Journal) -> list[bytes]:
     return [entry.body for entry in journal.read(0, limit=1_000_000)]
 
 
+def keeps_nothing(journal: Journal) -> None:
+    with pytest.raises(JournalError, match="nothing more is kept"):
+        journal.append(EVENT, b"too late")
+
+
 def files_of(home: Path, ending: str = "*") -> list[Path]:
     return sorted(home.glob(f"journal.db{ending}"))
 
@@ -203,14 +208,12 @@ def test_of_several_that_have_it_open_one_saves_it_and_all_refuse(home: Path) ->
         journal.append(EVENT, b"%d" % number)
     delete(home)
     for journal in journals:
-        with pytest.raises(JournalError, match="nothing more is kept"):
-            journal.append(EVENT, b"too late")
+        keeps_nothing(journal)
     assert len(list(home.glob("journal.saved-*"))) == 1
     again = Journal(home)
     assert bodies(again) == [b"0", b"1", b"2"]
     for journal in journals:
-        with pytest.raises(JournalError, match="nothing more is kept"):
-            journal.append(EVENT, b"too late")
+        keeps_nothing(journal)
         journal.close()
     assert list(home.glob("journal.saved-*")) == [], "it is saved once only"
     again.append(EVENT, b"3")
@@ -246,8 +249,7 @@ except JournalError as error:
             with pytest.raises(JournalError, match="nothing more is kept"):
                 journal.append(EVENT, b"too late")
         assert "nothing more is kept" in late.communicate("\n", timeout=60)[0]
-    with pytest.raises(JournalError, match="nothing more is kept"):
-        journal.append(EVENT, b"too late")
+    keeps_nothing(journal)
     assert len(list(home.glob("journal.saved-*"))) == 1
     assert bodies(Journal(home)) == [b"in the database", b"in the log"]
 
@@ -260,8 +262,7 @@ def test_journals_that_each_have_an_entry_of_their_own_are_both_saved(home: Path
         delete_all(home)
         both.append(journal)
     for journal in both:
-        with pytest.raises(JournalError, match="nothing more is kept"):
-            journal.append(EVENT, b"too late")
+        keeps_nothing(journal)
     assert len(list(home.glob("journal.saved-*"))) == 2
     with pytest.raises(JournalError, match=r"stop the programs of this home and move .* away"):
         Journal(home)
