@@ -135,6 +135,25 @@ class Home:
             raise
         self._supervisor.ensure_runner()
 
+    def last_event_of(self, did: str) -> RunEvent | None:
+        """The last event of a file that carries our facet, among the newest `_SEARCHED` entries, or None.
+
+        Raises:
+            JournalError: the journal cannot be read.
+        """
+        word, end = spelled_alike(did).encode(), self.journal.last_seq()
+        oldest = max(end - _SEARCHED, 0)
+        while end > oldest:
+            start = max(end - _SEARCHED_AT_ONCE, oldest)
+            for entry in reversed(self.journal.read(start, limit=end - start)):
+                event = entry.run_event if entry.seq <= end and word in entry.body.lower() else None
+                if event is not None and event.run.runId == did:
+                    facets = event.run.facets
+                    if facets is not None and facets.delta_file is not None:
+                        return event
+            end = start
+        return None
+
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; checks at most once a second."""
         self._supervisor.ensure_runner()
@@ -175,25 +194,6 @@ class Home:
         self.sync()
         self.leave()
         self.journal.close()
-
-
-def last_event_of(journal: Journal, did: str) -> RunEvent | None:
-    """The last event of a file that carries our facet, among the newest `_SEARCHED` entries; None: none does.
-
-    Raises a `JournalError` if the journal cannot be read.
-    """
-    word, end = spelled_alike(did).encode(), journal.last_seq()
-    oldest = max(end - _SEARCHED, 0)
-    while end > oldest:
-        start = max(end - _SEARCHED_AT_ONCE, oldest)
-        for entry in reversed(journal.read(start, limit=end - start)):
-            event = entry.run_event if entry.seq <= end and word in entry.body.lower() else None
-            if event is not None and event.run.runId == did:
-                facets = event.run.facets
-                if facets is not None and facets.delta_file is not None:
-                    return event
-        end = start
-    return None
 
 
 def _leave_at_exit(reference: weakref.ref[Home]) -> None:

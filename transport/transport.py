@@ -7,7 +7,6 @@ Waybill setting. It works alone and inside the client's ``composite`` transport.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attr
@@ -16,13 +15,11 @@ from openlineage.client.transport.transport import Config, Transport
 from .admission import depth_error
 from .config import Settings
 from .errors import AdmissionError
-from .home import Home, last_event_of
+from .home import Home
 from .serial import event_to_json
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
-
-    from waybill.facets import RunEvent
 
     from .journal import FileContent
 
@@ -55,6 +52,10 @@ class WaybillTransport(Transport):
     A backend that is down, slow or gone never affects the pipeline: the runner, a separate process, delivers
     events.
 
+    Attributes:
+        home: where the events are kept.
+        settings: the home's.
+
     Raises:
         SettingsConflictError: the home's live runner uses other settings, and these are strict.
         JournalError: the home cannot hold a journal.
@@ -65,8 +66,8 @@ class WaybillTransport(Transport):
 
     def __init__(self, config: WaybillConfig) -> None:
         # OpenLineage's factory calls only this.
-        self._home = Home.open(config.settings)
-        self.settings = self._home.settings
+        self.home = Home.open(config.settings)
+        self.settings = self.home.settings
 
     def emit(self, event: Event) -> None:
         """Keep an event; on return it is durable as the setting `durability` defines.
@@ -80,21 +81,17 @@ class WaybillTransport(Transport):
         body = b""
         try:
             body = event_to_json(event)
-            self._home.emit(body)
+            self.home.emit(body)
         except RecursionError:
             self._refuse(body, depth_error())
         except AdmissionError as error:
             self._refuse(body, error)
 
     def _refuse(self, body: bytes, error: AdmissionError) -> None:
-        self._home.refuse(body, error)
+        self.home.refuse(body, error)
         if self.settings.strict:
             raise error
         log.warning("an event was refused (%s); it is kept beside the others: see `waybill rejects`", error)
-
-    def note_transforms(self, run_id: str, transforms: Sequence[str], *, waits: bool) -> None:
-        """See `waybill.transport.home.Home.note_transforms`."""
-        self._home.note_transforms(run_id, transforms, waits=waits)
 
     def first_with(self, fingerprint: str) -> FileContent | None:
         """The first file with this content that the home knows, as ``xxh3-128:…``; None if there is none.
@@ -102,11 +99,7 @@ class WaybillTransport(Transport):
         Raises:
             JournalError: the journal cannot be read.
         """
-        return self._home.journal.first_with(fingerprint)
-
-    def last_said_of(self, did: str) -> RunEvent | None:
-        """See `waybill.transport.home.last_event_of`."""
-        return last_event_of(self._home.journal, did)
+        return self.home.journal.first_with(fingerprint)
 
     def close(self, timeout: float = -1) -> bool:
         """Make everything durable and close the home; return whether every event is durable.
@@ -115,9 +108,9 @@ class WaybillTransport(Transport):
         """
         durable = self.wait_for_completion(timeout)
         if durable:
-            self._home.close()
+            self.home.close()
         return durable
 
     def wait_for_completion(self, timeout: float = -1) -> bool:
         """Return the same as `close`, but keep the transport open."""
-        return self._home.is_durable if timeout == 0 else self._home.sync()
+        return self.home.is_durable if timeout == 0 else self.home.sync()

@@ -10,7 +10,7 @@ from ..errors import AdmissionError, DuplicateFileError
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
 
-    from ..transport import WaybillTransport
+    from ..home import Home
     from .file_run import FileIdentity
 
 OnDuplicate = Literal["record", "warn", "raise"]
@@ -27,19 +27,20 @@ def check_options(on_duplicate: str, *, fingerprint: bool, force: bool) -> None:
             raise AdmissionError(name, "has no effect without a fingerprint", "give fingerprint=True as well")
 
 
-def transport_of(client: OpenLineageClient) -> WaybillTransport | None:
-    """The transport of a client that keeps events in a home, alone or among others; None if none does."""
+def home_of(client: OpenLineageClient) -> Home | None:
+    """The home in which a client's transport keeps events, alone or among others; None if none does."""
     from ..transport import WaybillTransport
 
     several = getattr(client.transport, "transports", ())
-    return next((one for one in (client.transport, *several) if isinstance(one, WaybillTransport)), None)
+    transports = (client.transport, *several)
+    return next((one.home for one in transports if isinstance(one, WaybillTransport)), None)
 
 
-def original_of(file: FileIdentity, transport: WaybillTransport | None) -> str | None:
+def original_of(file: FileIdentity, home: Home | None) -> str | None:
     """The did of the first file with the same content that the home knows, if that is another file."""
-    if transport is None or file.content is None:
+    if home is None or file.content is None:
         return None
-    first = transport.first_with(str(file.content.fingerprint))
+    first = home.journal.first_with(str(file.content.fingerprint))
     return None if first is None or first.did == file.did else first.did
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from waybill.facets.context import Around
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
-    from ..transport import WaybillTransport
+    from ..home import Home
     from .datasets import DatasetName
 
     DataSinks = Mapping[str, DatasetName]
@@ -167,7 +167,7 @@ class FileRun(OfOneProcess):
         identity: FileIdentity,
         emit: Callable[[RunEvent], None],
         sinks: KnownSinks,
-        transport: WaybillTransport | None,
+        home: Home | None,
     ) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
@@ -176,7 +176,7 @@ class FileRun(OfOneProcess):
         self.recorded: Final[list[BaseException]] = []
         """The exceptions that ended branches; cleared when the file's own block ends."""
         self._emit: Final = emit
-        self._transport: Final = transport
+        self._home: Final = home
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
@@ -189,7 +189,7 @@ class FileRun(OfOneProcess):
             filename=filename,
             created_ms=created_ms,
         )
-        return FileRun(identity, self._emit, self.sinks, self._transport)
+        return FileRun(identity, self._emit, self.sinks, self._home)
 
     def tell(self, state: PathState) -> None:
         """Emit the event that reports a path's state."""
@@ -204,13 +204,13 @@ class FileRun(OfOneProcess):
 
     def note_transforms(self, transforms: Sequence[str], *, waits: bool) -> None:
         """Note in the home, if there is one, that a path has begun these transforms, the last one now."""
-        if self._transport is not None:
-            self._transport.note_transforms(self.identity.did, transforms, waits=waits)
+        if self._home is not None:
+            self._home.note_transforms(self.identity.did, transforms, waits=waits)
 
     def check_keys(self, annotations: Iterable[str]) -> None:
         """Warn of annotations that the home, if there is one, keeps out of the records."""
-        if self._transport is not None:
-            for key in filter(self._transport.settings.annotation_rule.is_dropped, annotations):
+        if self._home is not None:
+            for key in filter(self._home.settings.annotation_rule.is_dropped, annotations):
                 _warn_of_dropped(key)
 
     def next_instant_ms(self) -> int:

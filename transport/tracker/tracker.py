@@ -46,7 +46,7 @@ from ..clock import SYSTEM_CLOCK
 from ..config import Settings
 from ..errors import AdmissionError, FingerprintError, SettingsError
 from ..fingerprints import fingerprint_of
-from .duplicates import OnDuplicate, check_options, original_of, tell_duplicate, transport_of
+from .duplicates import OnDuplicate, check_options, home_of, original_of, tell_duplicate
 from .file_run import (
     JOINED_MAX,
     Content,
@@ -126,7 +126,7 @@ class Tracker(OfOneProcess):
 
             client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
         self._client: Final = client
-        self._transport: Final = transport_of(client)
+        self._home: Final = home_of(client)
         self._around: Final = find_around(os.environ)
 
     def file(
@@ -181,7 +181,7 @@ class Tracker(OfOneProcess):
             return self._begin(identity, sinks, known)
         if path is None:
             raise AdmissionError("path", "is missing", "give the path that the content can be read from")
-        if self._transport is None and on_duplicate != "record":
+        if self._home is None and on_duplicate != "record":
             what = f"is {on_duplicate!r}, but the client keeps no events in a home"
             raise AdmissionError("on_duplicate", what, "give a client with a WaybillTransport, or none")
         try:
@@ -191,11 +191,11 @@ class Tracker(OfOneProcess):
             raise
         identity = replace(identity, content=Content(found, force))
         action: OnDuplicate = "record" if force else on_duplicate
-        earlier = None if action == "record" else original_of(identity, self._transport)
+        earlier = None if action == "record" else original_of(identity, self._home)
         if earlier is not None:
             tell_duplicate(identity, earlier, action)
         file = self._begin(identity, sinks, known)
-        original = original_of(identity, self._transport)
+        original = original_of(identity, self._home)
         file._run.duplicate_of = original  # noqa: SLF001 - it is made here
         if original is not None and earlier is None:  # another program was first at the same moment
             if action == "raise":
@@ -257,7 +257,7 @@ class Tracker(OfOneProcess):
         given = annotations_of(begun.facet.annotations if annotations is None else annotations)
         passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
         self._sinks.learn(identity.data_source, sinks_of(data_sinks))
-        run = FileRun(identity, self.emit, self._sinks, self._transport)
+        run = FileRun(identity, self.emit, self._sinks, self._home)
         run.tell(PathState(at_ms=run.next_instant_ms(), annotations=given, is_adopted=True))
         file = TrackedFile(run, given)
         file._transforms.extend(passed)  # noqa: SLF001 - as if they were called there
@@ -384,7 +384,7 @@ class Tracker(OfOneProcess):
 
     def _begun(self, did: str) -> _Begun | None:
         """What the Tracker's own home knows of a file that another process has begun."""
-        event = None if self._transport is None else self._transport.last_said_of(did)
+        event = None if self._home is None else self._home.last_event_of(did)
         if event is None or event.run.facets is None or event.run.facets.delta_file is None:
             return None
         facet = event.run.facets.delta_file
@@ -396,7 +396,7 @@ class Tracker(OfOneProcess):
 
     def _begin(self, identity: FileIdentity, sinks: dict[str, Dataset], known: dict[str, str]) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
-        run = FileRun(identity, self.emit, self._sinks, self._transport)
+        run = FileRun(identity, self.emit, self._sinks, self._home)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
         return TrackedFile(run, known)
 
