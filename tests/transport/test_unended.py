@@ -10,7 +10,7 @@ import events
 import pytest
 
 from waybill.facets.spark_writes import APPLICATION_ENDED as REASON
-from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport import Journal, JournalFullError, Kind, Settings, locks
 from waybill.transport.runner import Runner, unended
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
@@ -151,6 +151,30 @@ def test_a_run_that_is_begun_again_is_open_again(home: Home) -> None:
     home.look(runs)
     (inferred,) = home.inferred()
     assert inferred["run"]["runId"] == "r"
+
+
+def test_what_is_known_of_a_run_outlasts_a_disk_that_is_full_for_a_while(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.keep(event("r", "START", "app", hour=1))
+    runs = UnendedRuns(home.journal)
+    home.look(runs, after_ms=0)
+    home.keep(event("r", "FAIL", "app", hour=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "commit", full)
+        with pytest.raises(JournalFullError):
+            home.look(runs)
+    home.look(runs, after_ms=0)
+    home.keep(event("r", "START", "app", hour=3), event("r", "COMPLETE", "app", hour=2))
+    home.keep(event("app", "COMPLETE", facets=APPLICATION, hour=4))
+    home.look(runs)
+    (inferred,) = home.inferred()
+    assert inferred["run"]["runId"] == "r"
+
+
+def full(*_: object, **__: object) -> None:
+    """Fail as a commit on a full disk does."""
+    raise JournalFullError("no space is left")
 
 
 def test_a_late_start_within_that_time_counts(home: Home) -> None:
