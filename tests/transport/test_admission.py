@@ -492,6 +492,7 @@ def test_records_with_keys_in_their_own_case_are_kept_byte_for_byte() -> None:
     for record in (RECORD, RECORD | {"unknown": 1.50}):
         body = json.dumps([record] * 2, indent=3).encode()
         assert check_records(body) == (body, 2)
+    assert check_records(b"[]") == (b"[]", 0), "no records are no fault"
 
 
 def test_of_a_key_in_two_cases_the_last_one_counts_and_a_bad_value_is_named_in_its_own() -> None:

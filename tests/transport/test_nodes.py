@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,34 @@ def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
     assert journal.node == other.node
     journal.close()
     other.close()
+
+
+class SeenFiles(Files):
+    """Files that say which folders' names were made durable."""
+
+    def __init__(self) -> None:
+        self.synced: list[Path] = []
+
+    def fsync_folder(self, path: Path) -> None:
+        super().fsync_folder(path)
+        self.synced.append(path)
+
+
+def test_what_was_published_by_somebody_who_died_is_made_durable_by_the_next(
+    journal: Journal, root: Path, tmp_path: Path
+) -> None:
+    """It is there to be read, and the power could take it."""
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
+    filing = Filing(journal, root, "layout", "files", Files())
+    filing.open()
+    node = filing.begin(1, 4)
+    after_claim = SeenFiles()
+    Filing(journal, root, "layout", "files", after_claim).begin(1, 4)
+    assert root / CLAIMS / node in after_claim.synced
+    with contextlib.closing(Journal(tmp_path / "other")) as other:
+        after_marker = SeenFiles()
+        Filing(other, root, "layout", "files", after_marker).open()
+        assert root in after_marker.synced
 
 
 def test_homes_that_begin_at_once_make_one_marker(tmp_path: Path, root: Path) -> None:
