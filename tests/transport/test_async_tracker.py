@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import subprocess
-import sys
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
+import apsw
 import pytest
+from slow_disk import SlowSqlite
 
 from waybill.transport import (
     AsyncTrackedFile,
@@ -22,50 +24,7 @@ from waybill.transport import (
     TrackerStateError,
 )
 
-ON_A_SLOW_DISK = """
-import asyncio, sys
-from pathlib import Path
-from slow_disk import SlowSqlite
-from waybill.transport import AsyncTracker, Settings
-
-home, stop = Path(sys.argv[1]), Path(sys.argv[2])
-waiting = stop.with_suffix(".waiting")
-disk = SlowSqlite(stop)
-
-async def ticks(task):
-    while not waiting.exists():
-        await asyncio.sleep(0.01)
-    for _ in range(20):
-        await asyncio.sleep(0.01)
-    assert not task.done()
-    stop.unlink()
-    waiting.unlink()
-
-async def main():
-    settings = Settings.load({"home": home, "runner": "none", "system_name": "s"})
-    async with AsyncTracker(settings=settings) as tracker:
-        stop.touch()
-        task = asyncio.create_task(tracker.file("a.csv", data_source="in"))
-        await ticks(task)
-        file = await task
-
-        async def pipeline():
-            async with file:
-                await file.egress("lake")
-
-        stop.touch()
-        task = asyncio.create_task(pipeline())
-        while not waiting.exists():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await ticks(task)
-        try:
-            await task
-        except asyncio.CancelledError:
-            print("cancelled")
-
-asyncio.run(main())
-"""
+_T = TypeVar("_T")
 
 
 def settings_of(home: Path) -> Settings:
@@ -82,21 +41,51 @@ def told(home: Path) -> list[tuple[str, str | None, str | None]]:
     return [(file["filename"], file.get("dataSink"), file.get("finalState")) for file in files]
 
 
+@pytest.fixture
+def stop(tmp_path: Path) -> Iterator[Path]:
+    """While this file is there, no disk fsyncs anything."""
+    disk = SlowSqlite(tmp_path / "stop")
+    apsw.set_default_vfs(disk.name)
+    yield tmp_path / "stop"
+    apsw.set_default_vfs("unix")
+
+
 def test_the_loop_goes_on_while_a_slow_disk_keeps_an_event_and_a_cancelled_task_tells_its_end_afterwards(
-    home: Path, tmp_path: Path
+    home: Path, stop: Path
 ) -> None:
-    helpers = Path(__file__).parents[1] / "collector"
-    command = [sys.executable, "-c", ON_A_SLOW_DISK, str(home), str(tmp_path / "stop")]
-    done = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(helpers)},
-    )
-    assert (done.returncode, done.stdout) == (0, "cancelled\n"), done.stderr
+    waiting = stop.with_suffix(".waiting")
+    hold, release, is_held, forget = stop.touch, stop.unlink, waiting.exists, waiting.unlink
+
+    async def until_it_waits(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        hold()
+        task = asyncio.create_task(work)
+        while not is_held():  # noqa: ASYNC110 - the disk tells it by a file
+            await asyncio.sleep(0.01)
+        return task
+
+    async def go_on(task: asyncio.Task[_T]) -> _T:
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        release()
+        try:
+            return await task
+        finally:
+            forget()
+
+    async def leave(file: AsyncTrackedFile) -> None:
+        async with file:
+            await file.egress("lake")
+
+    async def pipeline() -> None:
+        async with AsyncTracker(settings=settings_of(home)) as tracker:
+            file = await go_on(await until_it_waits(tracker.file("a.csv", data_source="in")))
+            task = await until_it_waits(leave(file))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await go_on(task)
+
+    asyncio.run(pipeline())
     assert told(home) == [("a.csv", None, None), ("a.csv", "lake", "COMPLETE"), ("a.csv", None, "CANCELLED")]
 
 
