@@ -36,8 +36,19 @@ _WORDINGS: Final = (
 """Messages of the library that checks values, and plain words for them that say what to give."""
 
 
-class _Unchecked:
-    """Takes values that are as wanted as they are: the library that checks the others takes long to load."""
+_EXAMPLES: Final = re.compile(r"^Examples:\n(?=  )", re.MULTILINE)
+_KEEPING_LINES: Final = "Examples:\n\n\b\n"
+
+
+class _Ours:
+    """What a group and a command have in common: the lines of their examples stay as they are written.
+
+    Values that are as wanted are taken as they are: the library that checks the others takes long to load.
+    """
+
+    def __init__(self, *given: Any, **more: Any) -> None:  # noqa: ANN401 - typer's version says which
+        super().__init__(*given, **more)
+        self.help = _EXAMPLES.sub(_KEEPING_LINES, self.help or "")
 
     def get_params(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's version says whose
         """The parameters."""
@@ -57,11 +68,11 @@ def _take(param: Any, check: Callable[[Any, Any], Any], ctx: Any, value: Any) ->
     return taken if param.callback is None else param.callback(ctx, param, taken)
 
 
-class CommandGroup(_Unchecked, TyperGroup):
+class CommandGroup(_Ours, TyperGroup):
     """A group of commands as typer runs it."""
 
 
-class Command(_Unchecked, TyperCommand):
+class Command(_Ours, TyperCommand):
     """A command of Waybill: its help lists settings separately, and errors about values use plain words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's version says whose

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import typer
 
 from waybill.transport import counting
 
@@ -66,6 +67,12 @@ def note(*parts: Part) -> None:
 def error(text: str) -> None:
     """Print an error: one sentence that says what failed and what to do."""
     note(("waybill: ", "bold red"), " ".join(text.split()))
+
+
+def fail_if(has_failed: object) -> None:
+    """End the command with exit code 1 if something has failed; what it was is printed already."""
+    if has_failed:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def on_terminal() -> bool:

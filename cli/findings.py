@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-import typer
 
 from waybill.transport.errors import sentence_of
 
@@ -50,5 +49,4 @@ def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
             console.line(level, f" {finding.check}: {finding.says}")
             if finding.fix:
                 console.line(f"        fix: {finding.fix}")
-    if any(finding.level is Level.BROKEN for finding in findings):
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(any(finding.level is Level.BROKEN for finding in findings))

@@ -143,7 +143,7 @@ def commands_of(kind: type[Kind[Any]]) -> Group:
         ("drop", _drop, ("home",), kind.drop.__doc__, (drop, "--all --yes")),
     ):
         lines = [f"  waybill {kind.command} {name} {example}".rstrip() for example in examples]
-        help_text = "\n".join([cleandoc(text or ""), "\nExamples:\n\n\b", *lines])
+        help_text = "\n".join([cleandoc(text or ""), "\nExamples:", *lines])
         group.command(name, help=help_text)(with_settings(*settings)(_about(kind, function)))
     return group
 
@@ -232,8 +232,7 @@ def _retry(
         console.line(f"{len(succeeded)} of {len(items)} succeeded")
     for item, why in left:
         console.error(f"{kind.name_of(item)}: {why}")
-    if left:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(left)
 
 
 def _drop(

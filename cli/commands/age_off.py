@@ -60,8 +60,6 @@ def age_off(
     damaged file is in quarantine.
 
     Examples:
-
-    \b
       waybill age-off --only-exported
       waybill age-off --provenance-age-off-days 30 --system-days edge=365 --dry-run
       waybill age-off --only-exported --archive-days 400

@@ -42,8 +42,6 @@ def alias(
     several have it.
 
     Examples:
-
-    \b
       waybill alias hive/sales.orders s3://lake/sales/orders --dry-run
       waybill alias hive/sales.orders s3://lake/sales/orders
     """

@@ -31,8 +31,6 @@ def analyzers(
     docs/analyzers.md. Exit code 1 if one cannot be loaded.
 
     Examples:
-
-    \b
       waybill analyzers
       waybill analyzers --used --json
     """
@@ -61,8 +59,7 @@ def analyzers(
         console.note(console.shown(note))
     for name, problem in problems.items():
         console.error(f"analyzer {name}: {problem}")
-    if problems:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(problems)
 
 
 def _cell(value: str | float | None) -> str:

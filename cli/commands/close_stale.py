@@ -54,8 +54,6 @@ def close_stale(
     later, that replaces the inferred one. `waybill find --open` lists what is open.
 
     Examples:
-
-    \b
       waybill close-stale --older-than 1d --as ERROR --dry-run
       waybill close-stale --older-than 1d --as CANCELLED --why "the cluster was shut down"
     """

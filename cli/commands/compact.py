@@ -42,8 +42,6 @@ def compact(
     be read or written is reported. All other files are still compacted, and the exit code is 1.
 
     Examples:
-
-    \b
       waybill compact /mnt/shared/lineage
       waybill compact /mnt/shared/lineage --engine spark --master spark://head:7077
       waybill compact s3://bucket/lineage --engine spark
@@ -72,7 +70,6 @@ def compact(
     quarantined = (one.sentence for one in report.aside)
     for sentence in (*quarantined, *report.unreadable.values(), *report.failed.values()):
         console.error(sentence)
-    if report.aside or report.unreadable or report.failed:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(report.aside or report.unreadable or report.failed)
     if not (report.published or as_json):
         console.note(f"nothing to compact: {root} has no raw files left")

@@ -55,8 +55,6 @@ def datasets(
     the last one only.
 
     Examples:
-
-    \b
       waybill datasets --orphan
       waybill datasets --stale 30d --csv
       waybill datasets --duplicate-producers

@@ -133,8 +133,6 @@ def up(
     Builds the collector's image first, from the sources beside the file.
 
     Examples:
-
-    \b
       waybill dev up
       MARQUEZ_PORT=5050 waybill dev up database marquez page
     """
@@ -154,8 +152,6 @@ def status(*, file: _File = None, as_json: JsonArray = False) -> None:
     `waybill doctor` checks the settings and the home. Exit code 1 if something is broken.
 
     Examples:
-
-    \b
       waybill dev status --json | jq '.[] | select(.level != "ok")'
     """
     report([*look_at_services(file), *look_at_collector()], as_json=as_json)
@@ -166,8 +162,6 @@ def down(*, file: _File = None, volumes: _Volumes = False, as_json: JsonObject =
     """Stop the stack. Its data stays for the next start.
 
     Examples:
-
-    \b
       waybill dev down
     """
     _compose(file, "down", *(["--volumes"] if volumes else []), stdout=sys.stderr)
@@ -182,8 +176,6 @@ def logs(
     """Show the services' logs.
 
     Examples:
-
-    \b
       waybill dev logs marquez --tail 20
     """
     _compose(file, "logs", "--tail", str(tail), *(["--follow"] if follow else []), *(services or ()))

@@ -30,8 +30,6 @@ def diff(
     Exit code 2 if no event of a run is stored.
 
     Examples:
-
-    \b
       waybill diff 01a1fd6a-9e75-7d78-870f-b23ff47e11e6 01a1fd6a-9e75-7d78-870f-b23ff47e11e7
     """
     with open_answers(settings, None) as (answers, _, _):

@@ -82,8 +82,6 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
     files are for `waybill verify`. Exit code 1 if something is broken.
 
     Examples:
-
-    \b
       waybill doctor
       waybill doctor --home /var/lib/waybill --marquez-url http://marquez:5000
     """

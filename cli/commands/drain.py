@@ -20,8 +20,6 @@ def drain(settings: Settings, *, timeout_s: Timeout = None, as_json: JsonObject 
     delivered. Exit code 1 if anything is left: keep the disk then.
 
     Examples:
-
-    \b
       waybill drain --home /var/lib/waybill --timeout 120
     """
     from waybill.collector.server import stop

@@ -23,8 +23,6 @@ def duplicates(
     process the file again. With --json, each line has one fingerprint and its files.
 
     Examples:
-
-    \b
       waybill duplicates
     """
     leave_numpy_out()

@@ -37,8 +37,6 @@ def explain(
     provenance_enabled is off: only the events are shown then.
 
     Examples:
-
-    \b
       waybill explain 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11
       waybill explain "$(waybill find --filename orders.csv --json | jq -r .did | head -1)" --json | jq .rows
     """
@@ -69,8 +67,7 @@ def explain(
             "the rows differ from what the stored events fold to: a run may not have settled "
             "(`waybill flush`), its events may have aged off, or a file was altered (`waybill verify`)"
         )
-    if not found.is_proven:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(not found.is_proven)
 
 
 def _why_nothing_is_filed(found: Explanation, agreed: Settings) -> str | None:

@@ -57,8 +57,6 @@ def export(
     the environment, for example AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL.
 
     Examples:
-
-    \b
       waybill flush && waybill export s3://bucket/lineage
       waybill export /mnt/archive --delete-after --json | jq .failed
     """
@@ -88,8 +86,7 @@ def export(
         console.note(_summary_of(done, root, dry_run=dry_run))
     for path, why in done.failed.items():
         console.error(f"{path}: {why}")
-    if done.failed:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(done.failed)
 
 
 def _summary_of(done: Exported, root: Path, *, dry_run: bool) -> str:

@@ -109,8 +109,6 @@ def find(
     is found; 1 if a file could not be read, so records may be missing.
 
     Examples:
-
-    \b
       waybill find --state ERROR --since yesterday --tz local
       waybill find --since 24h --by source,state
       waybill find --missing-sink warehouse --data-source sftp-in --since 24h --count

@@ -47,8 +47,6 @@ def fingerprint(
     code 1 if a file could not be read; the others are still printed.
 
     Examples:
-
-    \b
       waybill fingerprint orders.csv orders.csv.gz
       waybill fingerprint --recursive incoming | sort
       curl https://example.org/orders.csv.zst | waybill fingerprint -
@@ -70,8 +68,7 @@ def fingerprint(
                 fail(error)
             else:
                 _show(file, found, as_json=as_json)
-    if failed:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(failed)
 
 
 def _files_in(folder: str, fail: Callable[[OSError], None]) -> Iterator[str]:

@@ -33,8 +33,6 @@ def flush(
     stay in the journal.
 
     Examples:
-
-    \b
       waybill flush
       waybill flush --home /var/lib/waybill --timeout 60 --json | jq .files
     """
@@ -84,7 +82,6 @@ def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> No
         console.error(
             f"{name} has set aside {set_aside} that it cannot apply; `waybill poison list` says why"
         )
-    if report.left or report.problems or report.poison:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(report.left or report.problems or report.poison)
     if not (report.files or as_json):
         console.note("nothing to flush, and no new files")

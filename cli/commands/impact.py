@@ -21,8 +21,6 @@ def impact(settings: Settings, *, name: NodeName, as_json: JsonObject = False, a
     nothing has the name, or several have it.
 
     Examples:
-
-    \b
       waybill impact s3://lake/orders
       waybill impact orders.total --csv
       waybill impact orders --json | jq -r '.nodes[].owners[]?' | sort -u

@@ -52,8 +52,6 @@ def infer(
     and the time of the log's last change. Exit code 1 if no statement could be read.
 
     Examples:
-
-    \b
       waybill infer postgresql.log --namespace postgres://db:5432 --schema shop.public
       waybill infer queries.jsonl --namespace snowflake://acme --dialect snowflake --dry-run
     """
@@ -87,8 +85,7 @@ def infer(
                     console.line(f"  {mark} {console.shown(one['name'])}")
         partly += bool(unread_of(event))
     _report(read, len(bodies), partly, problems, is_dry=dry_run)
-    if problems and not bodies:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(problems and not bodies)
 
 
 def _open(log: str) -> IO[str]:

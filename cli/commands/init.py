@@ -66,8 +66,6 @@ def init(
     well. Exit code 1 if something is broken. The JSON is then an array.
 
     Examples:
-
-    \b
       waybill init
       waybill init --yes --home /var/lib/waybill --marquez-url http://marquez:5000
       waybill init --check

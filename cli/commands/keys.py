@@ -40,8 +40,6 @@ def add(
     Once there is a key, every request needs one, except health checks.
 
     Examples:
-
-    \b
       waybill keys add spark --role emit
       export OPENLINEAGE_API_KEY=$(waybill keys add airflow --role emit)
     """
@@ -68,8 +66,6 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = F
     """List the keys: name, roles, and when each was created.
 
     Examples:
-
-    \b
       waybill keys list
     """
     with existing_journal(settings, to_read=True) as journal:
@@ -104,8 +100,6 @@ def revoke(
     with `waybill serve --without-keys`.
 
     Examples:
-
-    \b
       waybill keys revoke spark
     """
     with existing_journal(settings) as journal:

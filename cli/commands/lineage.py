@@ -92,8 +92,6 @@ def lineage(
     code 1 if that takes more than a minute, or if the index is held up; 2 if there is no journal to flush.
 
     Examples:
-
-    \b
       waybill lineage daily_orders
       waybill lineage s3://lake/orders --up all --down all
       waybill lineage orders --down 4 --as-of '2 days ago' --json

@@ -54,8 +54,6 @@ def mcp(
     extra `mcp`.
 
     Examples:
-
-    \b
       waybill mcp --home /srv/waybill
       claude mcp add waybill -- waybill mcp --collector http://collector:8090
     """

@@ -32,8 +32,6 @@ def origins(
     it.
 
     Examples:
-
-    \b
       waybill origins s3://lake/orders.total
       waybill origins orders.total --json | jq -r '.ends[] | .name + "." + .column'
     """

@@ -40,8 +40,6 @@ def init(
     """Write a manifest with comments, dk.yaml, into a folder.
 
     Examples:
-
-    \b
       waybill package init ./my-package
     """
     from waybill.pipelines import MANIFEST_NAMES, sample_manifest
@@ -83,8 +81,6 @@ def validate(
     there is an error, or something breaks.
 
     Examples:
-
-    \b
       waybill package validate ./packages
       waybill package validate --impact main
     """
@@ -102,8 +98,7 @@ def validate(
         _show(findings, broken, settings)
     failed = sum(one.is_error or strict for one in findings)
     console.note(f"{console.counted(len(packages), 'package')}, {console.counted(failed, 'error')}")
-    if failed or broken:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(failed or broken)
 
 
 @app.command("list")
@@ -111,8 +106,6 @@ def list_all(folder: _Folder = Path(), *, as_json: JsonLines = False, as_csv: Cs
     """List the packages in a folder and below it.
 
     Examples:
-
-    \b
       waybill package list ./packages
     """
     from waybill.pipelines import list_packages
@@ -128,8 +121,7 @@ def list_all(folder: _Folder = Path(), *, as_json: JsonLines = False, as_csv: Cs
         console.error(f"{one.path}:{one.line}: {one.field}: {one.what}")
     if not packages and not findings:
         console.note(f"there is no package in {folder} or below it")
-    if findings:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(findings)
 
 
 @app.command("show")
@@ -137,8 +129,6 @@ def show(package: _Place, *, as_json: JsonObject = False) -> None:
     """Show a package: what its manifest says, with the datasets' full names.
 
     Examples:
-
-    \b
       waybill package show ./my-package
     """
     from waybill.pipelines import read_package

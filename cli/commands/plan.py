@@ -48,8 +48,6 @@ def plan(
     --json prints OpenLineage job events. Exit code 3 if something could not be read, 1 if nothing could.
 
     Examples:
-
-    \b
       waybill plan job.sql --dialect spark --columns
       waybill plan . --namespace postgres://db:5432
       waybill plan job.sql --dialect snowflake --json

@@ -76,8 +76,6 @@ def rebuild(
     read, or if a damaged file of DIR was moved to quarantine.
 
     Examples:
-
-    \b
       waybill rebuild --from journal --to /tmp/again
       waybill rebuild --from events /data/lineage --to /data/again --since 2026-01-01
       waybill rebuild --from events /data/lineage --to /data/again --engine spark --master "local[8]"
@@ -114,8 +112,7 @@ def rebuild(
         staged = (staging or agreed.home / "rebuilds").absolute()
         report = rebuild_embedded(opened, root, wanted, workers or os.cpu_count() or 1, staged)
     _show(report, root, as_json=as_json)
-    if not report.is_whole:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(not report.is_whole)
 
 
 def rebuild_embedded(

@@ -60,8 +60,6 @@ def reconcile(
     with --repair, if anything could not be sent.
 
     Examples:
-
-    \b
       waybill reconcile
       waybill reconcile --since 6h --repair
     """
@@ -92,13 +90,11 @@ def reconcile(
         console.note(f"{len(found.missing_jobs)} of {found.compared_jobs} jobs of the graph are missing")
         if not missing:
             return
-        if not repair_missing:
-            raise typer.Exit(console.EXIT_FAILED)
+        console.fail_if(not repair_missing)
         repair(journal, missing, backend)
         report = flush_with_progress(settings)
         left = compare(journal, reader, since_ms=since_ms, backend=backend)
     if backend in report.problems:
         console.error(report.problems[backend])
-    if left.missing or left.missing_jobs or backend in report.problems:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(left.missing or left.missing_jobs or backend in report.problems)
     console.note(f"{len(missing)} were sent again")

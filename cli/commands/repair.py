@@ -37,8 +37,6 @@ def repair(
     at any time. Exit code 1 if something is in neither the archive nor the journal.
 
     Examples:
-
-    \b
       waybill repair --dry-run
       waybill repair --root /data/lineage
       waybill repair --json | jq -r '.left[]'
@@ -64,8 +62,7 @@ def repair(
         console.json(report)
     else:
         _show(report, root, dry_run=dry_run)
-    if report.left:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(report.left)
 
 
 def _show(report: RepairReport, root: Path, *, dry_run: bool) -> None:

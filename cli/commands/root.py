@@ -67,8 +67,6 @@ def show(settings: Settings, *, as_json: JsonObject = False) -> None:
     Exit code 1 if they do not match: nothing is filed then, and the journal deletes nothing.
 
     Examples:
-
-    \b
       waybill root show
       waybill root show --json | jq .problem
     """
@@ -99,8 +97,6 @@ def adopt(
     command lists the entries that neither of them has. It ends the home's runner; the next runner continues.
 
     Examples:
-
-    \b
       waybill root adopt --dry-run
       waybill root adopt
     """

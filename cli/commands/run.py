@@ -56,8 +56,6 @@ def run(
     and nothing that it has started is left running.
 
     Examples:
-
-    \b
       waybill run ./my-package
       waybill run ./my-package -- --date 2026-01-31
       waybill run ./my-package --nominal-time yesterday --dry-run

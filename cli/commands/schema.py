@@ -33,8 +33,6 @@ def schema(
     That of the manifests of packages is for editors and other tools.
 
     Examples:
-
-    \b
       waybill schema
       waybill schema WaybillDeltaFileRunFacet-1-0-0
       waybill schema package > dk.schema.json

@@ -32,8 +32,6 @@ def search(
     first.
 
     Examples:
-
-    \b
       waybill search daily orders
       waybill search team:sales gold --json | jq -r '.nodes[].node.name'
     """

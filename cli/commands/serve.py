@@ -79,8 +79,6 @@ def serve(
     listener's results, as `waybill spark catch-up` does. Needs the extra `collector`.
 
     Examples:
-
-    \b
       waybill serve --provenance-enabled
       waybill serve --provenance-enabled --event-logs s3://bucket/spark-events
       curl -H 'Content-Type: application/json' -d @event.json http://127.0.0.1:8090/api/v1/lineage

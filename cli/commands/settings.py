@@ -62,8 +62,6 @@ def settings(
     the value that would apply without the home.
 
     Examples:
-
-    \b
       waybill settings
       WAYBILL_DURABILITY=process waybill settings --json
     """
@@ -123,8 +121,6 @@ def apply(
     as well. Running programs keep the redaction rules that they started with.
 
     Examples:
-
-    \b
       waybill settings apply --root /data/lineage --dry-run
       waybill settings apply --home /var/lib/waybill --provenance-enabled
       waybill settings apply --unset marquez_url

@@ -49,8 +49,6 @@ def slis(
     this with --record. Exit code 1 if an objective is missed.
 
     Examples:
-
-    \b
       waybill slis
       waybill slis --tier critical --json | jq -r '.breaches[].dataset'
     """
@@ -78,8 +76,7 @@ def slis(
     show_answer(found, _COLUMNS, map(_row, found.levels), nothing="", as_json=as_json, as_csv=as_csv)
     if not (as_json or as_csv):
         _show_breaches(found)
-    if found.missed:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(found.missed)
 
 
 def _row(level: Level) -> tuple[str, ...]:

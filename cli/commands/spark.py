@@ -66,8 +66,6 @@ def catch_up(
     a place has no logs; then nothing is done.
 
     Examples:
-
-    \b
       waybill spark catch-up /var/log/spark-events
       waybill spark catch-up http://history:18080 --since 1d
       waybill spark catch-up --dry-run --json app-20261122-0007.zstd | jq .cause
@@ -77,8 +75,7 @@ def catch_up(
     _correct(settings, applications, dry_run=dry_run, as_json=as_json, as_csv=as_csv)
     for problem in unread:
         console.error(problem)
-    if unread:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(unread)
 
 
 @app.command("submit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -99,8 +96,6 @@ def submit(
     collector.
 
     Examples:
-
-    \b
       waybill spark submit --master local[4] job.py 2026-11-22
       WAYBILL_HOME=/var/lib/waybill waybill spark submit --packages org.example:lib:1.0 job.py
     """

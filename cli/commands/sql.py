@@ -65,8 +65,6 @@ def sql(
     from the answer, because they are poison or not in compacted files yet.
 
     Examples:
-
-    \b
       waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
       waybill sql "SELECT did FROM relations WHERE kind = 'input' AND value = 'lake/orders'"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import typer
 
 from waybill.collector.event_logs import EventLogStatus
 from waybill.exporter.health import (
@@ -89,8 +88,6 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
     outside the home. `waybill doctor`, /health/ready and the alerts report the same problems.
 
     Examples:
-
-    \b
       waybill status
       waybill status --json | jq '.projections.marquez.behind'
     """
@@ -102,8 +99,7 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
         console.json(found)
     else:
         _show(found, turn_on=way(settings, "provenance_enabled", value=True))
-    if found.problems:
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(found.problems)
 
 
 def status_of(settings: Settings) -> Status:

@@ -82,8 +82,6 @@ def trace(
     these events in the journal or the archive; if some of them are gone, it says so, with exit code 1.
 
     Examples:
-
-    \b
       waybill trace orders.csv
       waybill trace 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11 --down --annotations
       waybill trace orders.csv --unfold --svg journey.svg

@@ -126,8 +126,6 @@ def verify(
     new findings. Exit code 1 if any finding is not accepted, or if records differ.
 
     Examples:
-
-    \b
       waybill verify
       waybill verify /data/lineage /mnt/copy --json | jq -c 'select(.kind != "summary")'
       waybill verify /data/lineage s3://bucket/lineage
@@ -311,8 +309,7 @@ class _Output:
                 parts.append(counted(summary.differences, "record differs", "records differ"))
             parts.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
             console.note(", ".join(parts))
-        if summary.findings or summary.differences:
-            raise typer.Exit(console.EXIT_FAILED)
+        console.fail_if(summary.findings or summary.differences)
 
 
 def _check(root: Path, name: str, output: _Output) -> None:

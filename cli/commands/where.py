@@ -28,8 +28,6 @@ def where(
     Exit code 2 if this home never had the entry.
 
     Examples:
-
-    \b
       waybill where 5f0c6a1b2d3e-4711
     """
     parsed = Receipt.parse(receipt)

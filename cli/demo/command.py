@@ -53,8 +53,6 @@ def demo(
     Nothing keeps running. Exit code 1 unless all are identical. Takes about two minutes.
 
     Examples:
-
-    \b
       waybill demo
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
@@ -91,8 +89,7 @@ def demo(
         console.json({**told, "left": flushed.left, "again": [check._asdict() for check in again]})
     else:
         report.show(trail, again, own, flushed.left)
-    if any(check.verdict != report.IDENTICAL for check in again):
-        raise typer.Exit(console.EXIT_FAILED)
+    console.fail_if(any(check.verdict != report.IDENTICAL for check in again))
 
 
 def prepare(home: Path, *, keep: bool) -> None:
