@@ -14,6 +14,7 @@ from waybill.transport.errors import NameTakenError, sentence_of
 from waybill.transport.process import prepare
 
 from . import console
+from .arguments import flag
 from .commanding import CommandGroup, Deferred, Group
 
 OF_USAGE: Final = (SettingsError, NotFoundError, NameTakenError, MissingExtraError)
@@ -100,9 +101,7 @@ def _say_version(asked: bool) -> None:
 
 @app.callback()
 def _waybill(
-    _: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True)
-    ] = False,
+    _: Annotated[bool, flag("--version", "Show the version.", callback=_say_version, is_eager=True)] = False,
 ) -> None:
     """A durable waybill for every file that flows through a data pipeline.
 

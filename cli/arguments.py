@@ -60,14 +60,29 @@ Dialect = Annotated[
 ]
 
 
-def seconds(flag: str, says: str, least_s: float = 0.0, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+def flag(name: str, says: str, *others: str, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+    """An option that is given or not."""
+    return typer.Option(name, *others, help=says, **more)
+
+
+def valued(metavar: str, says: str, *names: str, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
+    """An option with a value; its name is that of the parameter, unless another is given."""
+    return typer.Option(*names, metavar=metavar, help=says, **more)
+
+
+def argument(metavar: str, says: str, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Argument` has it
+    """A value that is given by its place."""
+    return typer.Argument(metavar=metavar, help=says, **more)
+
+
+def seconds(name: str, says: str, least_s: float = 0.0, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
     """An option that is a number of seconds, which clocks can count."""
-    return typer.Option(flag, metavar="SECONDS", min=least_s, max=_SECONDS_MAX, help=says, **more)
+    return valued("SECONDS", says, name, min=least_s, max=_SECONDS_MAX, **more)
 
 
 def repeated(metavar: str, says: str, **more: Any) -> Any:  # noqa: ANN401 - as `typer.Option` has it
     """An option that may be given several times."""
-    return typer.Option(metavar=metavar, help=f"{says} Repeatable.", show_default=False, **more)
+    return valued(metavar, f"{says} Repeatable.", show_default=False, **more)
 
 
 Master = Annotated[

@@ -46,6 +46,8 @@ class _Ours:
     Values that are as wanted are taken as they are: the library that checks the others takes long to load.
     """
 
+    help: str | None
+
     def __init__(self, *given: Any, **more: Any) -> None:  # noqa: ANN401 - typer's version says which
         super().__init__(*given, **more)
         self.help = _EXAMPLES.sub(_KEEPING_LINES, self.help or "")

@@ -69,6 +69,23 @@ def error(text: str) -> None:
     note(("waybill: ", "bold red"), " ".join(text.split()))
 
 
+def result(value: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as one JSON object, or else as lines."""
+    if as_json:
+        json(value)
+        return
+    for text in lines:
+        line(text)
+
+
+def fail_for(sentences: Iterable[str]) -> None:
+    """Print errors, and end the command with exit code 1 if there is one."""
+    failed = list(sentences)
+    for sentence in failed:
+        error(sentence)
+    fail_if(failed)
+
+
 def fail_if(has_failed: object) -> None:
     """End the command with exit code 1 if something has failed; what it was is printed already."""
     if has_failed:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
 from . import console
+from .arguments import argument
 from .home import open_graph
 from .records import as_plain
 
@@ -19,9 +18,8 @@ _Answer = TypeVar("_Answer")
 
 NodeName = Annotated[
     str,
-    typer.Argument(
-        metavar="DATASET[.COLUMN]|JOB",
-        help="Its name: with its namespace and a slash, without it, or its last part.",
+    argument(
+        "DATASET[.COLUMN]|JOB", "Its name: with its namespace and a slash, without it, or its last part."
     ),
 ]
 

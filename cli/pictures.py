@@ -11,15 +11,13 @@ import typer
 from waybill.transport.files import Files, publish
 
 from . import console
+from .arguments import flag, valued
 
-AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")]
-AsDot = Annotated[bool, typer.Option("--dot", help="Print a graph in Graphviz's language.")]
-SvgFile = Annotated[
-    Path | None, typer.Option("--svg", metavar="FILE", help="Write a drawing for a browser; - prints it.")
-]
+AsMermaid = Annotated[bool, flag("--mermaid", "Print a Mermaid flowchart.")]
+AsDot = Annotated[bool, flag("--dot", "Print a graph in Graphviz's language.")]
+SvgFile = Annotated[Path | None, valued("FILE", "Write a drawing for a browser; - prints it.", "--svg")]
 GraphmlFile = Annotated[
-    Path | None,
-    typer.Option("--graphml", metavar="FILE", help="Write GraphML, with nothing folded; - prints it."),
+    Path | None, valued("FILE", "Write GraphML, with nothing folded; - prints it.", "--graphml")
 ]
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import typer
 from waybill.transport import Journal, NotFoundError, Settings
 
 from . import console
-from .arguments import All, Csv, JsonLines, JsonObject, Timeout
+from .arguments import All, Csv, JsonLines, JsonObject, Timeout, argument, flag
 from .commanding import Group
 from .home import existing_journal, flush_with_progress
 from .options import RUNNING, with_settings
@@ -126,9 +126,9 @@ class Kind(ABC, Generic[_T]):
         return left
 
 
-_Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
-_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `list` shows them.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list them.")]
+_Id = Annotated[str, argument("ID", "As `list` shows it.")]
+_Ids = Annotated[list[str] | None, argument("ID", "As `list` shows them.")]
+_DryRun = Annotated[bool, flag("--dry-run", "Only list them.")]
 
 
 def commands_of(kind: type[Kind[Any]]) -> Group:
@@ -225,14 +225,10 @@ def _retry(
     left = kind.retry(journal, items, *option.values()) if journal and items else []
     names_left = {kind.name_of(item) for item, _ in left}
     succeeded = [kind.key_of(item) for item in items if kind.name_of(item) not in names_left]
-    if as_json:
-        whys = [kind.key_of(item) | {"why": why} for item, why in left]
-        console.json({"succeeded": succeeded, "left": whys})
-    else:
-        console.line(f"{len(succeeded)} of {len(items)} succeeded")
-    for item, why in left:
-        console.error(f"{kind.name_of(item)}: {why}")
-    console.fail_if(left)
+    whys = [kind.key_of(item) | {"why": why} for item, why in left]
+    done = f"{len(succeeded)} of {len(items)} succeeded"
+    console.result({"succeeded": succeeded, "left": whys}, [done], as_json=as_json)
+    console.fail_for(f"{kind.name_of(item)}: {why}" for item, why in left)
 
 
 def _drop(
@@ -242,7 +238,7 @@ def _drop(
     *,
     everything: All = False,
     dry_run: _DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     items = kind.choose(journal, ids, everything=everything)
@@ -253,10 +249,8 @@ def _drop(
         if not yes:
             typer.confirm(f"Drop {console.counted(len(items), *kind.nouns)} for good?", abort=True, err=True)
         kind.drop(journal, items)
-    if as_json:
-        console.json({"dropped": [kind.key_of(item) for item in items]})
-    else:
-        console.line(f"{len(items)} dropped")
+    dropped = {"dropped": [kind.key_of(item) for item in items]}
+    console.result(dropped, [f"{len(items)} dropped"], as_json=as_json)
 
 
 def _show_plan(kind: Kind[Any], items: list[Any], done: str, *, as_json: bool) -> None:

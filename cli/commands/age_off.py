@@ -11,7 +11,7 @@ from waybill.transport.config import days
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonObject, repeated
+from ..arguments import JsonObject, flag, repeated, valued
 from ..home import as_agreed, checked_root, existing_journal
 from ..options import with_settings
 
@@ -33,21 +33,18 @@ def age_off(
     ] = None,
     archive_days: Annotated[
         float | None,
-        typer.Option(
+        valued(
+            "DAYS",
+            "Also remove archived entries that arrived longer ago than this.",
             parser=_number_of_days,
-            metavar="DAYS",
-            help="Also remove archived entries that arrived longer ago than this.",
             show_default="they stay",
         ),
     ] = None,
     only_exported: Annotated[
         bool,
-        typer.Option(
-            "--only-exported",
-            help="Remove only files whose current version is exported to every destination.",
-        ),
+        flag("--only-exported", "Remove only files whose current version is exported to every destination."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only list what would be removed.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Remove compacted files older than the age-off.

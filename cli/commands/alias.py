@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
-import typer
 
 from waybill.facets.json_events import instant
 from waybill.transport import Kind, Settings
 from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, argument, flag
 from ..graph import ask_graph
 from ..home import as_agreed, existing_journal
 from ..options import with_settings
@@ -29,9 +28,9 @@ _FACET_URL: Final = "https://openlineage.io/spec/facets/1-0-1/SymlinksDatasetFac
 def alias(
     settings: Settings,
     *,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The name of a dataset.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Another name, which some event has, too.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be one.")] = False,
+    old: Annotated[str, argument("OLD", "The name of a dataset.")],
+    new: Annotated[str, argument("NEW", "Another name, which some event has, too.")],
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be one.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Declare that two names are one dataset.
@@ -52,11 +51,7 @@ def alias(
     if not (is_known or dry_run):
         _store(settings, first.node, second.node)
     names = sorted({*first.names, *second.names})
-    if as_json:
-        console.json({"names": as_plain(names)})
-    else:
-        for name in names:
-            console.line(shown(name))
+    console.result({"names": as_plain(names)}, map(shown, names), as_json=as_json)
     if is_known:
         console.note("these are one dataset already")
     elif dry_run:

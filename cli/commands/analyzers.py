@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from waybill.transport import Settings
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonLines
+from ..arguments import JsonLines, flag
 from ..graph import ask_graph
 from ..options import with_settings
 from ..records import as_plain
@@ -21,7 +19,7 @@ def analyzers(
     settings: Settings,
     *,
     used: Annotated[
-        bool, typer.Option("--used", help="Show how many edges each told to a home, and the facets'.")
+        bool, flag("--used", "Show how many edges each told to a home, and the facets'.")
     ] = False,
     as_json: JsonLines = False,
 ) -> None:
@@ -57,9 +55,7 @@ def analyzers(
         console.table([headings[column] for column in columns], rows)
     for note in notes:
         console.note(console.shown(note))
-    for name, problem in problems.items():
-        console.error(f"analyzer {name}: {problem}")
-    console.fail_if(problems)
+    console.fail_for(f"analyzer {name}: {problem}" for name, problem in problems.items())
 
 
 def _cell(value: str | float | None) -> str:

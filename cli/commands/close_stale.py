@@ -11,7 +11,7 @@ from waybill.transport import Kind, Settings
 from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console, open_files
-from ..arguments import Csv, JsonLines, moment, word
+from ..arguments import Csv, JsonLines, flag, moment, valued, word
 from ..home import existing_journal, list_open_runs
 from ..options import with_settings
 from ..records import iso
@@ -35,16 +35,16 @@ def close_stale(
     *,
     since_ms: Annotated[
         int,
-        typer.Option(
+        valued(
+            "AGE",
+            "End those silent for this long: 90m, 6h, 2d, or since 2026-01-31.",
             "--older-than",
             parser=moment,
-            metavar="AGE",
-            help="End those silent for this long: 90m, 6h, 2d, or since 2026-01-31.",
         ),
     ],
     end: Annotated[End, word("--as", of=End, help="The final state to give them.")],
-    why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, for their records.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
+    why: Annotated[str | None, valued("TEXT", "The reason, for their records.")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only list them.")] = False,
     as_json: JsonLines = False,
     as_csv: Csv = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import Engine, JsonObject, Master
+from ..arguments import Engine, JsonObject, Master, argument
 from ..home import agreed_settings, check_root_folder, checked_root
 from ..options import with_settings
 
@@ -21,10 +21,8 @@ def compact(
     *,
     where: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ROOT",
-            help="The root to compact, or s3://bucket/folder, gs://…, az://….",
-            show_default="the root set",
+        argument(
+            "ROOT", "The root to compact, or s3://bucket/folder, gs://…, az://….", show_default="the root set"
         ),
     ] = None,
     engine: Annotated[
@@ -61,15 +59,9 @@ def compact(
             report = compact_on_spark(spark, root)
     else:
         report = compact_remote(root) if isinstance(root, str) else Compactor(root).compact()
-    if as_json:
-        problems = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}
-        console.json({"files": report.published, "aside": report.aside, **problems})
-    else:
-        for file in report.published:
-            console.line(f"{root}/{file}")
-    quarantined = (one.sentence for one in report.aside)
-    for sentence in (*quarantined, *report.unreadable.values(), *report.failed.values()):
-        console.error(sentence)
-    console.fail_if(report.aside or report.unreadable or report.failed)
+    unreadable, failed = [*report.unreadable.values()], [*report.failed.values()]
+    told = {"files": report.published, "aside": report.aside, "unreadable": unreadable, "failed": failed}
+    console.result(told, (f"{root}/{file}" for file in report.published), as_json=as_json)
+    console.fail_for([*(one.sentence for one in report.aside), *unreadable, *failed])
     if not (report.published or as_json):
         console.note(f"nothing to compact: {root} has no raw files left")

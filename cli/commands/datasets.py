@@ -10,7 +10,7 @@ import typer
 from waybill.transport import Settings
 from waybill.transport.counting import duration_text
 
-from ..arguments import Csv, JsonObject, moment
+from ..arguments import Csv, JsonObject, flag, moment, valued
 from ..graph import ask_graph, show_answer
 from ..options import with_settings
 from ..records import iso
@@ -25,22 +25,20 @@ _HOUR_S = 3_600
 def datasets(
     settings: Settings,
     *,
-    orphan: Annotated[bool, typer.Option("--orphan", help="Those that no job reads or writes.")] = False,
-    unread: Annotated[bool, typer.Option("--unread", help="Those that jobs write, and none reads.")] = False,
+    orphan: Annotated[bool, flag("--orphan", "Those that no job reads or writes.")] = False,
+    unread: Annotated[bool, flag("--unread", "Those that jobs write, and none reads.")] = False,
     stale_ms: Annotated[
         int | None,
-        typer.Option(
+        valued(
+            "AGE",
+            "Those that jobs wrote, and none for this long: 6h, 30d, or since 2026-01-31.",
             "--stale",
             parser=moment,
-            metavar="AGE",
-            help="Those that jobs wrote, and none for this long: 6h, 30d, or since 2026-01-31.",
         ),
     ] = None,
     duplicate_producers: Annotated[
         bool,
-        typer.Option(
-            "--duplicate-producers", help="Jobs that write one dataset, or do the same from the same inputs."
-        ),
+        flag("--duplicate-producers", "Jobs that write one dataset, or do the same from the same inputs."),
     ] = False,
     as_json: JsonObject = False,
     as_csv: Csv = False,

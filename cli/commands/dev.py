@@ -13,13 +13,12 @@ from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urljoin
 
 import msgspec
-import typer
 
 from waybill.transport import NotFoundError, WaybillError
 from waybill.transport.counting import counted, duration_text
 
 from .. import console
-from ..arguments import Csv, JsonArray, JsonObject
+from ..arguments import Csv, JsonArray, JsonObject, argument, flag, valued
 from ..commanding import Group
 from ..findings import Diagnosis, Level, broken, report
 
@@ -117,11 +116,11 @@ _FILE: Final = "docker-compose.yml"
 _CHECKOUT: Final = Path(__file__).parents[4]  # a wheel has no such file: its image is built from the sources
 _COLUMNS: Final = ("service", "url", "what")
 _HELP: Final = f"Waybill's {_FILE}. [default: in this folder, in a parent, or in the checkout]"
-_File = Annotated[Path | None, typer.Option("--file", metavar="FILE", help=_HELP, show_default=False)]
-_Services = Annotated[list[str] | None, typer.Argument(metavar="SERVICE", help="Only these.")]
-_Volumes = Annotated[bool, typer.Option("--volumes", help="Also delete the journal and Marquez's data.")]
-_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")]
-_Lines = Annotated[int, typer.Option(metavar="LINES", min=0, help="How many lines to show of each service.")]
+_File = Annotated[Path | None, valued("FILE", _HELP, "--file", show_default=False)]
+_Services = Annotated[list[str] | None, argument("SERVICE", "Only these.")]
+_Volumes = Annotated[bool, flag("--volumes", "Also delete the journal and Marquez's data.")]
+_Follow = Annotated[bool, flag("--follow", "Show new lines until Ctrl-C.", "-f")]
+_Lines = Annotated[int, valued("LINES", "How many lines to show of each service.", min=0)]
 
 
 @app.command("up")

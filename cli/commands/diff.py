@@ -5,11 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import Annotated
 
-import typer
-
 from waybill.transport import Settings
 
-from ..arguments import JsonObject
+from ..arguments import JsonObject, argument
 from ..graph import show_answer, show_sql
 from ..home import open_answers
 from ..options import with_settings
@@ -19,8 +17,8 @@ from ..options import with_settings
 def diff(
     settings: Settings,
     *,
-    first: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
-    second: Annotated[str, typer.Argument(metavar="RUN", help="The id of another run.")],
+    first: Annotated[str, argument("RUN", "The id of a run.")],
+    second: Annotated[str, argument("RUN", "The id of another run.")],
     as_json: JsonObject = False,
 ) -> None:
     """Show in which two runs differ: job, owners, SQL, inputs, outputs, and columns of datasets.

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.config import apply_command
 
 from .. import console, records
-from ..arguments import JsonObject, check_did
+from ..arguments import JsonObject, argument, check_did
 from ..home import as_agreed, open_answers
 from ..options import with_settings
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 def explain(
     settings: Settings,
     *,
-    did: Annotated[str, typer.Argument(metavar="DID", help="The file's did, as `waybill find` shows it.")],
+    did: Annotated[str, argument("DID", "The file's did, as `waybill find` shows it.")],
     as_json: JsonObject = False,
 ) -> None:
     """Show the proof behind a file's records, from the stored events to the rows.

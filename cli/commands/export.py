@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonObject, seconds
+from ..arguments import JsonObject, argument, flag, seconds
 from ..home import agreed_settings, checked_root
 from ..options import with_settings
 
@@ -24,24 +22,18 @@ def export(
     settings: Settings,
     *,
     where: Annotated[
-        str,
-        typer.Argument(
-            metavar="DEST", help="A folder, or s3://bucket/folder, gs://…, az://container/folder."
-        ),
+        str, argument("DEST", "A folder, or s3://bucket/folder, gs://…, az://container/folder.")
     ],
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the folder DEST if it does not exist.")
-    ] = False,
+    create: Annotated[bool, flag("--create", "Create the folder DEST if it does not exist.")] = False,
     delete_after: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--delete-after",
-            help="After copying, delete files here that are safe at the destination, as an age-off does.",
+            "After copying, delete files here that are safe at the destination, as an age-off does.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only list what would be copied, without contacting the destination."),
+        bool, flag("--dry-run", "Only list what would be copied, without contacting the destination.")
     ] = False,
     timeout_s: Annotated[
         float, seconds("--timeout", "Time limit for each request to an object store.", 1.0)
@@ -84,9 +76,7 @@ def export(
         for path in done.merged:
             console.line(path, " (merged with the file there)")
         console.note(_summary_of(done, root, dry_run=dry_run))
-    for path, why in done.failed.items():
-        console.error(f"{path}: {why}")
-    console.fail_if(done.failed)
+    console.fail_for(f"{path}: {why}" for path, why in done.failed.items())
 
 
 def _summary_of(done: Exported, root: Path, *, dry_run: bool) -> str:

@@ -15,7 +15,7 @@ from waybill.facets import record_key
 from waybill.transport import Journal, Settings, WaybillError
 
 from .. import console, open_files, records
-from ..arguments import Csv, JsonLines, Zone, check_did
+from ..arguments import Csv, JsonLines, Zone, check_did, flag, valued
 from ..conditions import with_conditions
 from ..home import as_agreed, open_answers
 from ..options import with_settings
@@ -55,44 +55,34 @@ def find(
     query: Query,
     *,
     is_open: Annotated[
-        bool,
-        typer.Option("--open", help="Files and runs that have not ended, the longest silent first."),
+        bool, flag("--open", "Files and runs that have not ended, the longest silent first.")
     ] = False,
     tz: Zone = "UTC",
-    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest.")] = False,
+    oldest: Annotated[bool, flag("--oldest", "The oldest first, not the newest.")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(
-            metavar="COUNT",
-            min=1,
-            max=1_000_000_000,
-            help="Show at most this many records.",
-            show_default=str(_SHOWN),
+        valued(
+            "COUNT", "Show at most this many records.", min=1, max=1_000_000_000, show_default=str(_SHOWN)
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show all records.")] = False,
-    after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on after the page that gave this cursor.")
-    ] = None,
+    everything: Annotated[bool, flag("--all", "Show all records.")] = False,
+    after: Annotated[str | None, valued("CURSOR", "Go on after the page that gave this cursor.")] = None,
     count: Annotated[
         bool,
-        typer.Option(
-            "--count", help="Print only how many there are: files for --missing-sink and --open, else paths."
-        ),
+        flag("--count", "Print only how many there are: files for --missing-sink and --open, else paths."),
     ] = False,
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="KIND,...",
-            help="Print how many records there are of each kind: state, system, source, sink, hour, or "
+        valued(
+            "KIND,...",
+            "Print how many records there are of each kind: state, system, source, sink, hour, or "
             "several of them, such as state,sink.",
         ),
     ] = None,
     parquet_file: Annotated[
-        Path | None,
-        typer.Option("--parquet", metavar="FILE", help="Write all records to this file, as the root's are."),
+        Path | None, valued("FILE", "Write all records to this file, as the root's are.", "--parquet")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --parquet.")] = False,
+    force: Annotated[bool, flag("--force", "Replace the file of --parquet.")] = False,
     as_json: JsonLines = False,
     as_csv: Csv = False,
 ) -> None:

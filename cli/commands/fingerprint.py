@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from waybill.transport import FingerprintError, Settings
 from waybill.transport.errors import sentence_of
 
 from .. import console
-from ..arguments import JsonLines
+from ..arguments import JsonLines, argument, flag
 from ..options import with_settings
 
 if TYPE_CHECKING:
@@ -30,12 +28,10 @@ _MIB: Final = 2**20
 @with_settings("fingerprint_max_bytes")
 def fingerprint(
     settings: Settings,
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Files, or folders with --recursive; '-' is stdin.")
-    ],
+    paths: Annotated[list[str], argument("PATH...", "Files, or folders with --recursive; '-' is stdin.")],
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Read every file in the folders, and below.")
+        bool, flag("--recursive", "Read every file in the folders, and below.", "-r")
     ] = False,
     as_json: JsonLines = False,
 ) -> None:

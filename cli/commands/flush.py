@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Annotated
-
-import typer
 
 from waybill.transport import FlushReport, Journal, JournalError, Settings
 from waybill.transport.config import apply_command
 from waybill.transport.fallback import waiting_in_fallback
 
 from .. import console
-from ..arguments import JsonObject, Timeout
+from ..arguments import JsonObject, Timeout, flag
 from ..home import as_worked_by, check_home, check_own_root, existing_journal, flush_with_progress
 from ..options import RUNNING, with_settings
 
@@ -22,7 +21,7 @@ def flush(
     settings: Settings,
     *,
     timeout_s: Timeout = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the runner's log.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Show the runner's log.", "-v")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Drain every buffer, compact every hour, and list the new files.
@@ -61,27 +60,25 @@ def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> No
     """Print the result of a flush; exit with code 1 when something is left, held up or poison."""
     with existing_journal(settings) as journal:
         agreed = as_worked_by(settings, journal)
-    if as_json:
-        console.json(report)
-    else:
-        for file in report.files:
-            console.line(str(agreed.root / file))
+    console.result(report, (str(agreed.root / file) for file in report.files), as_json=as_json)
     if not agreed.provenance_enabled:
         turned_on = apply_command(agreed.home, {"provenance_enabled": True})
         console.note(
             f"provenance_enabled is off, so no provenance files are written; to turn it on: `{turned_on}`"
         )
+    console.fail_for(_sentences_of(report))
+    if not (report.files or as_json):
+        console.note("nothing to flush, and no new files")
+
+
+def _sentences_of(report: FlushReport) -> Iterator[str]:
+    """What is left, held up or poison."""
     for name, count in report.left.items():
         why = report.problems.get(name, "the time is up; flush again, or give a longer --timeout")
         entries = console.counted(count, "entry", "entries")
-        console.error(f"{name} {f'has {entries} left' if count else 'has not written its files'}: {why}")
+        yield f"{name} {f'has {entries} left' if count else 'has not written its files'}: {why}"
     for name in report.problems.keys() - report.left.keys():
-        console.error(f"{name}: {report.problems[name]}")
+        yield f"{name}: {report.problems[name]}"
     for name, count in report.poison.items():
-        set_aside = console.counted(count, "entry", "entries")
-        console.error(
-            f"{name} has set aside {set_aside} that it cannot apply; `waybill poison list` says why"
-        )
-    console.fail_if(report.left or report.problems or report.poison)
-    if not (report.files or as_json):
-        console.note("nothing to flush, and no new files")
+        entries = console.counted(count, "entry", "entries")
+        yield f"{name} has set aside {entries} that it cannot apply; `waybill poison list` says why"

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import msgspec
-import typer
 
 from waybill.facets import INFERRED_FACET
 from waybill.transport import AdmissionError, Kind, NotFoundError, Settings
 
 from .. import console
-from ..arguments import Dialect, JsonLines
+from ..arguments import Dialect, JsonLines, argument, flag, valued
 from ..home import as_agreed, existing_journal
 from ..options import with_settings
 
@@ -32,17 +31,11 @@ _PROBLEM_CHARS_MAX: Final = 300
 def infer(
     settings: Settings,
     *,
-    log: Annotated[str, typer.Argument(metavar="LOG", help="The query log; '-' is stdin.")],
-    namespace: Annotated[
-        str,
-        typer.Option(metavar="URI", help="The database, as events name it, such as postgres://db:5432."),
-    ],
-    schema: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public."),
-    ] = "",
+    log: Annotated[str, argument("LOG", "The query log; '-' is stdin.")],
+    namespace: Annotated[str, valued("URI", "The database, as events name it, such as postgres://db:5432.")],
+    schema: Annotated[str, valued("NAME", "What a table without it is in, such as shop.public.")] = "",
     dialect: Dialect = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be stored.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be stored.")] = False,
     as_json: JsonLines = False,
 ) -> None:
     """Read a database's query log, and store what its statements read and write as jobs.

@@ -16,7 +16,7 @@ from waybill.transport import Journal, Settings, SettingsConflictError, Settings
 from waybill.transport.config import settings_files
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, flag
 from ..findings import Diagnosis, Level, report
 from ..home import any_journal, as_worked_by, check_home, check_own_root, is_home, make_home
 from ..options import ORIGIN, with_settings
@@ -45,14 +45,12 @@ def init(
     settings: Settings,
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing: use the options and the proposed values.")
+        bool, flag("--yes", "Ask nothing: use the options and the proposed values.", "-y")
     ] = False,
     user: Annotated[
-        bool, typer.Option("--user", help="Write the user's settings file, ~/.config/waybill/config.yaml.")
+        bool, flag("--user", "Write the user's settings file, ~/.config/waybill/config.yaml.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: report problems and risky defaults.")
-    ] = False,
+    check: Annotated[bool, flag("--check", "Write nothing: report problems and risky defaults.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Ask for the main settings, write a commented waybill.yaml, and create the home.

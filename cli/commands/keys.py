@@ -12,7 +12,7 @@ from waybill.collector import Keys, Role
 from waybill.transport import Journal, NotFoundError, Settings
 
 from .. import completing, console
-from ..arguments import Csv, JsonLines, JsonObject
+from ..arguments import Csv, JsonLines, JsonObject, argument
 from ..commanding import Group
 from ..home import check_home, existing_journal
 from ..options import with_settings
@@ -20,7 +20,7 @@ from ..records import as_plain, instant_of, iso
 
 app: Final = Group(help="Create, list and revoke the collector's API keys.")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the key, for example who uses it.")]
+_Name = Annotated[str, argument("NAME", "A name for the key, for example who uses it.")]
 
 
 @app.command("add")
@@ -54,10 +54,7 @@ def add(
     check_home(settings)
     with contextlib.closing(Journal(settings.home)) as journal:
         key = Keys(journal).add(name, role)
-    if as_json:
-        console.json({"name": name, "roles": role, "key": key})
-    else:
-        console.line(key)
+    console.result({"name": name, "roles": role, "key": key}, [key], as_json=as_json)
 
 
 @app.command("list")
@@ -88,9 +85,7 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = F
 @with_settings("home")
 def revoke(
     settings: Settings,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", autocompletion=completing.keys, help="As `list` shows it.")
-    ],
+    name: Annotated[str, argument("NAME", "As `list` shows it.", autocompletion=completing.keys)],
     *,
     as_json: JsonObject = False,
 ) -> None:
@@ -106,7 +101,4 @@ def revoke(
         revoked = journal is not None and Keys(journal).revoke(name)
     if not revoked:
         raise NotFoundError(f"there is no key {name}; `waybill keys list` shows them")
-    if as_json:
-        console.json({"revoked": name})
-    else:
-        console.line(f"{name} is revoked")
+    console.result({"revoked": name}, [f"{name} is revoked"], as_json=as_json)

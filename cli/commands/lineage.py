@@ -18,7 +18,7 @@ from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.counting import counted, duration_text
 
 from .. import console
-from ..arguments import FORMS, JsonObject, moment
+from ..arguments import FORMS, JsonObject, flag, moment, valued
 from ..graph import NodeName, ask_graph
 from ..home import flush_with_progress
 from ..options import with_settings
@@ -42,31 +42,24 @@ def lineage(
     settings: Settings,
     *,
     name: NodeName,
-    up: Annotated[str, typer.Option(metavar="EDGES", help="Follow so many edges upstream, or all.")] = "1",
-    down: Annotated[
-        str, typer.Option(metavar="EDGES", help="Follow so many edges downstream, or all.")
-    ] = "1",
+    up: Annotated[str, valued("EDGES", "Follow so many edges upstream, or all.")] = "1",
+    down: Annotated[str, valued("EDGES", "Follow so many edges downstream, or all.")] = "1",
     as_of: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help=f"Leave out what events told first after this time: {FORMS}."),
+        str | None, valued("WHEN", f"Leave out what events told first after this time: {FORMS}.")
     ] = None,
     columns: Annotated[
-        bool, typer.Option("--columns", help="Show the columns of each dataset, and what they come from.")
+        bool, flag("--columns", "Show the columns of each dataset, and what they come from.")
     ] = False,
-    unfold: Annotated[
-        bool, typer.Option("--unfold", help="Show each node of a wide fan, not their number.")
-    ] = False,
+    unfold: Annotated[bool, flag("--unfold", "Show each node of a wide fan, not their number.")] = False,
     refresh: Annotated[
-        bool,
-        typer.Option("--refresh", help="First flush the home, and have the analyzers read what waits."),
+        bool, flag("--refresh", "First flush the home, and have the analyzers read what waits.")
     ] = False,
     as_mermaid: AsMermaid = False,
     as_dot: AsDot = False,
     svg_file: SvgFile = None,
     graphml_file: GraphmlFile = None,
     as_openlineage: Annotated[
-        bool,
-        typer.Option("--openlineage", help="Print OpenLineage events that tell the same, one on each line."),
+        bool, flag("--openlineage", "Print OpenLineage events that tell the same, one on each line.")
     ] = False,
     as_json: JsonObject = False,
 ) -> None:

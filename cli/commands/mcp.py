@@ -11,12 +11,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-import typer
 
 from waybill.transport import MissingExtraError, Settings, WaybillError
 from waybill.transport.errors import sentence_of
 from waybill.transport.process import leave_numpy_out
 
+from ..arguments import valued
 from ..home import check_home, open_answers, open_graph
 from ..options import with_settings
 
@@ -39,9 +39,9 @@ def mcp(
     *,
     collector: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Ask this collector instead of the home; it decides by the key what may be read.",
+        valued(
+            "URL",
+            "Ask this collector instead of the home; it decides by the key what may be read.",
             show_default=False,
         ),
     ] = None,

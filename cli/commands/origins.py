@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, argument
 from ..graph import ask_graph, show_answer, show_sql
 from ..options import with_settings
 
@@ -18,9 +16,7 @@ from ..options import with_settings
 def origins(
     settings: Settings,
     *,
-    column: Annotated[
-        str, typer.Argument(metavar="DATASET.COLUMN", help="The dataset's name, a dot, and the column's.")
-    ],
+    column: Annotated[str, argument("DATASET.COLUMN", "The dataset's name, a dot, and the column's.")],
     as_json: JsonObject = False,
 ) -> None:
     """Show where the values of a column come from, step by step.

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
 from msgspec.structs import replace
 
 from waybill.transport import NotFoundError, Settings, WaybillError
 from waybill.transport.errors import NameTakenError
 
 from .. import console
-from ..arguments import Csv, JsonLines, JsonObject
+from ..arguments import Csv, JsonLines, JsonObject, argument, flag, valued
 from ..commanding import Group
 from ..options import with_settings
 from ..records import as_plain
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 app: Final = Group(help="Write, check, list and show the manifests of packages.")
 
-_Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to look for packages, and below it.")]
-_Place = Annotated[Path, typer.Argument(metavar="PACKAGE", help="The package's folder, or its manifest.")]
+_Folder = Annotated[Path, argument("FOLDER", "Where to look for packages, and below it.")]
+_Place = Annotated[Path, argument("PACKAGE", "The package's folder, or its manifest.")]
 
 
 @app.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The package's folder.")],
+    folder: Annotated[Path, argument("FOLDER", "The package's folder.")],
     *,
     as_json: JsonObject = False,
 ) -> None:
@@ -65,10 +64,9 @@ def validate(
     folder: _Folder = Path(),
     *,
     impact: Annotated[
-        str | None,
-        typer.Option(metavar="REF", help="Also show what changed since this commit, and what that breaks."),
+        str | None, valued("REF", "Also show what changed since this commit, and what that breaks.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail for warnings, too.")] = False,
+    strict: Annotated[bool, flag("--strict", "Fail for warnings, too.")] = False,
     as_json: JsonLines = False,
 ) -> None:
     """Check manifests, and whether the packages fit together.
@@ -117,11 +115,9 @@ def list_all(folder: _Folder = Path(), *, as_json: JsonLines = False, as_csv: Cs
     elif packages or as_csv:
         columns = ("name", "namespace", "version", "owner", "tier", "inputs", "outputs", "manifest")
         console.table(columns, map(_row, packages), as_csv=as_csv)
-    for one in findings:
-        console.error(f"{one.path}:{one.line}: {one.field}: {one.what}")
     if not packages and not findings:
         console.note(f"there is no package in {folder} or below it")
-    console.fail_if(findings)
+    console.fail_for(f"{one.path}:{one.line}: {one.field}: {one.what}" for one in findings)
 
 
 @app.command("show")

@@ -12,7 +12,7 @@ from waybill.facets.json_events import instant
 from waybill.transport.clock import SYSTEM_CLOCK
 
 from .. import console
-from ..arguments import Dialect, JsonLines
+from ..arguments import Dialect, JsonLines, argument, flag, valued
 from .lineage import lines_of
 
 if TYPE_CHECKING:
@@ -20,23 +20,16 @@ if TYPE_CHECKING:
 
 
 def plan(
-    place: Annotated[
-        Path,
-        typer.Argument(metavar="FILE.sql|DBT_PROJECT", help="An SQL file, or the folder of a dbt project."),
-    ],
+    place: Annotated[Path, argument("FILE.sql|DBT_PROJECT", "An SQL file, or the folder of a dbt project.")],
     *,
     dialect: Dialect = None,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            metavar="URI", help="That of the tables, such as postgres://db:5432.", show_default="the dialect"
-        ),
+        valued("URI", "That of the tables, such as postgres://db:5432.", show_default="the dialect"),
     ] = None,
-    schema: Annotated[
-        str, typer.Option(metavar="NAME", help="What a table without it is in, such as shop.public.")
-    ] = "",
+    schema: Annotated[str, valued("NAME", "What a table without it is in, such as shop.public.")] = "",
     columns: Annotated[
-        bool, typer.Option("--columns", help="Show where each column comes from, and what decides the rows.")
+        bool, flag("--columns", "Show where each column comes from, and what decides the rows.")
     ] = False,
     as_json: JsonLines = False,
 ) -> None:

@@ -12,7 +12,18 @@ from waybill.transport import Settings
 from waybill.transport.counting import counted
 
 from .. import completing, console
-from ..arguments import Engine, JsonObject, Master, Since, Until, Workers, check_span, repeated
+from ..arguments import (
+    Engine,
+    JsonObject,
+    Master,
+    Since,
+    Until,
+    Workers,
+    argument,
+    check_span,
+    repeated,
+    valued,
+)
 from ..home import agreed_settings, is_home
 from ..options import ORIGIN, with_settings
 from ..records import as_plain
@@ -28,24 +39,23 @@ def rebuild(
     *,
     source: Annotated[
         str,
-        typer.Option(
-            "--from",
-            metavar="SOURCE",
-            autocompletion=completing.sources,
-            help="Where events are stored: 'journal', the home's; 'events', the archive of a root; "
+        valued(
+            "SOURCE",
+            "Where events are stored: 'journal', the home's; 'events', the archive of a root; "
             "'jsonl', files of JSON lines; 'marquez', over HTTP; 'marquez-db', its PostgreSQL.",
+            "--from",
+            autocompletion=completing.sources,
         ),
     ],
     to: Annotated[
         str,
-        typer.Option(
-            metavar="DIR",
-            help="Where the files go: a new root, or one to merge into; or s3://bucket/folder, gs://…, az://….",
+        valued(
+            "DIR",
+            "Where the files go: a new root, or one to merge into; or s3://bucket/folder, gs://…, az://….",
         ),
     ],
     places: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PLACE", help="The source's location: a root, paths of files, or a URL."),
+        list[str] | None, argument("PLACE", "The source's location: a root, paths of files, or a URL.")
     ] = None,
     since_ms: Since = None,
     until_ms: Until = None,
@@ -60,9 +70,9 @@ def rebuild(
     master: Master = None,
     staging: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the embedded engine prepares files for an object store.",
+        valued(
+            "DIR",
+            "Where the embedded engine prepares files for an object store.",
             show_default="<home>/rebuilds",
         ),
     ] = None,

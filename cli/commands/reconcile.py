@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
-import typer
 
 from waybill.transport import NotFoundError, Settings
 from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import MARQUEZ
 
 from .. import completing, console
-from ..arguments import FORMS, moment
+from ..arguments import FORMS, flag, moment, valued
 from ..home import as_agreed, backends_of, existing_journal, flush_with_progress
 from ..options import RUNNING, with_settings
 from ..sample import way
@@ -29,27 +28,25 @@ def reconcile(
     *,
     since_ms: Annotated[
         int | None,
-        typer.Option(
+        valued(
+            "WHEN",
+            f"Only events accepted at this time or later: {FORMS}.",
             "--since",
             parser=moment,
-            metavar="WHEN",
-            help=f"Only events accepted at this time or later: {FORMS}.",
             show_default="a day ago",
         ),
     ] = None,
-    repair_missing: Annotated[
-        bool, typer.Option("--repair", help="Send missing events again, and wait.")
-    ] = False,
+    repair_missing: Annotated[bool, flag("--repair", "Send missing events again, and wait.")] = False,
     backend: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
+        valued(
+            "NAME",
+            "The Marquez to query, by its name in `waybill status`.",
             autocompletion=completing.backends,
-            help="The Marquez to query, by its name in `waybill status`.",
         ),
     ] = MARQUEZ,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line, one for each missing item.")
+        bool, flag("--json", "Print one JSON object per line, one for each missing item.")
     ] = False,
 ) -> None:
     """List delivered events and jobs that are missing from Marquez.

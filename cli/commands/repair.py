@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import JsonObject, Workers
+from ..arguments import JsonObject, Workers, flag
 from ..home import agreed_settings, checked_root
 from ..options import with_settings
 
@@ -24,7 +22,7 @@ def repair(
     settings: Settings,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be restored.", show_default=False)
+        bool, flag("--dry-run", "Only list what would be restored.", show_default=False)
     ] = False,
     workers: Workers = None,
     as_json: JsonObject = False,

@@ -28,7 +28,7 @@ from waybill.transport.root import (
 from waybill.transport.runner import forget_problems
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, flag
 from ..commanding import Group
 from ..home import as_agreed, check_given_root, check_own_root, existing_journal
 from ..options import with_settings
@@ -88,7 +88,7 @@ def show(settings: Settings, *, as_json: JsonObject = False) -> None:
 def adopt(
     settings: Settings,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be filed again.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be filed again.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Continue with the folder now at the root's path: an empty one, another root or an older copy.

@@ -16,7 +16,7 @@ from waybill.transport.config import DESTINATIONS
 from waybill.transport.config.found_files import read_settings_file
 
 from .. import console
-from ..arguments import FORMS, moment, seconds
+from ..arguments import FORMS, argument, flag, moment, seconds, valued
 from ..home import check_options
 from ..options import with_settings
 
@@ -27,23 +27,16 @@ _DK_CONFIG: Final = "~/.dk/config.yaml"
 def run(
     settings: Settings,
     *,
-    package: Annotated[
-        Path, typer.Argument(metavar="PACKAGE", help="The package's folder, or its manifest.")
-    ],
+    package: Annotated[Path, argument("PACKAGE", "The package's folder, or its manifest.")],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="Further arguments for it, behind --.", show_default=False),
+        list[str] | None, argument("ARGS", "Further arguments for it, behind --.", show_default=False)
     ] = None,
     heartbeat_s: Annotated[
         float,
         seconds("--heartbeat", "How often to say it runs; 0: never."),
     ] = 60,
-    nominal_time: Annotated[
-        str | None, typer.Option(metavar="WHEN", help=f"The time that the run is for: {FORMS}.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the event that would begin the run.")
-    ] = False,
+    nominal_time: Annotated[str | None, valued("WHEN", f"The time that the run is for: {FORMS}.")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only print the event that would begin the run.")] = False,
 ) -> None:
     """Run a package's program, and keep when it began, how it ended, and what happened within it.
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
 from waybill.facets.schema_files import find_facet_schema, read_facet_schemas
 from waybill.transport import NotFoundError
 
 from .. import completing, console
-from ..arguments import JsonLines
+from ..arguments import JsonLines, argument
 
 
 def schema(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
+        argument(
+            "NAME",
+            "A name from the list, or a facet's _schemaURL.",
             autocompletion=completing.facet_schemas,
-            help="A name from the list, or a facet's _schemaURL.",
             show_default="list all",
         ),
     ] = None,

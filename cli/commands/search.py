@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from waybill.transport import Settings
 
 from .. import console
-from ..arguments import Csv, JsonObject
+from ..arguments import Csv, JsonObject, argument, valued
 from ..graph import ask_graph, show_answer
 from ..options import with_settings
 
@@ -18,10 +16,8 @@ from ..options import with_settings
 def search(
     settings: Settings,
     *,
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="Words; each may be only the beginning of one.")
-    ],
-    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, max=1_000, help="Show at most so many.")] = 20,
+    text: Annotated[list[str], argument("TEXT", "Words; each may be only the beginning of one.")],
+    limit: Annotated[int, valued("COUNT", "Show at most so many.", min=1, max=1_000)] = 20,
     as_json: JsonObject = False,
     as_csv: Csv = False,
 ) -> None:

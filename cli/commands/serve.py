@@ -17,7 +17,7 @@ from waybill.transport.config import DESTINATIONS
 from waybill.transport.process import leave_numpy_out
 
 from .. import console
-from ..arguments import repeated, seconds
+from ..arguments import flag, repeated, seconds, valued
 from ..home import check_options, check_own_root
 from ..options import EVERY, with_settings
 from ..starting import EXIT_INTERRUPTED
@@ -44,7 +44,7 @@ def serve(
         float, seconds("--body-timeout", "How long a body may take to arrive.", 1.0)
     ] = 30.0,
     without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Let other machines connect even if there are no keys.")
+        bool, flag("--without-keys", "Let other machines connect even if there are no keys.")
     ] = False,
     allow_host: Annotated[
         list[str] | None,
@@ -54,22 +54,14 @@ def serve(
         list[str] | None,
         repeated("ADDRESS", "Believe the X-Forwarded-For of this proxy or network of proxies."),
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Serve TLS with this certificate (PEM).")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Number of processes that serve the address.")
-    ] = 1,
+    tls_cert: Annotated[Path | None, valued("FILE", "Serve TLS with this certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, valued("FILE", "The certificate's private key (PEM).")] = None,
+    workers: Annotated[int, valued("N", "Number of processes that serve the address.", min=1, max=64)] = 1,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
-        typer.Option(metavar="LEVEL", help="The lowest level to log: error, warning, info or debug."),
+        valued("LEVEL", "The lowest level to log: error, warning, info or debug."),
     ] = "info",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address and the home as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print the address and the home as one JSON object.")] = False,
 ) -> None:
     """Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
 

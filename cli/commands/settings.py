@@ -15,7 +15,7 @@ from waybill.transport.root import Adoption, check_root, renew_used_node
 from waybill.transport.runner import Supervisor, forget_problems
 
 from .. import completing, console
-from ..arguments import Csv, JsonObject, repeated
+from ..arguments import Csv, JsonObject, flag, repeated
 from ..commanding import Group
 from ..home import any_journal, as_agreed, as_worked_by, check_home, existing_journal, make_home
 from ..options import EVERY, ORIGIN, with_settings
@@ -109,7 +109,7 @@ def apply(
             autocompletion=completing.agreed_settings,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Change the home's agreed settings, which its programs and its runner use.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from waybill.transport import Journal, Settings
 
 from .. import console
-from ..arguments import Csv, JsonObject
+from ..arguments import Csv, JsonObject, flag, valued
 from ..graph import show_answer
 from ..home import open_graph
 from ..options import with_settings
@@ -29,12 +29,9 @@ _WORDS: Final = {True: "yes", False: "no", None: ""}
 def slis(
     settings: Settings,
     *,
-    tier: Annotated[
-        str | None, typer.Option(metavar="TIER", help="Only the levels of datasets of this tier.")
-    ] = None,
+    tier: Annotated[str | None, valued("TIER", "Only the levels of datasets of this tier.")] = None,
     record: Annotated[
-        bool,
-        typer.Option("--record", help="Add to the history, if 5 minutes have passed and no collector does."),
+        bool, flag("--record", "Add to the history, if 5 minutes have passed and no collector does.")
     ] = False,
     as_json: JsonObject = False,
     as_csv: Csv = False,

@@ -19,7 +19,7 @@ from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.permissions import make_private
 
 from .. import console
-from ..arguments import FORMS, Csv, JsonLines, moment
+from ..arguments import FORMS, Csv, JsonLines, argument, flag, moment, valued
 from ..commanding import Group
 from ..home import agreed_settings, check_home, checked_root
 from ..options import RUNNING, with_settings
@@ -37,22 +37,22 @@ def catch_up(
     *,
     places: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PLACE...",
-            help="Event logs, folders of them as in spark.eventLog.dir (also s3://…, abfss://…), or the "
+        argument(
+            "PLACE...",
+            "Event logs, folders of them as in spark.eventLog.dir (also s3://…, abfss://…), or the "
             "address of a History Server.",
         ),
     ],
     since_ms: Annotated[
         int | None,
-        typer.Option(
+        valued(
+            "WHEN",
+            f"Only applications that ended at this time or later, or still run: {FORMS}.",
             "--since",
             parser=moment,
-            metavar="WHEN",
-            help=f"Only applications that ended at this time or later, or still run: {FORMS}.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be corrected.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be corrected.")] = False,
     as_json: JsonLines = False,
     as_csv: Csv = False,
 ) -> None:
@@ -73,9 +73,7 @@ def catch_up(
     check_home(settings)
     applications, unread = _read(places, since_ms)
     _correct(settings, applications, dry_run=dry_run, as_json=as_json, as_csv=as_csv)
-    for problem in unread:
-        console.error(problem)
-    console.fail_if(unread)
+    console.fail_for(unread)
 
 
 @app.command("submit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -83,9 +81,7 @@ def catch_up(
 def submit(
     settings: Settings,
     *,
-    arguments: Annotated[
-        list[str], typer.Argument(metavar="ARGUMENTS...", help="Arguments of spark-submit.")
-    ],
+    arguments: Annotated[list[str], argument("ARGUMENTS...", "Arguments of spark-submit.")],
 ) -> None:
     """Run spark-submit with an event log, then catch up from it.
 

@@ -22,7 +22,7 @@ from waybill.transport.config import apply_command
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import Csv, JsonLines, seconds
+from ..arguments import Csv, JsonLines, argument, flag, seconds
 from ..home import agreed_settings, checked_root, existing_journal, files_into
 from ..options import with_settings
 from ..records import iso
@@ -46,11 +46,11 @@ _HARMLESS: Final = frozenset({"SELECT", "CREATE"})
 def sql(
     settings: Settings,
     *,
-    query: Annotated[str, typer.Argument(metavar="SQL", help="A query over the view `provenance`.")],
+    query: Annotated[str, argument("SQL", "A query over the view `provenance`.")],
     as_json: JsonLines = False,
     as_csv: Csv = False,
     unrestricted: Annotated[
-        bool, typer.Option("--unrestricted", help="Let the query read and write any file that you may.")
+        bool, flag("--unrestricted", "Let the query read and write any file that you may.")
     ] = False,
     timeout: Annotated[float, seconds("--timeout", "How long the query may take.", 1.0)] = _TIMEOUT_S,
 ) -> None:

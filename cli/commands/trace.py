@@ -17,7 +17,7 @@ from waybill.transport import NotFoundError, Settings
 from waybill.transport.process import leave_numpy_out
 
 from .. import console, records
-from ..arguments import FORMS, JsonObject, Zone, is_did, moment
+from ..arguments import FORMS, JsonObject, Zone, argument, flag, is_did, moment, valued
 from ..home import open_answers
 from ..options import with_settings
 from ..pictures import AsDot, AsMermaid, GraphmlFile, SvgFile, draw, rails, refuse_several
@@ -37,27 +37,18 @@ def trace(
     exported: str | None,
     *,
     file: Annotated[
-        str,
-        typer.Argument(
-            metavar="DID|FILENAME|DATASET|JOB", help="The file's did, or its name; of several, the newest."
-        ),
+        str, argument("DID|FILENAME|DATASET|JOB", "The file's did, or its name; of several, the newest.")
     ],
-    up: Annotated[bool, typer.Option("--up", help="Only the files that it came from.")] = False,
-    down: Annotated[bool, typer.Option("--down", help="Only the files that came from it.")] = False,
+    up: Annotated[bool, flag("--up", "Only the files that it came from.")] = False,
+    down: Annotated[bool, flag("--down", "Only the files that came from it.")] = False,
     depth: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=0, help="At most this many generations each way.", show_default="all"
-        ),
+        int | None, valued("COUNT", "At most this many generations each way.", min=0, show_default="all")
     ] = None,
     as_of: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help=f"As it was known then, by what had been received: {FORMS}."),
+        str | None, valued("WHEN", f"As it was known then, by what had been received: {FORMS}.")
     ] = None,
-    unfold: Annotated[
-        bool, typer.Option("--unfold", help="Show each file of a wide split, not their number.")
-    ] = False,
-    annotations: Annotated[bool, typer.Option("--annotations", help="Show the annotations.")] = False,
+    unfold: Annotated[bool, flag("--unfold", "Show each file of a wide split, not their number.")] = False,
+    annotations: Annotated[bool, flag("--annotations", "Show the annotations.")] = False,
     tz: Zone = "UTC",
     as_mermaid: AsMermaid = False,
     as_dot: AsDot = False,

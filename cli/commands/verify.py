@@ -19,6 +19,7 @@ from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.counting import counted
 
 from .. import completing, console, records
+from ..arguments import argument, flag, valued
 from ..home import agreed_settings, check_root_folder, checked_root
 from ..options import with_settings
 from .rebuild import rebuild_embedded
@@ -53,57 +54,45 @@ def verify(
     *,
     ours: Annotated[
         str | None,
-        typer.Argument(
-            metavar="A",
-            help="The root to verify, or s3://bucket/folder, gs://…, az://….",
-            show_default="the root set",
+        argument(
+            "A", "The root to verify, or s3://bucket/folder, gs://…, az://….", show_default="the root set"
         ),
     ] = None,
     theirs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="B",
-            help="A root, or the URL of an exported one, that must hold the same records; with --from, the "
+        argument(
+            "B",
+            "A root, or the URL of an exported one, that must hold the same records; with --from, the "
             "source's location: a root, paths of files, or a URL.",
         ),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="SOURCE",
-            autocompletion=completing.sources,
-            help="Stored events that must give the same records: 'journal', 'events', 'jsonl', 'marquez' or "
+        valued(
+            "SOURCE",
+            "Stored events that must give the same records: 'journal', 'events', 'jsonl', 'marquez' or "
             "'marquez-db', as `waybill rebuild` reads them.",
+            "--from",
+            autocompletion=completing.sources,
         ),
     ] = None,
     seen: Annotated[
-        str | None,
-        typer.Option(metavar="HASH", help="An earlier head of A's ledger, which must still be in it."),
+        str | None, valued("HASH", "An earlier head of A's ledger, which must still be in it.")
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ID",
-            help="Accept the finding of A with this ID, shown in brackets. Repeatable. The ledger keeps it.",
+        valued(
+            "ID", "Accept the finding of A with this ID, shown in brackets. Repeatable. The ledger keeps it."
         ),
     ] = None,
     why: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT", help="With --accept: the reason, recorded in the ledger too.", show_default=False
-        ),
+        str, valued("TEXT", "With --accept: the reason, recorded in the ledger too.", show_default=False)
     ] = "",
     limit: Annotated[
-        int,
-        typer.Option(
-            metavar="COUNT",
-            min=0,
-            help="Print at most this many findings and differences; all are counted.",
-        ),
+        int, valued("COUNT", "Print at most this many findings and differences; all are counted.", min=0)
     ] = 100,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line; the last is a summary.")
+        bool, flag("--json", "Print one JSON object per line; the last is a summary.")
     ] = False,
 ) -> None:
     """Prove that a root's files are intact, and that two roots hold the same records.

@@ -10,7 +10,7 @@ from waybill.transport import NotFoundError, Settings
 from waybill.transport.journal import Receipt
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, argument
 from ..home import open_answers
 from ..options import with_settings
 from ..records import as_plain
@@ -19,7 +19,7 @@ from ..records import as_plain
 @with_settings("home", "root")
 def where(
     settings: Settings,
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The response's header Waybill-Receipt.")],
+    receipt: Annotated[str, argument("RECEIPT", "The response's header Waybill-Receipt.")],
     *,
     as_json: JsonObject = False,
 ) -> None:

@@ -11,13 +11,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from waybill.transport import FlushReport, Settings, Tracker, WaybillError
 from waybill.transport.counting import counted
 
 from .. import console
-from ..arguments import JsonObject
+from ..arguments import JsonObject, flag, valued
 from ..commands.root import in_place_of_runner
 from ..home import flush_with_progress
 from ..options import with_settings
@@ -35,12 +33,9 @@ def demo(
     settings: Settings,
     *,
     home: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="A folder for everything that the demo writes, and nothing else."),
+        Path, valued("DIR", "A folder for everything that the demo writes, and nothing else.")
     ] = Path("waybill-demo"),
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the output of an earlier demo, and add to it.")
-    ] = False,
+    keep: Annotated[bool, flag("--keep", "Keep the output of an earlier demo, and add to it.")] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Follow a year of real flights through a PySpark pipeline.
