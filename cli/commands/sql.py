@@ -160,25 +160,14 @@ def _tell_of_what_lacks(agreed: Settings, root: Path) -> None:
             console.note(note)
         is_whole_home = journal is not None and files_into(journal, root)
         entries = journal.waiting(journal.cursor(LAYOUT)).entries if journal and is_whole_home else 0
-    found = [
-        text
-        for number, text in (
-            (entries, counted(entries, "entry", "entries")),
-            (raws, counted(raws, "raw file")),
-        )
-        if number
-    ]
-    if not found:
+    if not entries + raws:
         return
+    found = [counted(entries, "entry", "entries")] * bool(entries) + [counted(raws, "raw file")] * bool(raws)
     verb = "is" if entries + raws == 1 else "are"
     says = f"{' and '.join(found)} {verb} not in compacted files yet, so the answer lacks their records"
     if agreed.provenance_enabled or not is_whole_home:
-        todo = (
-            ["waybill", "flush", "--home", str(agreed.home)]
-            if is_whole_home
-            else ["waybill", "compact", "--root", str(root)]
-        )
-        console.note(f"{says}: run `{shlex.join(todo)}`")
+        todo = ["flush", "--home", str(agreed.home)] if is_whole_home else ["compact", "--root", str(root)]
+        console.note(f"{says}: run `waybill {shlex.join(todo)}`")
         return
     turned_on = apply_command(agreed.home, {"provenance_enabled": True})
     console.note(f"{says}: provenance_enabled is off; to turn it on: `{turned_on}`")

@@ -104,11 +104,10 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
 
 def status_of(settings: Settings) -> Status:
     """The status of a home; nothing is changed."""
-    from waybill.marquez import dead_letters
-
     with any_journal(settings, to_read=True) as journal:
         settings = as_agreed(settings, journal)
         open_runs, lacks = _ask_index(journal) if journal else (0, ())
+        deliveries = _deliveries(journal) if journal else {}
         return Status(
             home=str(settings.home),
             root=str(settings.root),
@@ -117,10 +116,8 @@ def status_of(settings: Settings) -> Status:
             runner_pid=locks.holder(settings.home),
             journal=_journal_status(journal) if journal else JournalStatus(),
             projections=projection_statuses(journal) if journal else {},
-            deliveries=_deliveries(journal) if journal else {},
-            dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
-            if journal
-            else 0,
+            deliveries=deliveries,
+            dead_letters=sum(one["dead_letters"] for one in deliveries.values()),
             poison=journal.poison.counts() if journal else {},
             damaged=_damaged(settings.root),
             open_runs=open_runs,

@@ -7,7 +7,7 @@ import functools
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -219,33 +219,21 @@ class _Output:
         is_accepted = one.accepted is not None or one.id in self._to_accept
         if one.id in self._to_accept:
             self._accepting[one.id] = one
-        if is_accepted:
-            self.summary.accepted += 1
-        else:
-            self.summary.findings += 1
-        if self.summary.findings + self.summary.accepted > self._limit:
-            return
-        if self._as_json:
-            shown = {
-                "id": one.id,
-                "path": one.path,
-                "what": what,
-                "accepted": is_accepted,
-                "why": one.accepted,
-            }
-            console.json({"kind": "finding", "root": root, "finding": one.kind, **shown})
-        else:
-            style = "dim" if is_accepted else "red"
-            state = "accepted " if is_accepted else ""
-            console.line((f"{state}{one.kind}", style), f" {root}/{one.path}: {what} [{one.id}]")
+        self.summary.accepted += is_accepted
+        self.summary.findings += not is_accepted
+        shown = {"id": one.id, "path": one.path, "what": what, "accepted": is_accepted, "why": one.accepted}
+        state, style = ("accepted ", "dim") if is_accepted else ("", "red")
+        self._print(
+            self.summary.findings + self.summary.accepted,
+            {"kind": "finding", "root": root, "finding": one.kind, **shown},
+            [((f"{state}{one.kind}", style), f" {root}/{one.path}: {what} [{one.id}]")],
+        )
 
     def trouble(self, root: str, kind: str, what: str) -> None:
         """Report a problem that cannot be accepted, since it is about the request, not about a file."""
         self.summary.findings += 1
-        if self._as_json:
-            console.json({"kind": "finding", "root": root, "finding": kind, "path": "", "what": what})
-        else:
-            console.line((kind, "red"), f" {what}")
+        told = {"kind": "finding", "root": root, "finding": kind, "path": "", "what": what}
+        self._print(0, told, [((kind, "red"), f" {what}")])
 
     def accept(self, root: Path, why: str) -> None:
         """Accept the findings with the given IDs; each of them must have been found."""
@@ -260,28 +248,33 @@ class _Output:
 
     def difference(self, found: Difference) -> None:
         self.summary.differences += 1
-        if self.summary.differences > self._limit:
-            return
-        if self._as_json:
-            console.json({"kind": "difference", **records.as_plain(found)})
-            return
-        for sign, style, record in (("-", "red", found.ours), ("+", "green", found.theirs)):
-            if record is not None:
-                console.line((f"{sign} ", style), _words(record))
+        sides = (("-", "red", found.ours), ("+", "green", found.theirs))
+        self._print(
+            self.summary.differences,
+            {"kind": "difference", **records.as_plain(found)},
+            [((f"{sign} ", style), _words(record)) for sign, style, record in sides if record is not None],
+        )
 
     def collision(self, found: Collision) -> None:
         """Show two stories that are one record; nothing is damaged, so this is no finding."""
         self.summary.collisions += 1
-        if self.summary.collisions > self._limit:
-            return
-        if self._as_json:
-            console.json({"kind": "collision", **records.as_plain(found)})
-            return
-        console.line(("collision", "yellow"), f" two stories of {console.shown(found.did)} are one record:")
+        lines: list[tuple[console.Part, ...]] = [
+            (("collision", "yellow"), f" two stories of {console.shown(found.did)} are one record:")
+        ]
         for story, where in zip(found.stories, found.places, strict=True):
             came_from = f" from {story.parent_did}" if story.parent_did else ""
-            console.line(f"  {console.shown(_words(story))}{console.shown(came_from)}")
-            console.line((f"    {where}", "dim"))
+            lines += [(f"  {_words(story)}{came_from}",), ((f"    {where}", "dim"),)]
+        self._print(self.summary.collisions, {"kind": "collision", **records.as_plain(found)}, lines)
+
+    def _print(self, number: int, plain: object, lines: Iterable[tuple[console.Part, ...]]) -> None:
+        """Print one as JSON or as lines, if its number is within the limit."""
+        if number > self._limit:
+            return
+        if self._as_json:
+            console.json(plain)
+            return
+        for parts in lines:
+            console.line(*parts)
 
     def close(self, *, compared: bool) -> None:
         summary = self.summary
