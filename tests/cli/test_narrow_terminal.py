@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import pty
 import re
 import shutil
-import struct
-import subprocess
-import sys
-import termios
-from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import pytest
 from events import event
+from terminals import each_on_terminal
 
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
@@ -84,15 +77,6 @@ COMMANDS = [
     ["verify", "HOME", "COPY"],
     ["close-stale", "--dry-run", "--as", "ERROR", "--older-than", "0m"],
 ]
-EACH = """if True:
-    import contextlib, json, sys
-    from waybill.cli import main
-    for words in json.loads(sys.argv[1]):
-        sys.argv = ["waybill", *words]
-        with contextlib.suppress(SystemExit):
-            main()
-        print(chr(12), flush=True)
-"""
 
 
 def words_of(command: list[str], home: Home) -> list[str]:
@@ -103,22 +87,9 @@ def words_of(command: list[str], home: Home) -> list[str]:
 @pytest.fixture(scope="module")
 def shown(home: Home) -> dict[str, str]:
     """What each command shows on a terminal, without colours: one process runs them all."""
-    main, terminal = pty.openpty()
-    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    variables = {**os.environ, "TERM": "xterm-256color"}
-    variables.pop("COLUMNS", None)
-    program = [sys.executable, "-c", EACH, json.dumps([words_of(one, home) for one in COMMANDS])]
-    with subprocess.Popen(program, stdin=terminal, stdout=terminal, stderr=terminal, env=variables):
-        os.close(terminal)
-        said = b""
-        try:
-            while part := os.read(main, 4096):
-                said += part
-        except OSError:
-            pass  # on Linux, this means that the other side is closed
-    os.close(main)
-    text = re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", said.decode().replace("\r\n", "\n"))
-    return dict(zip(map(" ".join, COMMANDS), text.split("\f"), strict=False))
+    told = each_on_terminal([words_of(one, home) for one in COMMANDS], COLUMNS)
+    plain = [re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", text.replace("\r\n", "\n")) for _, text in told]
+    return dict(zip(map(" ".join, COMMANDS), plain, strict=True))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -10,12 +10,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
-from events import event
+from terminals import each_on_terminal, on_terminal
 
-from waybill.transport import Journal, Kind, Rejects, Settings, flush, locks
+from waybill.transport import Journal, Settings, locks
 
 if TYPE_CHECKING:
     from conftest import Kept
@@ -28,51 +28,29 @@ def home(home: Path) -> Path:
     return home
 
 
-def on_terminal(command: list[str], answers: str = "", **environment: str) -> tuple[int, str]:
-    """Run a command on a terminal of 100 columns on which this is typed; its exit code and output."""
-    main, terminal = pty.openpty()
-    variables = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
-    with subprocess.Popen(
-        command, stdin=terminal, stdout=terminal, stderr=terminal, env=variables
-    ) as process:
-        os.close(terminal)
-        os.write(main, answers.encode())
-        shown = b""
-        try:
-            while part := os.read(main, 4096):
-                shown += part
-        except OSError:
-            pass  # on Linux, this means that the other side is closed
-    os.close(main)
-    return process.returncode, shown.decode()
-
-
-def test_a_terminal_gets_colours_and_aligned_columns(script: Path, home: Path) -> None:
-    code, shown = on_terminal([str(script), "doctor", "--home", str(home)])
-    assert code == 0
-    assert "\x1b[32mok" in shown
-    code, shown = on_terminal([str(script), "settings", "--home", str(home)])
-    assert code == 0
-    assert "\t" not in shown
-    assert "\x1b[1m" in shown
+def test_a_terminal_gets_colours_aligned_columns_whole_records_and_what_is_counted(kept: Kept) -> None:
+    commands = [
+        ["doctor"],
+        ["settings"],
+        ["find", "--state", "error"],
+        ["find", "--count"],
+        ["find", "--count", "--missing-sink", "lake", "--data-source", "sftp-in"],
+    ]
+    shown = each_on_terminal([[*words, "--home", str(kept.home)] for words in commands])
+    assert [code for code, _ in shown] == [0] * len(commands)
+    doctor, settings, found, paths, files = (text for _, text in shown)
+    assert "\x1b[32mok" in doctor
+    assert "\t" not in settings
+    assert "\x1b[1m" in settings
+    for whole in ("second.csv", "halves", kept.second, "errorCause=no header"):
+        assert whole in found
+    assert "4 paths" in paths
+    assert "0 files" in files
 
 
 def test_no_color_is_obeyed(script: Path, home: Path) -> None:
     _, shown = on_terminal([str(script), "doctor", "--home", str(home)], NO_COLOR="1")
     assert "\x1b[32m" not in shown
-
-
-def test_on_a_terminal_a_record_keeps_its_name_passage_and_identity_whole(script: Path, kept: Kept) -> None:
-    code, shown = on_terminal([str(script), "find", "--home", str(kept.home), "--state", "error"])
-    assert code == 0
-    for whole in ("second.csv", "halves", kept.second, "errorCause=no header"):
-        assert whole in shown
-
-
-def test_a_count_says_on_a_terminal_what_is_counted(script: Path, kept: Kept) -> None:
-    find = [str(script), "find", "--home", str(kept.home), "--count"]
-    assert "4 paths" in on_terminal(find)[1]
-    assert "0 files" in on_terminal([*find, "--missing-sink", "lake", "--data-source", "sftp-in"])[1]
 
 
 def test_a_finding_goes_to_the_file_of_the_results_while_progress_is_on_the_terminal(
@@ -174,23 +152,3 @@ def test_ctrl_c_at_a_question_is_exit_code_130(script: Path, tmp_path: Path) -> 
         assert process.wait(30) == 130
     os.close(main)
     assert list(tmp_path.iterdir()) == []
-
-
-HOSTILE: Final = "a\x1b]0;owned\x07\x9b31m\u202egpj.exe\u2066\x7f\r\n2026-01-01\tz"
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose path, names, reasons and damaged file would steer a terminal."""
-    home = tmp_path_factory.mktemp("hostile") / HOSTILE
-    given = {"home": home, "system_name": HOSTILE, "provenance_enabled": True, "runner": "none"}
-    name = f"{HOSTILE}/{HOSTILE}"
-    said = event(HOSTILE, job=name, outputs=[name], producer=HOSTILE)
-    journal = Journal(home)
-    seq = journal.append(Kind.OPENLINEAGE, said)
-    Rejects(journal).add(Kind.PROVENANCE, [(b"{", HOSTILE)])
-    report = flush(Settings.load(given, origin="tests", env={}, cwd=home.parent))
-    journal.poison.set_aside("layout", seq, HOSTILE)
-    journal.close()
-    (home / report.files[0]).with_name(f"{HOSTILE}.parquet").touch()
-    return home
