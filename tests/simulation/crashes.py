@@ -64,7 +64,7 @@ class Faults(Plan):
         self._calls_to_full: int | None = None
         self._calls_to_failure: int | None = None
         self._is_torn = False
-        self._begin_disk()
+        self.write_back()
         FaultySystem(self, folder / "home").install(patch.setattr)
         self._sqlite = FaultySqlite(self, f"simulated {id(self)}")
         plan, name = self, self._sqlite.name
@@ -117,7 +117,7 @@ class Faults(Plan):
         if loses_power:
             disk, self.disk = self.disk, Disk([], self._chance, lambda: None)  # which notes in vain
             disk.lose_power()
-            self._begin_disk()
+            self.write_back()
 
     def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
         if self._calls_to_death is not None:
@@ -140,5 +140,6 @@ class Faults(Plan):
                 self.is_full = True
                 fail(errno.ENOSPC, path)
 
-    def _begin_disk(self) -> None:
+    def write_back(self) -> None:
+        """Have the disk keep all that is there, as any does of itself within a minute."""
         self.disk = Disk(self._folders, self._chance, self._on_sync)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from model import Model, comparable
 
 from waybill.exporter import Wanted, age_off, age_off_archive, check, export, open_destination, rebuild
-from waybill.exporter.compaction import Compactor
 from waybill.exporter.rebuilding import Limits
 from waybill.exporter.sources import EventsSource
 from waybill.lineage import find
@@ -78,41 +77,40 @@ class Operations:
     def check(self) -> None:
         """Check what is made of a root whose runs have all settled, and remove all that was exported.
 
-        Whoever exports, removes or rebuilds dies at any call, and does it again; some lose the power there.
+        Who rebuilds, exports or removes dies at any call, maybe with the power, and another does it again.
         """
         self.export()
         if self.knows_exported:
             self._compare("exported", self._exported)
         lost = self._dids() - _dids_below(self._exported)
         assert not lost, f"exported: lost {lost}"
-        self._die_and_repeat(self._rebuild)
+        steps = self._rebuild, self._ship, self._forget
+        hit = self._chance.choice(steps)
+        for do in steps:
+            if do == hit:
+                self._die_in(do)
+            do()
         self._compare("rebuilt", self._rebuilt)
-        self._die_and_repeat(lambda: self._ship(is_last=self._chance.random() < 0.5))
         self._compare("shipped", self._shipped)
-        self._die_and_repeat(self._forget)
         assert not find(self._root), "what was exported is not removed"
         assert not list(self._root.glob("events/*/*/*")), "the archive is not removed"
-        self._compare("shipped, and gone here", self._shipped)
         for folder in (self._root, self._rebuilt, self._shipped):
             findings = [one for checked in check(folder) for one in checked.findings if one.kind != "left"]
             assert not findings, f"what verify finds in {folder.name}: {findings}"
         assert not (self._rebuilt / ".rebuild").exists(), "a rebuild that is done has left its plan"
 
-    def _die_and_repeat(self, do: Callable[[], object]) -> None:
-        """Do something in a process that dies on the way, and again in another one."""
+    def _die_in(self, do: Callable[[], object]) -> None:
+        """Do something in a process that dies on the way; until then the disk has kept all that was there."""
+        self._faults.write_back()
         self._faults.kill_after(int(self._chance.expovariate(1 / 60)))
         try:
             do()
         except (WaybillError, OSError):
             if not self._faults.is_dead:
                 raise
-        loses_power = self._chance.random() < 0.3
-        self._faults.revive(loses_power=loses_power)
-        if loses_power:
-            Compactor(self._root).compact()  # as a runner does that begins: raw files may be back
+        self._faults.revive(loses_power=self._chance.random() < 0.3)
         lost = self._dids() - _dids_below(self._root) - _dids_below(self._shipped)
         assert not lost, f"neither here nor where it was shipped: {lost}"
-        do()
 
     def _dids(self) -> set[object]:
         return {record[0] for record in self._model.records()}
@@ -121,15 +119,16 @@ class Operations:
         report = rebuild(EventsSource(self._root), self._rebuilt, self._wanted, limits=Limits(writers=1))
         assert self._faults.is_dead or report.is_whole, report
 
-    def _ship(self, *, is_last: bool) -> None:
-        """Export everything to a place of its own, and remove it here if that was the last."""
-        done = export(self._root, open_destination(self._shipped), delete_after=is_last)
+    def _ship(self) -> None:
+        """Export everything to a place of its own, and maybe remove it here."""
+        removes = self._chance.random() < 0.5
+        done = export(self._root, open_destination(self._shipped), delete_after=removes)
         assert self._faults.is_dead or not done.failed, done.failed
 
     def _forget(self) -> None:
         """Remove what was exported, once the root knows that, which the power may have taken from it."""
         self.export()
-        self._ship(is_last=False)
+        self._ship()
         age_off(self._root, days=0, only_exported=True, now_ms=LATER_MS)
         age_off_archive(self._root, days=0, only_exported=True, now_ms=LATER_MS)
 
