@@ -159,17 +159,14 @@ def work(journal: Journal, settings: Settings, files: Files) -> None:
 
 
 @pytest.mark.parametrize("blocked", ["events", "provenance/raw"])
-@pytest.mark.parametrize("by", ["age", "size"])
 def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_durable(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, by: str, blocked: str
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, blocked: str
 ) -> None:
     bodies = [event(f"r{at}", note="n" * 200_000) for at in range(6)]
     journal = Journal(settings.home)
-    moment_ms = time.time_ns() // 1_000_000 - (30 * 86_400_000 if by == "age" else 0)
-    append_at(journal, moment_ms, monkeypatch, *bodies)
+    append(journal, *bodies)
     mark = journal.mark(b"flush")
-    if by == "size":
-        journal.max_bytes = 2**20
+    journal.max_bytes = 2**20
     settings = settings.with_values({"provenance_enabled": True}, "tests")
     # A runner prunes in its first round alone.
     monkeypatch.setattr("waybill.transport.runner.runner._HOUSEKEEPING_EVERY_S", 3_600.0)

@@ -72,11 +72,11 @@ BY_KIND = (
     Query(system_name="edge", since_ms=START_MS + 1),
     Query(has_data_sink=True, until_ms=START_MS + HOUR_MS),
 )
-BATCHES = st.lists(st.tuples(st.lists(records_strategy(), max_size=6), st.booleans()), min_size=1, max_size=3)
+BATCHES = st.lists(st.tuples(st.lists(records_strategy(), max_size=6), st.booleans()), min_size=1, max_size=2)
 
 
-@hypothesis_settings(max_examples=5)
-@given(BATCHES, st.lists(queries_strategy(), min_size=2, max_size=4))
+@hypothesis_settings(max_examples=4)
+@given(BATCHES, st.lists(queries_strategy(), min_size=2, max_size=3))
 def test_an_exported_root_gives_the_answers_of_a_root_that_kept_everything(
     batches: list[tuple[list[ProvenanceRecord], bool]], queries: list[Query]
 ) -> None:
@@ -230,8 +230,8 @@ def test_raw_files_that_programs_wrote_there_are_named_until_they_are_compacted(
 def test_many_files_answer_in_order_while_the_next_are_opened(
     layout: Layout, store: Store, opened: Callable[[], ExportedFiles]
 ) -> None:
-    exported(layout, store.url, *of_hours(24))
-    for query in (Query(), Query(oldest_first=True), Query(filename="orders.csv", limit=13)):
+    exported(layout, store.url, *of_hours(12))
+    for query in (Query(), Query(oldest_first=True), Query(filename="orders.csv", limit=7)):
         assert asked(opened(), query) == [one.did for one in find(layout.root, query)]
 
 

@@ -316,7 +316,7 @@ def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout
     layout.write(record("00"))
     reader.start()
     try:
-        for at in range(1, 20):
+        for at in range(1, 12):
             layout.add(record(f"{at:02}", at_ms=at), record(f"{at:02}-other", system_name="core", at_ms=at))
     finally:
         written.set()
@@ -408,17 +408,17 @@ def test_a_file_that_comes_back_from_the_quarantine_while_newer_ones_are_read_is
 
 def test_tables_are_of_bounded_size_once_their_texts_are_written_out(layout: Layout) -> None:
     shared = "x" * 900_000
-    wanted = [record(f"did-{at:02}", transforms=(shared, str(at % 3))) for at in range(40)]
-    wanted += [record("same", at_ms=1, transforms=(shared, str(at))) for at in range(40)]
+    wanted = [record(f"did-{at:02}", transforms=(shared, str(at % 3))) for at in range(24)]
+    wanted += [record("same", at_ms=1, transforms=(shared, str(at))) for at in range(24)]
     layout.add(*wanted[::2])
     layout.write(*wanted[1::2], *wanted[:3])
     tables = list(scan(layout.root))
     assert max(table.nbytes for table in tables) < 17 * 2**20
     assert merge_all(one for table in tables for one in from_table(table)) == merge_all(wanted)
-    assert sum(table.num_rows for table in tables) == 80
+    assert sum(table.num_rows for table in tables) == 48
     some = list(scan(layout.root, columns=("completed", "system_name")))
     assert {tuple(table.column_names) for table in some} == {("completed", "system_name")}
-    assert sum(table.num_rows for table in some) == 80
+    assert sum(table.num_rows for table in some) == 48
     dids = [did for table in tables for did in table["did"].to_pylist()]
     assert dids == sorted(dids, reverse=True)
 

@@ -73,7 +73,7 @@ STEPS = st.lists(st.one_of(EVENTS, EVENTS, EVENTS, DONE), max_size=16)
 DONE_WELL, FAILED = ("a", "COMPLETE", 0, "x", False), ("a", "FAIL", 1_800, "y", False)
 
 
-@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.settings(max_examples=10, deadline=None)
 @hypothesis.given(steps=STEPS)
 @hypothesis.example(steps=[DONE_WELL, "flush", "file", FAILED, "file"])
 @hypothesis.example(steps=[DONE_WELL, "flush", FAILED, "flush"])
