@@ -160,8 +160,10 @@ def test_the_ids_in_files_from_while_the_layout_was_off_are_read_once_and_no_oth
     assert opened == []
 
 
-@pytest.mark.parametrize("run", ["r", "r" * 600, "#r", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"])
-@pytest.mark.parametrize("later_ms", [9, 74 * HOUR_MS])
+@pytest.mark.parametrize(
+    ("run", "later_ms"),
+    [("r" * 600, 9), ("#r", 9), ("r", 74 * HOUR_MS), ("019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11", 74 * HOUR_MS)],
+)
 def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event(
     site: Forgetting, run: str, later_ms: int
 ) -> None:

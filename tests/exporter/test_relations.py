@@ -96,26 +96,20 @@ def test_a_damaged_file_replaces_nothing_at_a_destination(root: Path, tmp_path: 
 
 
 def test_relations_are_aged_off_a_day_after_the_records_of_their_day(root: Path) -> None:
-    relative = PATH
     end_ms = NOON_MS + DAY_MS // 2
     assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS - 1).removed == ()
-    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS, dry_run=True).removed == (relative,)
+    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS, dry_run=True).removed == (PATH,)
     assert age_off(root, days=3, days_by_system={"edge": 9}, now_ms=end_ms + 4 * DAY_MS).removed == ()
-    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS).removed == (relative,)
+    assert age_off(root, days=3, now_ms=end_ms + 4 * DAY_MS).removed == (PATH,)
     assert list(relation_files(root)) == []
 
 
-def test_relations_stay_while_they_tell_of_an_open_file(root: Path) -> None:
+def test_relations_that_tell_of_an_open_file_or_wait_for_an_export_stay(root: Path, tmp_path: Path) -> None:
     now_ms = NOON_MS + 9 * DAY_MS
+    assert age_off(root, days=3, only_exported=True, now_ms=now_ms).waiting == (PATH,)
+    export(root, open_destination(tmp_path / "export"))
+    assert age_off(root, days=3, only_exported=True, dry_run=True, now_ms=now_ms).removed == (PATH,)
     for rows, removed in ([OPEN], ()), ([], (PATH,)):
         write_relations(Files(), root / PATH, rows)
         os.utime(path_in(root), (NOON_MS / 1_000, NOON_MS / 1_000))
         assert age_off(root, days=3, now_ms=now_ms).removed == removed
-
-
-def test_relations_that_wait_for_an_export_stay(root: Path, tmp_path: Path) -> None:
-    now_ms = NOON_MS + 9 * DAY_MS
-    relative = PATH
-    assert age_off(root, days=3, only_exported=True, now_ms=now_ms).waiting == (relative,)
-    export(root, open_destination(tmp_path / "export"))
-    assert age_off(root, days=3, only_exported=True, now_ms=now_ms).removed == (relative,)
