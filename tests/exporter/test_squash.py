@@ -40,18 +40,13 @@ def raws(layout: Layout) -> list[RawName | None]:
     return [RawName.parse(path.name) for path in layout.raw()]
 
 
-def test_many_small_files_become_one_of_the_whole_range(layout: Layout) -> None:
+def test_many_small_files_become_one_of_the_whole_range_which_is_left_as_it_is(layout: Layout) -> None:
     for at in range(5):
         layout.write(record(f"did-{at}", at_ms=5 - at))
     assert squash_hour(layout.root, HOUR, node=NODE) == [RawName(NODE, 1, 50)]
     assert raws(layout) == [RawName(NODE, 1, 50)]
-    assert sorted(one.did for one in find(layout.root)) == [f"did-{at}" for at in range(5)]
-
-
-def test_one_file_is_left_as_it_is(layout: Layout) -> None:
-    layout.write(record("d"))
     assert squash_hour(layout.root, HOUR, node=NODE) == []
-    assert raws(layout) == [RawName(NODE, 1, 10)]
+    assert sorted(one.did for one in find(layout.root)) == [f"did-{at}" for at in range(5)]
 
 
 def test_a_large_file_is_left_alone_and_no_range_spans_it(layout: Layout) -> None:
