@@ -218,7 +218,7 @@ def test_what_takes_a_damaged_files_place_joins_the_full_one_at_the_destination(
 
 
 def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path: Path) -> None:
-    for at in range(1, 100, 9):
+    for at in range(1, 200, 9):
         layout = Layout(tmp_path / str(at))
         layout.add(record("a"), record("x", system_name="core"))
         (layout.root / FILE).write_bytes(b"compacted")

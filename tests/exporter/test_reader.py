@@ -316,7 +316,7 @@ def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout
     layout.write(record("00"))
     reader.start()
     try:
-        for at in range(1, 12):
+        for at in range(1, 16):
             layout.add(record(f"{at:02}", at_ms=at), record(f"{at:02}-other", system_name="core", at_ms=at))
     finally:
         written.set()

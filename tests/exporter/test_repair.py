@@ -202,7 +202,7 @@ def test_a_repair_that_is_cut_short_anywhere_is_done_by_the_next(site: Archived)
     (site.root / HOURS[0]).write_bytes(b"cut")
     kept = site.root.with_name("kept")
     shutil.copytree(site.root, kept)
-    for at in range(1, 200, 31):
+    for at in range(1, 300, 31):
         shutil.rmtree(site.root)
         shutil.copytree(kept, site.root)
         try:
