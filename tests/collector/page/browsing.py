@@ -73,7 +73,7 @@ class Visit(NamedTuple):
 def context_of(browser: Browser, *, has_script: bool) -> BrowserContext:
     """What all visits with or without script share: to open a window for each costs more than the visit."""
     context = browser.new_context(java_script_enabled=has_script)
-    context.set_default_timeout(5_000)
+    context.set_default_timeout(20_000)  # a machine may be busy
     context.new_page()  # without it, the window would close with the page of a visit
     return context
 
