@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from calling import call
+from terminals import take_ctrl_c
 
 from waybill.transport import Journal, Kind
 
@@ -65,7 +66,12 @@ def test_help_and_short_answers_end_so_too(filled: Path) -> None:
 def test_an_interrupt_while_a_command_loads_says_nothing(filled: Path, after_s: float) -> None:
     begins = "from waybill.cli import main; print(flush=True); main()"
     command = [sys.executable, "-c", begins, "find", "--home", str(filled), "--all", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=take_ctrl_c,  # noqa: PLW1509 - no threads
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.002 + after_s)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from terminals import each_on_terminal, on_terminal
+from terminals import each_on_terminal, on_terminal, take_ctrl_c
 
 from waybill.transport import Journal, Settings, locks
 
@@ -112,7 +112,13 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path, j
     held = locks.take(home)
     assert held is not None
     command = [str(script), "flush", "--home", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_ctrl_c,  # noqa: PLW1509 - no threads
+    ) as process:
         deadline_s = time.monotonic() + 60
         while journal.last_seq() == 0:
             assert time.monotonic() < deadline_s, "the flush has not begun"
@@ -140,8 +146,7 @@ def test_ctrl_c_at_a_question_is_exit_code_130(script: Path, tmp_path: Path) -> 
         stdout=terminal,
         stderr=terminal,
         cwd=tmp_path,
-        # Where the tests run in the background, a shell lets Ctrl-C be ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads
+        preexec_fn=take_ctrl_c,  # noqa: PLW1509 - no threads
     ) as process:
         os.close(terminal)
         shown = b""

@@ -1,4 +1,4 @@
-"""Commands on a terminal of their own."""
+"""Commands on a terminal of their own, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -22,6 +23,11 @@ EACH = """if True:
         except SystemExit as ended:
             print(chr(12), ended.code or 0, chr(12), sep="", flush=True)
 """
+
+
+def take_ctrl_c() -> None:
+    """Have a new process take Ctrl-C, which a shell lets be ignored where the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def on_terminal(
