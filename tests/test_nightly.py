@@ -20,7 +20,7 @@ sql-oracle:
 test-ecosystem:
 \t$(PYTEST) -p xdist --numprocesses=2 test_slow.py
 exhaustive:
-\t@test $(EXHAUSTIVE_BOUND_S) = 24
+\t@test $(EXHAUSTIVE_BOUND_S) = 20
 storm:
 \t@echo there is nothing to storm >&2; exit 3
 """
