@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 import events
 import pyarrow.parquet as pq
 from hypothesis import settings, strategies as st
-from seam.files import FaultyFiles
-from seam.plan import Plan
 
 from waybill.exporter import Compactor, Query, check
 from waybill.exporter.compaction import RawWriter
@@ -28,6 +26,8 @@ from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from _typeshed import ReadableBuffer
 
     from waybill.exporter.query import Access, Stats
     from waybill.exporter.verification import Finding
@@ -235,27 +235,53 @@ class StoppedError(BaseException):
     """The process is dead."""
 
 
-class _Stop(Plan):
-    """Has the process dead from a call on."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self._left = at
-
-    def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
-        del name, path
-        self._left -= 1
-        if self._left == 0:
-            half()
-        if self._left <= 0:
-            raise StoppedError
-
-
-class StoppingFiles(FaultyFiles):
+class StoppingFiles(Files):
     """Dies at its N-th call, and stays dead; a write that it dies in is half done."""
 
     def __init__(self, at: int) -> None:
-        super().__init__(_Stop(at))
+        self.left = at
+
+    def _reach(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise StoppedError
+
+    def make_folder(self, path: Path) -> None:
+        self._reach()
+        super().make_folder(path)
+
+    def write(self, path: Path, data: ReadableBuffer) -> None:
+        try:
+            self._reach()
+        except StoppedError:
+            if self.left == 0:
+                super().write(path, memoryview(data)[: len(memoryview(data)) // 2])
+            raise
+        super().write(path, data)
+
+    def fsync(self, path: Path) -> None:
+        self._reach()
+        super().fsync(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._reach()
+        super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._reach()
+        super().link(source, target)
+
+    def fsync_folder(self, path: Path) -> None:
+        self._reach()
+        super().fsync_folder(path)
+
+    def remove(self, path: Path) -> None:
+        self._reach()
+        super().remove(path)
+
+    def remove_folder(self, path: Path) -> None:
+        self._reach()
+        super().remove_folder(path)
 
 
 class DiesWhenDone(Files):
