@@ -287,6 +287,8 @@ class HourCompaction:
         for path in raws:
             self._files.remove(path)
         if raws:
+            # The power must not bring them back once the compacted file, which covers them, has left.
+            self._files.fsync_folder(self._folder)
             self._files.remove_folder(self._folder)
             self._files.remove_folder(self._folder.parent)
 
