@@ -116,6 +116,8 @@ class Application:
             deadline_s = SYSTEM_CLOCK.monotonic_s() + DRAIN_TIMEOUT_S
             is_all_told = termination.within(DRAIN_TIMEOUT_S, self._settle)
             termination.within(max(0.0, deadline_s - SYSTEM_CLOCK.monotonic_s()), self.stopping)
+            if not is_all_told:
+                self._tell_end()  # where Java hangs, what asks it takes longer than is left
             self._end(is_all_told=is_all_told)
         self.close()
 

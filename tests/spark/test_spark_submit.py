@@ -100,7 +100,9 @@ def plain(run: Run, collector: Collector, logs: Path) -> Ran:
 
 def test_a_plain_spark_submit_leaves_the_trail_at_the_endpoint(plain: Ran) -> None:
     (second,) = plain.written("b")
-    assert {record.final_state for record in (*plain.written("a"), second)} == {FinalState.COMPLETE}
+    # A failed write to the first follows, which may have been corrected by now.
+    assert FinalState.COMPLETE in {record.final_state for record in plain.written("a")}
+    assert second.final_state is FinalState.COMPLETE
     assert second.data_source == f"file:{plain.out}/a"
     assert plain.application("plain").final_state is FinalState.COMPLETE
 
