@@ -117,7 +117,6 @@ class Reading:
         query: the last query that writes nothing.
         notes: what was taken for granted, or nobody can say; one sentence each.
         unread: what was not read; one sentence each.
-        others: the last parts of names that other readers take for tables, or leave out, unlike this one.
     """
 
     inputs: set[Name] = field(default_factory=set)
@@ -126,7 +125,6 @@ class Reading:
     query: Relation | None = None
     notes: dict[str, None] = field(default_factory=dict)
     unread: dict[str, None] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
 
 
 def read_sql(
@@ -150,7 +148,7 @@ def read_sql(
             continue
         before, reader.inputs = reader.inputs, set()
         try:
-            named = normalize_identifiers(_with_names(statement, dialect, reader.others), dialect=dialect)
+            named = normalize_identifiers(_with_names(statement, dialect), dialect=dialect)
             reader.follow(named, number, {})
             reader.look_for_others(named)
         except (AttributeError, TypeError, ParseError):  # the parser lets some parts be absent
@@ -213,7 +211,6 @@ class _Reader(Reading):
             case exp.Create():
                 self._create(statement, number, scope)
             case exp.Cache() if statement.expression is not None:
-                self.others |= {one.name for one in statement.find_all(exp.Table)}
                 self._write(
                     self._name(statement.this), self._query(statement.expression, scope), is_temporary=True
                 )
@@ -322,7 +319,6 @@ class _Reader(Reading):
             own = Scope(scope.ctes, new)
             own.sources[table.alias_or_name] = self._table(name)
             columns, _ = self._columns((one for _, one in _assigned(conflict)), own, {})
-            self.others |= {one.name for one in conflict.find_all(exp.Table)}
             query = united(
                 query, Relation(columns, self._deciding([conflict.args.get("where")], own, "FILTER"))
             )
@@ -367,7 +363,6 @@ class _Reader(Reading):
             )
         self._changed |= {id(table) for table, _ in set_in}
         self._seen |= {id(one) for one in named}
-        self.others |= {name for one in (*here, *joined) for name in (one.name, one.alias)}
         joined_before: list[str] = []
         for one in sources:
             joined_before = self._join(one, scope, joined_before)
@@ -407,7 +402,6 @@ class _Reader(Reading):
             before = Relation() if is_new else self._made.get(name, Relation())
             made = relation if is_new else united(before, relation)
             self._made[name] = made._replace(tables=before.tables | self.inputs)
-            self.others.add(name[-1])
             return
         if is_new and relation.other is None:
             self._made[name] = table_of(name, (column for column, _ in relation.columns if column))
@@ -432,7 +426,6 @@ class _Reader(Reading):
             is_recursive = clause.args.get("recursive") and isinstance(query, exp.SetOperation)
             if isinstance(query, exp.DML) and (table := query.find(exp.Table)) is not None:
                 self.follow(query, 0, inner.ctes)
-                self.others |= {one.name for one in query.find_all(exp.Table)}
                 relation = self._source(table, inner)  # what it returns is of the table that it changes
             else:
                 first = self._query(query.left, self._with(query, inner)) if is_recursive else None
@@ -443,7 +436,6 @@ class _Reader(Reading):
                 if relation[:2] == before[:2]:
                     break
             inner.ctes[cte.alias] = relation
-            self.others.add(cte.alias)
         return inner
 
     def _query(self, query: exp.Expr, scope: Scope) -> Relation:
@@ -610,7 +602,6 @@ class _Reader(Reading):
             relation = reduce(by_place, [self._table((FILE, file)) for file in files])
             self._seen.add(id(source))
             self.inputs |= {(FILE, file) for file in files}
-            self.others |= {source.this.name, _called(source.this, self._dialect), *files}
         elif isinstance(source, exp.Table) and isinstance(source.this, _NAMED):
             cte = scope.ctes.get(source.name) if len(source.parts) == 1 else None
             relation = self._table(self._name(source)) if cte is None else cte
@@ -643,7 +634,6 @@ class _Reader(Reading):
         query = source.find_ancestor(exp.Query)
         if isinstance(source, exp.Alias | exp.Column):  # ClickHouse's ARRAY JOIN
             return Relation(((source.alias_or_name, self._flow(source, scope)),))
-        self.others.add(_called(function, self._dialect))
         called = function.find_all(exp.Anonymous, exp.ReadParquet, exp.ReadCSV)
         unsure = [
             f"what the function {name} reads itself is not known"
@@ -792,7 +782,7 @@ class _Reader(Reading):
         return found
 
 
-def _with_names(statement: exp.Expr, dialect: str | None, others: set[str]) -> exp.Expr:
+def _with_names(statement: exp.Expr, dialect: str | None) -> exp.Expr:
     """The statement with the tables and columns that it names by a text, as in IDENTIFIER('shop.orders')."""
     if isinstance(statement, exp.Command) and statement.this.upper() == "REPLACE":  # elsewhere an INSERT
         statement = parse_one(f"INSERT {statement.expression.name}", dialect=dialect)
@@ -808,7 +798,6 @@ def _with_names(statement: exp.Expr, dialect: str | None, others: set[str]) -> e
             continue
         held = node.parent if isinstance(node.parent, exp.Table | exp.TableFromRows) else node
         table = exp.to_table(said.name, dialect=dialect)
-        others |= {table.name, "identifier"}
         if held is not node or isinstance(node, exp.TableFromRows):
             held.replace(exp.Table(**{**held.args, **table.args}))
         elif isinstance(node, exp.Schema):

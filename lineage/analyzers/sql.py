@@ -31,7 +31,6 @@ NOT_KNOWN: Final = "not known"
 """How a column of the facet `columnLineage` is described whose origins nobody can say, or not all of them."""
 _SURE: Final = 0.9
 _ASSUMED: Final = 0.7
-_DISPUTED: Final = 0.5
 _PATH_FORMATS: Final = {
     "parquet",
     "orc",
@@ -71,7 +70,6 @@ class SqlAnalyzer:
         if not (text := facet.get("query")):
             return None
         from .reading_sql import read_sql
-        from .second_opinion import dispute
 
         tables = _Tables(event, catalog)
         dialect, notes = _dialect_of(facet.get("dialect"), event)
@@ -86,8 +84,7 @@ class SqlAnalyzer:
             target = tables.give(targets[0])
             outputs, sources = {target: reading.query}, {target: reading.inputs}
         notes += [*reading.notes, *tables.unnamed(reading.inputs | outputs.keys())]
-        disputed = dispute(text, dialect, reading)
-        sure = _DISPUTED if disputed else _ASSUMED if notes or reading.unread else _SURE
+        sure = _ASSUMED if notes or reading.unread else _SURE
         told = {
             "inputs": [tables.named(name) for name in sorted(reading.inputs) if tables.find(name)],
             "outputs": [
@@ -103,7 +100,7 @@ class SqlAnalyzer:
             for name, relation in sorted(outputs.items())
             if relation.other is not None
         ]
-        reason = "; ".join(["read from its SQL text", *notes, *stars, *reading.unread, *disputed])
+        reason = "; ".join(["read from its SQL text", *notes, *stars, *reading.unread])
         return {**told, "job": {"facets": inferred(reason, sure, reading.unread)}}
 
 

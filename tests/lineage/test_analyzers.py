@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import signal
-import sys
-import time
 import tomllib
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -27,13 +21,9 @@ from waybill.lineage.analyzers import (
     load_analyzers,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 EVENTS = yaml.safe_load(Path(__file__).with_name("sql_events.yaml").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "analyzers.md"
 STORE = "postgres://db:5432"
-PACKAGE = import_module("openlineage_sql")
 
 
 def dataset(name: str, columns: dict[str, str] | None = None, **facets: object) -> dict[str, Any]:
@@ -77,11 +67,6 @@ def sure(found: dict[str, Any] | None) -> float:
     return float(found["job"]["facets"]["waybill_inferred"]["confidence"])
 
 
-@pytest.fixture(autouse=True)
-def _no_second_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openlineage_sql", None)
-
-
 def parted(text: str) -> tuple[str, str]:
     """The namespace and the name of a dataset of the table."""
     namespace, _, name = text.rpartition(" ")
@@ -121,108 +106,6 @@ def test_the_tables_of_a_text_are_datasets(row: dict[str, Any]) -> None:
         if "lineage" in facets
     }
     assert lineage == row.get("lineage", lineage)
-
-
-def _opinion(parse: Callable[..., object]) -> ModuleType:
-    made = ModuleType("openlineage_sql")
-    made.parse = parse  # type: ignore[attr-defined]
-    return made
-
-
-def _reading(*tables: str, errors: tuple[str, ...] = ()) -> SimpleNamespace:
-    return SimpleNamespace(
-        in_tables=[SimpleNamespace(name=one) for one in tables], out_tables=[], errors=errors
-    )
-
-
-def test_the_second_opinion_lowers_the_confidence_where_it_reads_other_tables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def found_beside(told: SimpleNamespace) -> dict[str, Any] | None:
-        monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(lambda *_, **__: told))
-        asked = event("SELECT id FROM orders", inputs=[dataset("shop.public.orders")])
-        return SqlAnalyzer().analyze(asked, {})
-
-    assert sure(found_beside(_reading("orders"))) == 0.9
-    found = found_beside(_reading("orders", '"Events"'))
-    assert found is not None
-    assert sure(found) == 0.5
-    assert found["job"]["facets"]["waybill_inferred"]["reason"].endswith("reads other tables: events")
-    assert sure(found_beside(_reading("orders", '"Events"', errors=("cannot parse",)))) == 0.9
-
-
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _hang() -> None:
-    time.sleep(60)
-
-
-def _fail() -> None:
-    raise RuntimeError("it parses that and does not follow it")
-
-
-def test_one_process_gives_many_second_opinions_until_a_text_ends_it_which_costs_the_first_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    failures: dict[str, Callable[[], object]] = {
-        "ends": _end,
-        "hangs": _hang,
-        "fails": _fail,
-        "exits": sys.exit,
-    }
-
-    def parse(texts: list[str], **_: object) -> SimpleNamespace:
-        for name, happens in failures.items():
-            if name in texts[0]:
-                happens()
-        return _reading("orders", f"by_{os.getpid()}")
-
-    monkeypatch.setitem(sys.modules, "openlineage_sql", _opinion(parse))
-    began_s = time.monotonic()
-    processes: list[str] = []
-    for column in ("a", "b", *(one for name in failures for one in (name, "c", "d"))):
-        asked = event(f"SELECT {column} FROM orders", inputs=[dataset("shop.public.orders")])  # noqa: S608
-        found = SqlAnalyzer().analyze(asked, {})
-        assert found is not None
-        assert names(found, "inputs") == ["shop.public.orders"]
-        process = found["job"]["facets"]["waybill_inferred"]["reason"].partition("by_")[2]
-        assert (sure(found) == 0.9) == (process == "") == (column in failures)
-        processes += [process] if process else []
-    assert time.monotonic() - began_s < 30
-    assert processes[::2] == processes[1::2]
-    assert len({*processes, str(os.getpid())}) == len(failures) + 2
-
-
-@pytest.mark.parametrize(
-    ("dialect", "sql"),
-    [
-        (
-            "postgres",
-            "CREATE TEMP TABLE step AS SELECT id FROM orders; INSERT INTO x (id) SELECT id FROM step",
-        ),
-        ("postgres", "INSERT INTO x (id) SELECT o.id FROM orders o, json_each(o.tags) AS t"),
-        ("snowflake", "INSERT INTO x (id) SELECT f.value FROM orders o, LATERAL FLATTEN(input => o.tags) f"),
-        ("mysql", "UPDATE orders AS o JOIN rates AS r ON r.day = o.day SET o.net = o.total * r.rate"),
-        (
-            "tsql",
-            "UPDATE o SET o.net = r.rate FROM dbo.orders AS o INNER JOIN dbo.rates AS r ON r.day = o.day",
-        ),
-        ("postgres", "WITH gone AS (DELETE FROM orders RETURNING id) INSERT INTO x (id) SELECT id FROM gone"),
-        ("postgres", "WITH orders AS (SELECT id FROM orders) INSERT INTO x (id) SELECT id FROM orders"),
-        ("duckdb", "INSERT INTO x (id) SELECT id FROM read_csv('in/day.csv')"),
-        ("spark", "CACHE TABLE c AS SELECT id FROM orders; INSERT INTO x (id) SELECT id FROM c"),
-    ],
-)
-def test_the_package_itself_does_not_dispute_what_it_does_not_follow(
-    monkeypatch: pytest.MonkeyPatch, dialect: str, sql: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "openlineage_sql", PACKAGE)
-    job = {"namespace": STORE, "name": "job", "facets": {"sql": {"query": sql, "dialect": dialect}}}
-    found = SqlAnalyzer().analyze({"job": job}, {})
-    assert found is not None
-    assert "openlineage-sql" not in found["job"]["facets"]["waybill_inferred"]["reason"]
 
 
 def test_the_order_of_tasks_is_what_airflow_says() -> None:

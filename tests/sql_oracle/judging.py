@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from waybill.lineage.analyzers import SqlAnalyzer, ask_about, reason_of
 
-_EXCUSE_NOTHING: Final = ("what the function", "openlineage-sql")
+_EXCUSE_NOTHING: Final = "what the function"
 """How notes begin that say nothing of the tables and columns that a text names."""
 _SHOWN_MAX: Final = 5
 Column = tuple[str, str]
