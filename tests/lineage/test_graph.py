@@ -134,7 +134,7 @@ def reached(home: Path, name: str, depth: int | None, *, down: bool) -> dict[str
 
 
 # Two runs of a job, of which the one's inputs do not get to the other's outputs; two circles, and two names.
-RUNS = [
+RUNS_OF_ONE_JOB = [
     Said(0, frozenset({0}), frozenset({1}), frozenset(), (0, 1), is_begun=True),
     Said(0, frozenset({2}), frozenset({3}), frozenset({3, 4}), (1, 0), is_begun=True),
     Said(1, frozenset({4}), frozenset({2}), frozenset(), None, is_begun=False),
@@ -142,7 +142,7 @@ RUNS = [
 
 
 @hypothesis_settings(max_examples=6)
-@example(RUNS, 0, None, random.Random(0))  # noqa: S311 - an order, no secret
+@example(RUNS_OF_ONE_JOB, 0, None, random.Random(0))  # noqa: S311 - an order, no secret
 @given(SAID, st.integers(0, 12), st.none() | st.integers(1, 2), st.randoms(use_true_random=False))
 def test_the_graph_is_the_model_s_in_any_order_and_wherever_its_events_are(
     tmp_path_factory: pytest.TempPathFactory,
