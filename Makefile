@@ -43,9 +43,9 @@ help: ## Show these targets
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
 
-# Many tests wait, so three processes keep two cores busy. In the order of their number of tests, the long files would come last.
+# Many tests wait, so four processes keep two cores busy. In the order of their number of tests, the long files would come last.
 test: .venv/dev.stamp ## Run all tests except the long ones (ARGS are passed to pytest)
-	$(DECIDE) --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(DECIDE) --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,11 @@ from pathlib import Path
 import pytest
 
 DECIDING = Path(__file__).with_name("deciding.py")
+ENVIRONMENT = os.environ | {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_PLUGINS": "xdist.plugin,pytest_timeout",
+}
+"""Every other plug-in only takes time to load."""
 
 ALWAYS = "def test_wrong():\n    assert 0\n"
 ONCE = """
@@ -40,7 +46,7 @@ def run(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
         str(test),
     ]
     (folder / "none.ini").write_text("[pytest]\n", encoding="utf-8")
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
 
