@@ -23,6 +23,10 @@ class OwnFacet:
 
     @property
     def skip_redact(self) -> list[str]:
-        """The fields that the client leaves as they are."""
-        fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(self)))
+        """The fields that the client leaves as they are: ours, and none that a subclass adds.
+
+        The client makes such a subclass for `with_additional_properties`.
+        """
+        ours = next(kind for kind in type(self).__mro__ if OwnFacet in kind.__bases__)
+        fields = attrs.fields(cast("type[attrs.AttrsInstance]", ours))
         return [field.name for field in fields if field.name not in self._secret]

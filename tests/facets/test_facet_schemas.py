@@ -151,6 +151,19 @@ def test_a_facet_is_valid_against_its_schema_as_the_client_writes_it(
     assert pickle.loads(pickle.dumps(facet)) == facet
 
 
+@attrs.define(kw_only=True)
+class UsersFacet(WaybillDeltaFileRunFacet):
+    note: str = "a user's own"
+
+
+@pytest.mark.parametrize("facet", [facet for _, facet in FACETS])
+def test_the_client_may_mask_annotations_and_what_a_user_adds_to_a_facet(facet: Any) -> None:  # noqa: ANN401 - any facet
+    kept = {field.name for field in attrs.fields(type(facet))} - {"annotations"}
+    assert set(facet.skip_redact) == kept
+    assert set(facet.with_additional_properties(note="a user's own").skip_redact) == kept
+    assert set(UsersFacet(did="d").skip_redact) == set(DELTA_FILE.skip_redact)
+
+
 @given(DELTA_FILES)
 def test_every_facet_of_a_file_is_valid_and_folds_to_the_record_it_describes(
     facet: WaybillDeltaFileRunFacet,
