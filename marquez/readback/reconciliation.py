@@ -178,17 +178,30 @@ def _compare(journal: Journal, reader: EventReader, backend: str, after: int, up
 def _compare_runs(
     journal: Journal, reader: EventReader, backend: str, after: int, upto: int
 ) -> Iterator[MissingEvent]:
-    with contextlib.closing(KnownRuns(journal, backend)) as runs:
+    with contextlib.closing(KnownRuns(journal, backend, _held_back(journal, backend))) as runs:
         for known, event, body in _delivered(journal, backend, after, upto):
             runs.add(known.seq, event, body)
         yield from _read(journal, backend, runs.lacking(reader))
 
 
 def _read(journal: Journal, backend: str, seqs: Iterable[int]) -> Iterator[MissingEvent]:
-    for seq in sorted(seqs):
-        body = summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
+    """The missing events, without those that are held back and those that the journal has deleted."""
+    for seq in sorted(set(seqs) - _held_back(journal, backend)):
+        body = summary_event(journal, backend, seq)
+        if body is None:
+            body = next((entry.body for entry in journal.read(seq - 1, limit=1) if entry.seq == seq), b"")
         if (event := _event_of(_run_event(body), seq)) is not None:
             yield event
+
+
+def _held_back(journal: Journal, backend: str) -> set[int]:
+    """The entries that the backend refused, that cannot be sent, or that wait to be sent again."""
+    owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
+    return {
+        *(letter.seq for letter in dead_letters(journal, backend)),
+        *(poison.seq for poison in journal.poison.all(backend)),
+        *(int(name) for name in owed if not name.startswith(JOURNEY_PREFIX)),
+    }
 
 
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
@@ -230,15 +243,12 @@ def _delivered(
     journal: Journal, backend: str, after: int, upto: int
 ) -> Iterator[tuple[MissingEvent, RunEvent, bytes]]:
     acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
-    not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
-    not_delivered |= {poison.seq for poison in journal.poison.all(backend)}
-    owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
-    not_delivered |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
+    held_back = _held_back(journal, backend)
     coalesced = CoalescedEntries(journal, backend)
     while entries := [entry for entry in journal.read(after) if entry.seq <= upto]:
         after = entries[-1].seq
         for entry in entries:
-            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in not_delivered:
+            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in held_back:
                 continue
             sent, body = entry.run_event, entry.body
             if entry.seq in coalesced:

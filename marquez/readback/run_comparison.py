@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.facets import SEVERITY, EventType, RunEvent, decode_event, parse_instant_us
@@ -51,6 +51,7 @@ class _Known(NamedTuple):
     first: int
     last: int
     state: RunState
+    is_end_held_back: bool
 
     @property
     def deciding(self) -> set[int]:
@@ -61,10 +62,11 @@ class _Known(NamedTuple):
     def to_send_again(self, shown: ShownRun) -> set[int]:
         """The events without which the backend shows another state, a later start or an earlier end.
 
-        An inferred end only closes a run: whatever else ended it counts for more.
+        An inferred end only closes a run: whatever else ended it counts for more. An end that waits to be
+        sent again brings the start with it.
         """
         start, end, severity = self.state.start, self.state.end, _SEVERITIES.get(shown.state, _OPEN)
-        if end is None:
+        if end is None or self.is_end_held_back:
             return set()
         is_lesser = severity > (_OPEN - 1 if end.inferred else end.severity)
         if not is_lesser and severity != end.severity:
@@ -76,10 +78,17 @@ class _Known(NamedTuple):
 
 
 class KnownRuns:
-    """The runs of delivered events: for each the one that says when it began, and the one that ends it."""
+    """The runs of delivered events: for each the one that says when it began, and the one that ends it.
 
-    def __init__(self, journal: Journal, backend: str) -> None:
+    Args:
+        held_back: the events that the backend refused, or that wait to be sent again.
+    """
+
+    def __init__(self, journal: Journal, backend: str, held_back: Collection[int]) -> None:
+        self._held_back = held_back
         self._states = run_states(journal, backend)
+        oldest = journal.first()
+        self._oldest_seq = 0 if oldest is None else oldest.seq
         self._rows = sqlite3.connect("")
         self._rows.execute(_TABLE)
 
@@ -136,7 +145,11 @@ class KnownRuns:
         state = self._states.of([key]).get(key, RunState())
         if began_us is not None:
             state = RunState(state.attempts, Start(began_us, first))
-        return _Known(first, last, state)
+        elif state.start is not None and state.start.seq < self._oldest_seq:
+            # The journal has deleted it, so it can neither be sent again nor be asked for.
+            state = RunState(state.attempts)
+        end = state.end
+        return _Known(first, last, state, is_end_held_back=end is not None and end.seq in self._held_back)
 
 
 def is_lesser(state: str, known: str) -> bool:

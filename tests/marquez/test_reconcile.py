@@ -271,6 +271,38 @@ def test_a_run_that_is_gone_while_its_events_are_there_gets_its_first_event_and_
     assert site.marquez.runs == before
 
 
+def test_of_a_run_whose_start_has_left_the_journal_only_what_is_still_there_is_missing(
+    site: Site, runs: Runs
+) -> None:
+    late, early = (str(uuid.uuid4()) for _ in range(2))
+    start = site.keep("", **runs.members("plain", late, "START", 20))
+    for run, kind, second in ((early, "START", 21), (late, "COMPLETE", 22), (early, "COMPLETE", 23)):
+        site.keep("", **runs.members("plain", run, kind, second))
+    site.deliver()
+    site.journal.prune(start, 2**62)
+    assert missing_of(site.journal, site.marquez.url) == []
+    for run in (late, early):
+        del site.marquez.runs[run]
+    expected = [(early, "START"), (late, "COMPLETE"), (early, "COMPLETE")]
+    assert missing_of(site.journal, site.marquez.url) == expected
+    repair(site.journal, reconcile(site.journal, EventReader(site.marquez.url)).missing)
+    site.deliver()
+    assert missing_of(site.journal, site.marquez.url) == [], "a start that is gone is not asked for again"
+
+
+def test_an_end_that_waits_to_be_sent_again_is_not_missing(site: Site, runs: Runs) -> None:
+    run = runs.ids["plain"][1]
+    site.keep("", **runs.members("plain", run, "RUNNING", 9))
+    site.marquez.fault_of = lambda body: "503" if b'"COMPLETE"' in body else None
+    site.deliver(at_most_s=1.0, draws=True)
+    assert site.marquez.runs[run] == "RUNNING"
+    assert missing_of(site.journal, site.marquez.url) == []
+    site.marquez.fault_of = None
+    site.deliver(draws=True)
+    assert site.marquez.runs[run] == "COMPLETED"
+    assert missing_of(site.journal, site.marquez.url) == []
+
+
 def test_a_run_whose_uuid_was_sent_without_hyphens_has_no_page_and_is_not_missing(
     site: Site, runs: Runs
 ) -> None:
