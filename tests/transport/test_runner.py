@@ -458,18 +458,17 @@ def test_a_projection_that_has_nothing_to_do_and_asks_again_at_once_is_counted(
     empty_turns.clear()
 
 
-def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path, copy_folder: Path) -> None:
-    journal = Journal(tmp_path / "home", clock=ManualClock(moves_itself=True))
+def test_a_projection_that_fails_to_count_what_is_pending_goes_on(
+    copy_folder: Path, journal: Journal, home: Path
+) -> None:
     (copy_folder / "no count").touch()
-    deadline_s = time.monotonic() + 20
-
-    def until() -> bool:
-        if not (copy_folder / "no count").exists():
-            journal.append(Kind.OPENLINEAGE, b"later")
-        return copied(copy_folder) == [b"later"] or time.monotonic() > deadline_s
-
-    Runner(journal, settings_of(tmp_path / "home")).run(until=until)
+    runner = Runner(journal, settings_of(home))
+    runner.open()
+    assert runner.step("copy").problem == "RuntimeError: cannot count"
+    journal.append(Kind.OPENLINEAGE, b"later")
+    assert runner.step("copy").problem is None
     assert copied(copy_folder) == [b"later"]
+    runner.close()
 
 
 def test_a_runner_ends_when_its_home_no_longer_exists(tmp_path: Path, journal: Journal, home: Path) -> None:
