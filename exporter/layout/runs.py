@@ -4,7 +4,8 @@ A run whose terminal event carries the facet is recorded at once, and its other 
 records of any other run are derived once it has settled: when it got no event for a while after its end, or
 its application ended, or a flush requests it. The records follow from the run's events up to then, so a later
 event can take them back. A run that gets no events for a long time is forgotten; see `forgotten_runs`. What
-is left takes about 120 bytes, and goes with the archive's files from its time, or after 10 million others.
+is left takes about 120 bytes, and goes with the archive's files from its time, or once such rows take a tenth
+of the journal.
 
 A batch stores what its events add to a run as one more part of the run's state, and joins it with the last
 parts that are not much larger. So the cost of an event depends on its own size, and only a run that settles
@@ -56,10 +57,12 @@ DUE: Final = "due:"  # of the runs that ended and have not settled
 SWEPT: Final = "swept"  # of the instant up to which runs were swept
 
 _DAY_MS: Final = 86_400_000
-_BUCKETS: Final = 256  # of runs, by the first digits of their keys; memory has one at a time
+_BUCKET_DIGITS: Final = 3  # that the keys of a bucket's runs begin with; memory has one bucket at a time
+_BUCKETS: Final = 16**_BUCKET_DIGITS
 _SWEEPS: Final = 4  # through all runs while the journal keeps an entry
 _SWEPT_MAX: Final = 20_000  # runs in a batch, and those of one more bucket
-_REMEMBERED_MAX: Final = 40_000  # forgotten runs of a bucket, so 10 million in all
+_FORGOTTEN_BYTES: Final = 120  # a forgotten run in the journal
+_FORGOTTEN_SHARE: Final = 10  # forgotten runs take at most one part in so many of a full journal
 _SMALL_BYTES: Final = 2**16  # whose events make no large records
 _MADE_CHARS_MAX: Final = 2**29  # the records of one event; admission's default is far lower
 _ROW_BYTES: Final = 2**20
@@ -166,6 +169,8 @@ class UnsettledRuns:
         self._settle_ms = settle_ms
         self._retain_ms = int(settings.journal_retain_days * _DAY_MS)
         self._sweep_ms = max(self._retain_ms // (_SWEEPS * _BUCKETS), 1)  # from one bucket to the next
+        forgotten_bytes = settings.journal_max_bytes // (_FORGOTTEN_SHARE * _BUCKETS)  # of a bucket
+        self._forgotten_max = max(forgotten_bytes // _FORGOTTEN_BYTES, 1)
         self._run_rows = StateRows(self._store, LAYOUT, RUN, Run)
         self._due_rows = StateRows(self._store, LAYOUT, DUE, Due)
         self._due: dict[str, Due] = {}
@@ -370,8 +375,11 @@ class UnsettledRuns:
         """Continue the forgotten runs among the unknown ones from their state before this batch."""
         for keys, before_ms, known in self._forgotten.missing(batch):
             stored = self._run_rows.of(keys)
-            lacking = {key for key in keys if key not in stored or stored[key].is_forgotten}
-            put = self._run_rows.encoded(dict.fromkeys(lacking, Run(before_ms))) | known
+            runs = {key: stored.get(key) or Run() for key in keys}
+            forgotten = {
+                key: Run(max(run.touched_ms, before_ms)) for key, run in runs.items() if run.is_forgotten
+            }
+            put = self._run_rows.encoded(forgotten) | known
             # At once: nothing refers to it yet, and adding it again adds the same.
             self._store.commit(LAYOUT, put=put, delete=(), durable=False)
             self._late.update((key, self._new[key]) for key in keys & self._new.keys())
@@ -446,7 +454,7 @@ class UnsettledRuns:
             for number, key in enumerate(newest):
                 run = runs[key]
                 self._drop(key, run.parts)
-                if began_ms is None or run.touched_ms < began_ms or number >= _REMEMBERED_MAX:
+                if began_ms is None or run.touched_ms < began_ms or number >= self._forgotten_max:
                     self._delete.append(self._run_rows.name(key))
                 elif not run.is_forgotten:
                     self._put |= self._run_rows.encoded({key: Run(run.touched_ms)})
@@ -455,7 +463,7 @@ class UnsettledRuns:
 
 def _bucket(number: int) -> str:
     """What the keys of some of the runs begin with; there are `_BUCKETS` in turn."""
-    return f"{number % _BUCKETS:02x}"
+    return f"{number % _BUCKETS:0{_BUCKET_DIGITS}x}"
 
 
 def unpublish(store: StateStore, since_ms: int) -> dict[str, bytes]:

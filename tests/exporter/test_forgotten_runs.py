@@ -21,6 +21,7 @@ from waybill.exporter.layout.runs import Run
 from waybill.exporter.query import TailReader
 from waybill.facets import FinalState
 from waybill.transport import Journal, Settings
+from waybill.transport.journal import key_of_run
 from waybill.transport.root import adopt_root, plan_adoption
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ COMPLETE: Final = event("r", "COMPLETE", 5)
 FAIL: Final = event("r", "FAIL", 9)
 
 
+NEIGHBOURS: Final = [run for run in map(str, range(20_000)) if key_of_run(run).startswith("000")][:3]
+"""Runs that are looked through together."""
+
+
 def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
     """Old events, of this many runs whose ids do not contain a time."""
     return [event(str(uuid.uuid4()), kind, at) for at in range(number)]
@@ -108,13 +113,34 @@ def test_a_run_is_not_forgotten_before_its_entries_are_archived(site: Forgetting
     site.check()
 
 
-def test_the_oldest_forgotten_runs_are_dropped_when_there_are_too_many(
-    site: Forgetting, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("max_bytes", "remembered"), [(4_000_000, 1), (10_000_000, 2), (10 * 2**30, 3)])
+def test_the_newest_forgotten_runs_are_remembered_in_a_tenth_of_the_journal(
+    site: Forgetting, max_bytes: int, remembered: int
 ) -> None:
-    site.tell(*unknown(3))
-    monkeypatch.setattr("waybill.exporter.layout.runs._REMEMBERED_MAX", 0)
-    site.forget()
-    assert len(site.runs()) == 1
+    site.settings = msgspec.structs.replace(site.settings, journal_max_bytes=max_bytes)
+    site.restart()
+    for run in NEIGHBOURS:
+        site.tell(event(run, "COMPLETE", 5))
+        site.pass_hours(1)
+    site.tell(*unknown(1))
+    assert [run for run in NEIGHBOURS if f"run:{key_of_run(run)}" in site.runs()] == NEIGHBOURS[-remembered:]
+
+
+def test_runs_are_looked_through_a_few_at_a_time(site: Forgetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.tell(*(event(f"r{number}", "RUNNING", 5) for number in range(1_000)))
+    looked_at: list[int] = []
+    read = Journal.state
+
+    def note(journal: Journal, projection: str, prefix: str = "") -> dict[str, bytes]:
+        rows = read(journal, projection, prefix)
+        looked_at.extend([len(rows)] if prefix.startswith("run:") else [])
+        return rows
+
+    monkeypatch.setattr(Journal, "state", note)
+    site.pass_hours(1)
+    site.tell(*unknown(1))
+    assert sum(looked_at) >= 1_000
+    assert max(looked_at) <= 4  # the mean is a quarter
 
 
 # -- what is looked for ------------------------------------------------------------------------------------
@@ -206,6 +232,27 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
     for kind, at_ms, more in later:
         site.tell(event("r", kind, at_ms, **dict(more)))
         site.check()
+
+
+def test_a_run_is_remembered_from_its_last_event_whatever_older_files_are_found(
+    site: Forgetting, tmp_path: Path
+) -> None:
+    site.emit(event("r", "START", 0))
+    site.flush("archive")
+    site.pass_hours(24)
+    site.emit(event("next", "START", 0))
+    site.journal.prune(site.journal.last_seq(), site.clock.now_ms())
+    [(_, older)] = archived_files(site.root)
+    older.rename(tmp_path / "older")
+    site.tell(COMPLETE)
+    site.forget()
+    (tmp_path / "older").rename(older)
+    site.journal.renew_node(site.journal.node, "for a test")
+    site.tell(*unknown(1))
+    shutil.rmtree(older.parents[1])
+    site.pass_hours(1)
+    site.tell(*unknown(1))
+    assert f"run:{key_of_run('r')}" in site.runs()
 
 
 # -- what the archive has and the state has not ------------------------------------------------------------
