@@ -30,7 +30,7 @@ from .endpoints import (
     ProvenanceEndpoints,
     TraceEndpoints,
 )
-from .http import BODY_TIMEOUT_S, HTML, Answer, Bodies, Endpoint, Problem, Request, busy, json_answer
+from .http import BODY_TIMEOUT_S, HTML, Answer, Bodies, Endpoint, Problem, Request, busy, failed, json_answer
 from .intake import Acceptor
 from .keys import Role
 from .logs import about
@@ -100,7 +100,7 @@ def application_of(
         Endpoint("/openapi.json", None, _openapi),
         Endpoint("/docs", None, _docs),
         Endpoint(SCHEMA_PATH, None, _schema),
-        *page_endpoints(home, readings, auth, sessions, health.problems),
+        *page_endpoints(home, readings, bodies, auth, sessions, find_problems=health.problems),
     ]
     return Application(endpoints, bodies, auth, metrics)
 
@@ -193,29 +193,40 @@ class Application:
             del self._open[request]
 
     async def _answer(self, request: Request) -> int:
-        """Answer a request; returns the status."""
+        """Answer a request; returns the status, or that of what ended an answer which had begun."""
+        answer = None
+        try:
+            answer = await self._answer_or_problem(request)
+            await answer.send(request)
+        except ProtocolClosed:
+            raise
+        except Problem as problem:  # the answer has begun, and its last line is this one
+            self._log(request, problem)
+            return problem.status
+        except Exception as error:
+            same = {"path": request.path, "method": request.method, "error": type(error).__name__}
+            log.exception("a request failed", extra=about(same))
+            failure = failed().answer()
+            if answer is None:  # otherwise it has begun
+                await failure.send(request)
+            return failure.status
+        return answer.status
+
+    async def _answer_or_problem(self, request: Request) -> Answer:
         show_problem = None
         try:
             endpoint = self._endpoint_of(request)
             request.path, request.method = endpoint.path, endpoint.method
             show_problem = endpoint.show_problem
             await self._auth.check(request, endpoint)
-            answer = await endpoint.answer(request)
-        except Problem as problem:
-            self._log(request, problem)
-            answer = problem.answer() if show_problem is None else show_problem(request, problem)
-        except ProtocolClosed:
-            raise
+            return await endpoint.answer(request)
+        except Problem as error:
+            problem = error
         except asyncio.CancelledError:
             # The collector ends. Without an answer, granian would say 500.
-            answer = busy("the collector is being stopped; send it again", close=True).answer()
-        except Exception as error:
-            same = {"path": request.path, "method": request.method, "error": type(error).__name__}
-            log.exception("a request failed", extra=about(same))
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            answer = Problem(status, "see the server's log for the cause").answer()
-        await answer.send(request.exchange)
-        return answer.status
+            problem = busy("the collector is being stopped; send it again", close=True)
+        self._log(request, problem)
+        return problem.answer() if show_problem is None else show_problem(request, problem)
 
     def _endpoint_of(self, request: Request) -> Endpoint:
         """What answers a request.

@@ -21,7 +21,7 @@ from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
-from ..http import JSON, NDJSON, Answer, Problem, Request, json_answer, malformed, read_params
+from ..http import JSON, NDJSON, Answer, Problem, Request, failed, json_answer, malformed, read_params
 from .batches import array_of, check_in_pieces, refusal, sort_elements
 from .deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from .reading import answer_within, problems_told
@@ -318,15 +318,21 @@ def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 async def _rest(
     first: bytes, lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | None]]
 ) -> AsyncIterator[bytes]:
-    """The parts of an answer that has begun; a problem is its last line."""
+    """The parts of an answer that has begun; its last line is the problem that it raises, if there is one."""
     yield first
     try:
         with problems_told():
             while (part := await ask(next, lines, None)) is not None:
                 yield part
-    except (Problem, JournalError) as error:
-        problem = error if isinstance(error, Problem) else Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    except JournalError as error:
+        problem = Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason="the journal")
         yield problem.answer().body + b"\n"
+        raise problem from error
+    except Exception as error:
+        # Without a last line, its end would look like that of a whole answer.
+        problem = error if isinstance(error, Problem) else failed()
+        yield problem.answer().body + b"\n"
+        raise
 
 
 def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[ProvenanceRecord], str | None]:

@@ -1,7 +1,7 @@
 """One request and its response: bodies, problems, and access."""
 
 from .auth import Auth
-from .bodies import BODY_TIMEOUT_S, Bodies, count_values, read_form
+from .bodies import BODY_TIMEOUT_S, Bodies, count_values
 from .endpoint import Endpoint
 from .exchange import (
     HTML,
@@ -15,6 +15,7 @@ from .exchange import (
     Request,
     UnknownName,
     busy,
+    failed,
     json_answer,
     redirect_to,
     wrong_root,

@@ -99,6 +99,28 @@ class Bodies:
         # Some programs write the mark first; a reader of JSON may ignore it (RFC 8259, section 8.1).
         return content.removeprefix(codecs.BOM_UTF8)
 
+    async def read_form(self, request: Request) -> dict[str, str]:
+        """The fields of a form.
+
+        Raises:
+            Problem: it is larger than `FORM_BYTES_MAX`, or too slow.
+        """
+        body = bytearray()
+        request.is_arriving = True
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                async for part in request.exchange:
+                    body += part
+                    if len(body) > FORM_BYTES_MAX:
+                        detail = f"the form is larger than {FORM_BYTES_MAX:,} bytes; send less"
+                        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
+        except TimeoutError:
+            detail = f"the form did not arrive within {self._timeout_s:g} s; send it again"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
+        finally:
+            request.is_arriving = False
+        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
     async def checked(self, body: bytes, check: Callable[[bytes], _T]) -> _T:
         """The result of `check`, which passes over a body once; a large body is checked in a thread."""
         if len(body) <= _INLINE_BYTES:
@@ -237,29 +259,6 @@ class Bodies:
         except (OSError, zlib.error) as error:
             detail = f"the body is not valid {encoding} ({error}); send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form.
-
-    Raises:
-        Problem: it is larger than `FORM_BYTES_MAX`, or too slow.
-    """
-    body = bytearray()
-    request.is_arriving = True
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            async for part in request.exchange:
-                body += part
-                if len(body) > FORM_BYTES_MAX:
-                    detail = f"the form is larger than {FORM_BYTES_MAX:,} bytes; send less"
-                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
-    except TimeoutError:
-        detail = f"the form did not arrive within {BODY_TIMEOUT_S:g} s; send it again"
-        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
-    finally:
-        request.is_arriving = False
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def count_values(body: bytes) -> int:

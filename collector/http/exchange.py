@@ -132,16 +132,18 @@ class Answer(NamedTuple):
     body: bytes = b""
     parts: AsyncIterator[bytes] | None = None
 
-    async def send(self, exchange: Exchange) -> None:
-        """Send it.
+    async def send(self, request: Request) -> None:
+        """Send it to who asked.
 
         Raises:
             ProtocolClosed: the client has gone away.
         """
         if self.parts is None:
-            exchange.response_bytes(self.status, list(self.headers), self.body)
+            request.exchange.response_bytes(self.status, list(self.headers), self.body)
             return
-        stream = exchange.response_stream(self.status, list(self.headers))
+        stream = request.exchange.response_stream(self.status, list(self.headers))
+        if request.scope.method == "HEAD":  # granian leaves out a body, and takes no parts of one
+            return
         async for part in self.parts:
             await stream.send_bytes(part)
 
@@ -222,6 +224,11 @@ def busy(detail: str, *, close: bool = False) -> Problem:
     """Refuse a request that may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, close=close, reason=detail)
+
+
+def failed() -> Problem:
+    """Say that the collector has failed; the log says how."""
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "see the server's log for the cause")
 
 
 def wrong_root(error: RootError) -> Problem:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from waybill.transport import AdmissionError, JournalError, NotFoundError
 
-from ..http import Endpoint, Problem, read_form, redirect_to
+from ..http import Endpoint, Problem, redirect_to
 from ..keys import Role, match
 from ..sessions import COOKIE, SESSION_S, session_id_in
 from .answering import HEADERS, SIGN_IN_PATH
@@ -24,7 +24,7 @@ from .rendering import link
 from .sign_in import Tries, own_path
 
 if TYPE_CHECKING:
-    from ..http import Answer, Auth, Request
+    from ..http import Answer, Auth, Bodies, Request
     from ..sessions import Sessions
     from .answering import Answering
     from .health import HealthOfHome
@@ -40,6 +40,7 @@ class Changing:
 
     Args:
         answering: makes pages.
+        bodies: reads forms.
         auth: has the valid keys.
         sessions: those of the home.
         health: tries again what was set aside.
@@ -49,12 +50,15 @@ class Changing:
     def __init__(
         self,
         answering: Answering,
+        bodies: Bodies,
         auth: Auth,
         sessions: Sessions,
         health: HealthOfHome,
+        *,
         ensure_runner: Callable[[], object],
     ) -> None:
         self._answering = answering
+        self._bodies = bodies
         self._auth = auth
         self._sessions = sessions
         self._health = health
@@ -81,7 +85,7 @@ class Changing:
         return self._answering.page(request, "sign-in.html", {"next": to})
 
     async def _take(self, form: Callable[[Request, _Form], Awaitable[Answer]], request: Request) -> Answer:
-        given = await read_form(request)
+        given = await self._bodies.read_form(request)
         host, origin = request.header("host"), request.header("origin")
         site = request.header("sec-fetch-site") or "same-origin"
         own = {f"http://{host}", f"https://{host}", self._auth.front.origin}

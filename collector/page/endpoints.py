@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from waybill.transport.home import Home
 
     from ..endpoints import Readings
-    from ..http import Auth
+    from ..http import Auth, Bodies
     from ..sessions import Sessions
 
 
 def page_endpoints(
     home: Home,
     readings: Readings,
+    bodies: Bodies,
     auth: Auth,
     sessions: Sessions,
+    *,
     find_problems: Callable[[], list[Problem]],
 ) -> list[Endpoint]:
     """All endpoints of the page.
@@ -35,6 +37,7 @@ def page_endpoints(
     Args:
         home: the collector's home.
         readings: begins its answers.
+        bodies: reads its forms.
         auth: checks each request.
         sessions: those of the home.
         find_problems: finds everything that is wrong with the home.
@@ -43,7 +46,7 @@ def page_endpoints(
     health = HealthOfHome(home.journal, home.settings, home.redaction, find_problems)
     levels = LevelsOfHome(home.journal, home.settings)
     answering = Answering(readings, auth, sessions, [health.view(), levels.view()])
-    changing = Changing(answering, auth, sessions, health, home.ensure_runner)
+    changing = Changing(answering, bodies, auth, sessions, health, ensure_runner=home.ensure_runner)
     return [
         *answering.endpoints(),
         *changing.endpoints(),

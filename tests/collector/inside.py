@@ -14,7 +14,7 @@ from served import Asking, Reply
 from waybill.collector import Keys
 from waybill.collector.app import application_of
 from waybill.collector.endpoints import Readings
-from waybill.collector.http import Auth, Front, Network
+from waybill.collector.http import BODY_TIMEOUT_S, Auth, Front, Network
 from waybill.collector.metrics import Metrics
 from waybill.collector.sessions import Sessions
 from waybill.marquez.links import note_collector
@@ -86,6 +86,7 @@ class Inside(Asking):
         allowed_hosts: the names that it is asked by, besides this machine's.
         loopback: whether only this machine would reach it.
         without_keys: whether everybody is let in.
+        body_timeout_s: how long a body may take to arrive.
         vfs: the name of what SQLite has as its file system.
         settings: those of the home.
     """
@@ -98,6 +99,7 @@ class Inside(Asking):
         allowed_hosts: Iterable[str] = (),
         loopback: bool = True,
         without_keys: bool = False,
+        body_timeout_s: float = BODY_TIMEOUT_S,
         vfs: str | None = None,
         **settings: object,
     ) -> None:
@@ -107,10 +109,10 @@ class Inside(Asking):
         chosen = Settings.load(given, origin="tests", env={}, cwd=home.parent)
         self.journal = Journal(home, max_bytes=chosen.journal_max_bytes, packs=True, vfs=vfs)
         opened = Home.open(chosen, self.journal)
-        metrics, sessions = Metrics(), Sessions(self.journal)
+        self.metrics, sessions = Metrics(), Sessions(self.journal)
         self._readings = Readings(self.journal, opened.settings)
-        self._auth = Auth(
-            metrics,
+        self.auth = Auth(
+            self.metrics,
             Keys(self.journal),
             sessions,
             loopback=loopback,
@@ -118,7 +120,9 @@ class Inside(Asking):
             allowed_hosts=list(allowed_hosts),
             front=Front(opened.settings.public_url, list(proxies)),
         )
-        self.application = application_of(opened, self._auth, sessions, self._readings, metrics)
+        self.application = application_of(
+            opened, self.auth, sessions, self._readings, self.metrics, body_timeout_s=body_timeout_s
+        )
         note_collector(self.journal, self.url)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -144,9 +148,13 @@ class Inside(Asking):
         """Let the client of a question go away."""
         self._loop.call_soon_threadsafe(exchange.gone.set)
 
+    def end_arriving(self) -> None:
+        """End the requests whose bodies are still arriving, as a collector does that ends."""
+        self._loop.call_soon_threadsafe(self.application.end_arriving)
+
     def look_at_keys(self) -> None:
         """Read the keys again, as a collector does once a second."""
-        self._auth.read_keys()
+        self.auth.read_keys()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

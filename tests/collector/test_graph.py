@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from inside import Exchange, Scope
 from served import Collector, event, without_runner
 
+from waybill.collector.endpoints import provenance
 from waybill.lineage import Dependencies, Lineage
 from waybill.lineage.answers import CollectorReadError, HomeAnswers
 from waybill.lineage.graph import OfWhole
@@ -91,7 +93,9 @@ def test_what_is_not_there_is_404_and_what_cannot_be_asked_400(served: Collector
         Lineage.open("http://127.0.0.1:1").dependencies("raw")
 
 
-def test_a_large_answer_is_sent_in_parts_and_is_the_same(inside: Open) -> None:
+def test_a_large_answer_is_sent_in_parts_and_is_the_same_or_ends_with_the_problem(
+    inside: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collector = inside()
     inputs = [RAW | {"name": f"in-{number}"} for number in range(2_500)]
     body = event(eventType="COMPLETE", job={"namespace": "etl", "name": "wide"}, inputs=inputs)
@@ -103,8 +107,18 @@ def test_a_large_answer_is_sent_in_parts_and_is_the_same(inside: Open) -> None:
         whole = index.answer(OfWhole())
     assert len(whole.edges) == 2_500
     assert reply.body == msgspec.json.encode(whole)
+    head = collector.ask("HEAD", "/api/v1/whole-graph")
+    assert (head.status, head.headers, head.body) == (200, reply.headers, b"")
     small = collector.get("/api/v1/names?name=lake/in-1")
     assert int(small.headers["content-length"]) == len(small.body)
+
+    def break_off(_: object) -> Iterator[bytes]:
+        yield b"begun\n"
+        raise ValueError("nobody has thought of it")
+
+    monkeypatch.setattr(provenance, "_json_parts", break_off)
+    begun, problem = collector.get("/api/v1/whole-graph").body.splitlines()
+    assert (begun, json.loads(problem)["status"]) == (b"begun", 500)
 
 
 def test_a_question_whose_client_has_gone_away_is_given_up(

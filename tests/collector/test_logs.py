@@ -6,16 +6,20 @@ import io
 import json
 import logging
 import secrets
+from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import pytest
 from manual_clock import ManualClock
 from served import event, record
 from waiting import wait_until
 
+from waybill.collector.app import Application
+from waybill.collector.http import Answer, Bodies, Endpoint, Problem, Request
 from waybill.collector.logs import KINDS_MAX, PERIOD_S, Log, about
 
 if TYPE_CHECKING:
-    import pytest
     from conftest import Open, Start
 
 PATH = "/api/v1/lineage"
@@ -131,3 +135,47 @@ def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback
     assert (line.levelname, vars(line)["same"]) == ("ERROR", same)
     assert "receipt_status" in caplog.text
     assert "s3cr3t" not in caplog.text
+
+
+async def broken_off() -> AsyncIterator[bytes]:
+    yield b"begun"
+    raise ValueError("the rest is missing")
+
+
+async def answer_in_parts(_: Request) -> Answer:
+    return Answer(HTTPStatus.OK, [], parts=broken_off())
+
+
+async def refuse(_: Request) -> Answer:
+    raise Problem(HTTPStatus.BAD_REQUEST, "it is wrong")
+
+
+def show_nothing(_: Request, problem: Problem) -> Answer:
+    raise LookupError("there is no page for it") from problem
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "status", "body", "error"),
+    [
+        (Endpoint("/parts", None, answer_in_parts), 200, b"begun", "ValueError"),
+        (Endpoint("/page", None, refuse, show_problem=show_nothing), 500, None, "LookupError"),
+    ],
+    ids=["an answer that has begun", "a problem that is shown"],
+)
+def test_whatever_fails_after_the_answer_is_made_is_logged_and_counted_too(
+    inside: Open,
+    caplog: pytest.LogCaptureFixture,
+    endpoint: Endpoint,
+    status: int,
+    body: bytes | None,
+    error: str,
+) -> None:
+    collector = inside()
+    collector.application = Application([endpoint], Bodies(), collector.auth, collector.metrics)
+    reply = collector.get(endpoint.path)
+    assert (reply.status, reply.body if body else None) == (status, body)
+    (line,) = (line for line in caplog.records if line.getMessage() == "a request failed")
+    same = {"path": endpoint.path, "method": "GET", "error": error}
+    assert (vars(line)["same"], line.exc_info is not None) == (same, True)
+    counted = ("requests", (("path", endpoint.path), ("method", "GET"), ("status", "500")))
+    assert collector.metrics.counts[counted] == 1

@@ -16,6 +16,7 @@ from waybill.marquez.summaries import SummaryRules
 from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
+    import pytest
     from conftest import Open, Start
     from contract_server import ContractServer
     from inside import Inside
@@ -133,7 +134,7 @@ def test_links_follow_the_collector_to_another_address(start: Start, home: Path,
 
 
 def test_a_link_to_files_that_cannot_be_read_is_no_shorter_list(
-    inside: Open, journal: Journal, marquez: ContractServer
+    inside: Open, journal: Journal, marquez: ContractServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     note_collector(journal, "http://127.0.0.1:1")
     dids = [f"file-{number}" for number in range(5_500)]
@@ -149,6 +150,8 @@ def test_a_link_to_files_that_cannot_be_read_is_no_shorter_list(
         problem = json.loads(answer.body.splitlines()[-1])
         assert (problem["status"], "could not be read" in problem["detail"]) == (503, True)
         assert len(answer.body.splitlines()) == (1 if status == 503 else 5_001)
+    counted = ("requests", (("path", "/s/{number}"), ("method", "GET"), ("status", "503")))
+    assert collector.metrics.counts[counted] == caplog.text.count("could not serve a request") == 2
 
 
 def test_what_the_journal_has_let_go_comes_from_the_archive_and_the_answer_says_what_it_cannot_know(

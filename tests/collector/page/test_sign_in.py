@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +13,15 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 from browsing import take_picture, visit
-from inside import Inside
+from inside import Exchange, Inside, Scope
 from manual_clock import ManualClock
 from read_pages import HTML
-from sent_forms import cookie_of, send, sign_in, token_in
+from sent_forms import FORM, cookie_of, send, sign_in, token_in
 from served import without_runner
 
 from waybill.collector import Keys, Role, sessions
-from waybill.collector.http import Problem
+from waybill.collector.http import HTML as HTML_TYPE, Problem
+from waybill.collector.http.bodies import FORM_BYTES_MAX
 from waybill.collector.page.sign_in import ADDRESSES_MAX, TRIES_MAX, TRIES_WITHIN_S, Tries, own_path
 from waybill.collector.sessions import SESSION_S, Sessions
 from waybill.transport import Journal
@@ -27,6 +31,19 @@ if TYPE_CHECKING:
 
     from conftest import Open
     from playwright.sync_api import Browser
+
+
+class Silent(Exchange):
+    """A body of which nothing arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = threading.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        yield b""
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +163,30 @@ def test_a_form_from_elsewhere_changes_nothing(
     assert refused.status == 403
     assert "set-cookie" not in refused.headers
     assert guarded.get("/find.json", {"Cookie": cookie}).status == 200
+
+
+def test_a_form_has_so_many_bytes_and_so_long_to_arrive(inside: Open) -> None:
+    collector = inside(body_timeout_s=0.05)
+    for size_bytes, status in ((FORM_BYTES_MAX, 403), (FORM_BYTES_MAX + 1, 413)):
+        reply = collector.ask("POST", "/sign-in", b"x" * size_bytes, FORM | HTML)
+        assert (reply.status, reply.headers["content-type"]) == (status, HTML_TYPE)
+    late = collector.begin(Scope("POST", "/sign-in", FORM | HTML), Silent()).result(60)
+    assert (late.status, b"did not arrive within 0.05 s" in late.body) == (408, True)
+
+
+def test_a_form_that_arrives_while_the_collector_ends_is_refused_and_that_is_logged(
+    inside: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, sender = inside(), Silent()
+    reply = collector.begin(Scope("POST", "/sign-in", FORM | HTML), sender)
+    assert sender.is_asked.wait(60)
+    collector.end_arriving()
+    refused = reply.result(60)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+    assert b"the collector is being stopped" in refused.body
+    assert [line.getMessage() for line in caplog.records if line.name == "waybill.collector"] == [
+        "could not serve a request"
+    ]
 
 
 def test_the_token_of_one_session_is_not_that_of_another(guarded: Inside, keys: dict[str, str]) -> None:
