@@ -206,7 +206,10 @@ def _rebuilt(
 
 
 class _Output:
-    """Prints findings and differences up to a limit, and counts them all."""
+    """Prints findings, differences and collisions up to a limit of each, and counts them all.
+
+    There may be millions beyond the limit, so nothing is rendered of those.
+    """
 
     def __init__(self, limit: int, to_accept: frozenset[str], *, as_json: bool) -> None:
         self._limit = limit
@@ -221,10 +224,11 @@ class _Output:
             self._accepting[one.id] = one
         self.summary.accepted += is_accepted
         self.summary.findings += not is_accepted
+        if self.summary.findings + self.summary.accepted > self._limit:
+            return
         shown = {"id": one.id, "path": one.path, "what": what, "accepted": is_accepted, "why": one.accepted}
         state, style = ("accepted ", "dim") if is_accepted else ("", "red")
         self._print(
-            self.summary.findings + self.summary.accepted,
             {"kind": "finding", "root": root, "finding": one.kind, **shown},
             [((f"{state}{one.kind}", style), f" {root}/{one.path}: {what} [{one.id}]")],
         )
@@ -233,7 +237,7 @@ class _Output:
         """Report a problem that cannot be accepted, since it is about the request, not about a file."""
         self.summary.findings += 1
         told = {"kind": "finding", "root": root, "finding": kind, "path": "", "what": what}
-        self._print(0, told, [((kind, "red"), f" {what}")])
+        self._print(told, [((kind, "red"), f" {what}")])
 
     def accept(self, root: Path, why: str) -> None:
         """Accept the findings with the given IDs; each of them must have been found."""
@@ -248,9 +252,10 @@ class _Output:
 
     def difference(self, found: Difference) -> None:
         self.summary.differences += 1
+        if self.summary.differences > self._limit:
+            return
         sides = (("-", "red", found.ours), ("+", "green", found.theirs))
         self._print(
-            self.summary.differences,
             {"kind": "difference", **records.as_plain(found)},
             [((f"{sign} ", style), _words(record)) for sign, style, record in sides if record is not None],
         )
@@ -258,18 +263,18 @@ class _Output:
     def collision(self, found: Collision) -> None:
         """Show two stories that are one record; nothing is damaged, so this is no finding."""
         self.summary.collisions += 1
+        if self.summary.collisions > self._limit:
+            return
         lines: list[tuple[console.Part, ...]] = [
             (("collision", "yellow"), f" two stories of {console.shown(found.did)} are one record:")
         ]
         for story, where in zip(found.stories, found.places, strict=True):
             came_from = f" from {story.parent_did}" if story.parent_did else ""
             lines += [(f"  {_words(story)}{came_from}",), ((f"    {where}", "dim"),)]
-        self._print(self.summary.collisions, {"kind": "collision", **records.as_plain(found)}, lines)
+        self._print({"kind": "collision", **records.as_plain(found)}, lines)
 
-    def _print(self, number: int, plain: object, lines: Iterable[tuple[console.Part, ...]]) -> None:
-        """Print one as JSON or as lines, if its number is within the limit."""
-        if number > self._limit:
-            return
+    def _print(self, plain: object, lines: Iterable[tuple[console.Part, ...]]) -> None:
+        """Print one as JSON or as lines."""
         if self._as_json:
             console.json(plain)
             return

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stores import new_bucket, s3_server
 
+from waybill.cli import records
+
 if TYPE_CHECKING:
     import pytest
     from conftest import Kept, Run
@@ -73,3 +75,24 @@ def test_what_was_exported_to_a_bucket_is_verified_there(
         nowhere = called("verify", f"{bucket.url}/none")
         assert (nowhere.returncode, nowhere.stdout) == (1, "")
         assert "there are no provenance files below" in nowhere.stderr
+
+
+def test_what_is_beyond_the_limit_is_counted_and_not_rendered(
+    called: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
+    path.unlink()
+    rendered: list[object] = []
+    as_plain = records.as_plain
+
+    def render(value: object) -> object:
+        rendered.append(value)
+        return as_plain(value)
+
+    monkeypatch.setattr(records, "as_plain", render)
+    for limit in (0, 1, 3):
+        rendered.clear()
+        *shown, summary = lines(called("verify", copy, kept.home, "--json", "--limit", str(limit)).stdout)
+        assert [one["kind"] for one in shown].count("difference") == len(rendered) == limit
+        assert (summary["findings"], summary["differences"]) == (1, 4)
