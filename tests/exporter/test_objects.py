@@ -16,11 +16,13 @@ from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
 from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted, open_source, rebuild
-from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
+from waybill.exporter.rebuilding import RebuildReport, begin_job, place_below, rebuild_remote
 from waybill.exporter.sources import LinesSource, list_objects, open_object
 from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
+from waybill.transport.files import Files
 
 if TYPE_CHECKING:
+    from waybill.exporter.rebuilding.resumable_job import Plan
     from waybill.facets import ProvenanceRecord
 
 WANTED = Wanted(system_name="host")
@@ -152,6 +154,24 @@ def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
     assert there(store, tmp_path).is_whole
     assert {row.did for row in store.rows()} == {*(row.did for row in rows), "d999"}
     assert START_MS + HOUR_MS in {row.completed - row.completed % HOUR_MS for row in rows}
+
+
+def test_two_rebuilds_that_begin_at_once_in_a_bucket_share_one_plan(bucket: Store, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(BODIES[0])
+    plans: list[Plan] = []
+
+    def begin(source: LinesSource) -> None:
+        with begin_job(source, place_below(bucket.url, source, WANTED), Files()) as job:
+            plans.append(job.plan)
+
+    class OvertakenSource(LinesSource, frozen=True):
+        def parts(self) -> list[str]:
+            begin(LinesSource(self.paths))
+            return super().parts()
+
+    begin(OvertakenSource((tmp_path / "lines",)))
+    other, overtaken = plans
+    assert overtaken == other
 
 
 def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_the_next(
