@@ -1,7 +1,7 @@
 """The reasons in an error's text, short enough for a record.
 
 Their position depends on the sender: the line after a traceback, the second line of dbt's messages,
-otherwise the first line; and the same for each error that caused another, in Java after `Caused by:`.
+otherwise the first line; and the same for each error that caused another, after `Caused by:`.
 Likely secrets are masked. The whole text stays in the event.
 """
 
@@ -28,6 +28,8 @@ _CHAINED: Final = (
 CAUSED_BY: Final = "Caused by:"
 """What begins the line of an error's cause."""
 _JOIN: Final = "; caused by: "
+_OF_PROGRAM: Final = re.compile(r"\A__(?:mp_)?main__\.")
+"""The module of what the program itself defines, in a process that multiprocessing began, too."""
 _CLASS: Final = re.compile(r"\A(?:(?:[\w$]+\.)*\w*(?:Exception|Error): )+")
 _FRAMES_LEFT_OUT: Final = re.compile(r"\.\.\. \d+ (?:more|common frames omitted)")
 _PY4J: Final = re.compile(r"An error occurred while calling \S+\s*:?")
@@ -55,10 +57,9 @@ def telling(message: str) -> str:
     message = message.replace("\0", "\ufffd")  # which backends cannot store
     before, found, trace = message.rpartition(_TRACEBACK)
     if found and (raised := _raised(trace[:_READ_CHARS_MAX])):
-        return _joined([raised, *_raised_before(before)])
+        return _joined([*_said_of_traceback(message), raised, *_raised_before(before)])
     first = _first(_lines((before.strip() or message)[:_READ_CHARS_MAX]))
-    causes = message.split(f"\n{CAUSED_BY}")[1:]
-    return _joined([first, *(_first(_lines(cause[:_READ_CHARS_MAX])) for cause in causes[-_CAUSES_MAX:])])
+    return _joined([first, *(_first(_lines(cause)) for cause in _chained(message)[1:])])
 
 
 def announces(message: str) -> bool:
@@ -84,11 +85,30 @@ def shortened(text: str) -> str:
     return _cut(text, CAUSE_BYTES_MAX)
 
 
+def _chained(text: str) -> list[str]:
+    """What is said of an error and of each that caused it, of a long chain the first and the last ones."""
+    first, *causes = text.split(f"\n{CAUSED_BY}")
+    return [error[:_READ_CHARS_MAX] for error in (first, *causes[-_CAUSES_MAX:])]
+
+
+def _said_of_traceback(message: str) -> Iterator[str]:
+    """The reasons of the errors that the one with a traceback in its text caused, but for Java's.
+
+    Java's say where a Python function was called.
+    """
+    before, _, _ = message.partition(_TRACEBACK)
+    for error in _chained(before)[:-1]:
+        if not any(_is_frame(line.strip()) for line in error.splitlines()):
+            yield _first(_lines(error))
+
+
 def _raised(trace: str) -> str:
     """The text that Python writes after the frames of a traceback."""
     lines = trace.splitlines()
     at = next((at for at, line in enumerate(lines) if line.strip() and not line[0].isspace()), None)
-    return "" if at is None else _first([line.strip() for line in lines[at:] if line.strip()])
+    if at is None:
+        return ""
+    return _OF_PROGRAM.sub("", _first([line.strip() for line in lines[at:] if line.strip()]))
 
 
 def _raised_before(text: str) -> Iterator[str]:

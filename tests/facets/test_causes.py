@@ -65,6 +65,22 @@ ValueError: boom at 151
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 \t... 9 more
 """
+POOL = '''RuntimeError: daily load failed
+Caused by: MyFault: boom
+Caused by: concurrent.futures.process._RemoteTraceback:\x20
+"""
+Traceback (most recent call last):
+  File "concurrent/futures/process.py", line 261, in _process_worker
+    r = call_item.fn(*call_item.args, **call_item.kwargs)
+__mp_main__.MyFault: boom
+"""'''
+PYTHON_WORKER = """RuntimeError: daily load failed for 2026-01-01
+Caused by: pyspark.errors.exceptions.captured.PythonException:\x20
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "load.py", line 3, in read
+ValueError: bad row 7
+"""
 PY4J = """An error occurred while calling o55.parquet.
 : java.io.IOException: No space left on device
 \tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)"""
@@ -137,6 +153,17 @@ __main__.LoadError: no input
             id="Spark's write",
         ),
         pytest.param(SPARK_UDF, "ValueError: boom at 151", id="Python within Spark"),
+        pytest.param(
+            f"RuntimeError: daily load failed\nCaused by: pyspark.errors.SparkException: {SPARK_UDF}",
+            "RuntimeError: daily load failed; caused by: ValueError: boom at 151",
+            id="Python within Spark within Python",
+        ),
+        pytest.param(
+            PYTHON_WORKER,
+            "RuntimeError: daily load failed for 2026-01-01; caused by: ValueError: bad row 7",
+            id="a worker of Spark's",
+        ),
+        pytest.param(POOL, "RuntimeError: daily load failed; caused by: MyFault: boom", id="a process pool"),
         pytest.param(PY4J, "java.io.IOException: No space left on device", id="py4j"),
         pytest.param(
             JAVA,
@@ -146,7 +173,7 @@ __main__.LoadError: no input
         ),
         pytest.param(
             CHAINED,
-            "__main__.LoadError: no input"
+            "LoadError: no input"
             "; caused by: FileNotFoundError: [Errno 2] No such file or directory: 'in.csv'",
             id="Python's chain",
         ),

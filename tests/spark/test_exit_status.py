@@ -36,11 +36,18 @@ FAILING = {
         "OSError: no rate; caused by: ZeroDivisionError: division by zero",
         1,
     ),
+    "class MyFault(Exception): pass\nraise MyFault('boom')": ("MyFault: boom", 1),
+    "from concurrent.futures import ProcessPoolExecutor\n"
+    "try:\n  ProcessPoolExecutor(1).submit(int, 'x').result()\n"
+    "except ValueError as error:\n  raise OSError('daily load failed') from error": (
+        "OSError: daily load failed; caused by: ValueError: invalid literal for int() with base 10: 'x'",
+        1,
+    ),
     "sys.excepthook = lambda *_: None; raise ValueError('hidden')": ("ValueError: hidden", 1),
     "try:\n  sys.exit(6)\nfinally:\n  sys.stderr.write('tidy')": ("the program exited with status 6", 6),
     # Their texts cannot be had.
     "class E:\n  def __str__(self): raise ValueError\nsys.exit(E())": ("the program exited with status 1", 1),
-    "class E(Exception):\n  def __str__(self): raise ValueError\nraise E": ("__main__.E", 1),
+    "class E(Exception):\n  def __str__(self): raise ValueError\nraise E": ("E", 1),
     # An exit status reads and writes as ever.
     "error = SystemExit(1, 2)\nassert error.code == (1, 2)\nerror.code = 9\nassert error.code == 9\n"
     "assert SystemExit().code is None\nraise error": ("the program exited with status 9", 9),

@@ -8,6 +8,7 @@ import time
 import warnings
 from functools import partial
 from itertools import cycle
+from multiprocessing import pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -314,6 +315,19 @@ def test_an_exception_goes_on_and_is_recorded_with_its_causes_and_the_transform_
     failure = trail.events()[-1]["run"]["facets"]["errorMessage"]
     assert (failure["message"].endswith(cause), failure["programmingLanguage"]) == (True, "PYTHON")
     assert 'json.loads("{")' in failure["stackTrace"]
+
+
+def test_the_reason_has_the_programs_own_words_before_those_of_a_process_that_failed_for_it(
+    trail: Trail, f: TrackedFile
+) -> None:
+    class DayError(Exception):
+        __module__, __qualname__ = "__main__", "DayError"
+
+    trace = 'Traceback (most recent call last):\n  File "day.py", line 3, in read\nValueError: row 7\n'
+    with pytest.raises(DayError), f:
+        raise DayError("no report of Monday") from pool.RemoteTraceback(trace)  # type: ignore[attr-defined]
+    reason = "DayError: no report of Monday; caused by: ValueError: row 7"
+    assert trail.record().annotations == {"errorCause": reason}
 
 
 def test_an_exception_that_a_branch_was_given_is_not_recorded_again_for_its_blocks(

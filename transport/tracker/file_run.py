@@ -383,8 +383,10 @@ def _words_of(error: BaseException) -> str:
 
 
 def _name_of(error: BaseException) -> str:
+    """The class, with its module unless it is Python's own or the program's."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    is_plain = kind.__module__ in {"builtins", "__main__", "__mp_main__"}
+    return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def text_of(text: str) -> str:
