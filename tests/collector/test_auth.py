@@ -154,15 +154,9 @@ def test_revoking_the_last_key_opens_nothing(inside: Open, journal: Journal, *, 
     assert collector.post("/api/v1/lineage", event(), bearer(other)).status == 201
 
 
-def test_a_collector_that_had_keys_is_opened_by_its_user_only(inside: Open, journal: Journal) -> None:
-    Keys(journal).add("spark", [Role.ADMIN])
-    assert Keys(journal).revoke("spark")
-    reply = inside().post("/api/v1/lineage", event())
-    assert (reply.status, "waybill keys add" in reply.json["detail"]) == (401, True)
-    assert inside(without_keys=True).post("/api/v1/lineage", event()).status == 201
-
-
-def test_a_key_that_is_made_while_a_collector_runs_closes_it_for_good(inside: Open, journal: Journal) -> None:
+def test_a_key_closes_a_collector_that_runs_for_good_and_only_its_user_opens_the_next(
+    inside: Open, journal: Journal
+) -> None:
     collector = inside()
     assert collector.get("/metrics").status == 200
     Keys(journal).add("spark", [Role.ADMIN])
@@ -171,6 +165,9 @@ def test_a_key_that_is_made_while_a_collector_runs_closes_it_for_good(inside: Op
     assert Keys(journal).revoke("spark")
     collector.look_at_keys()
     assert collector.get("/metrics").status == 401
+    reply = inside().post("/api/v1/lineage", event())
+    assert (reply.status, "waybill keys add" in reply.json["detail"]) == (401, True)
+    assert inside(without_keys=True).post("/api/v1/lineage", event()).status == 201
 
 
 def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start, home: Path) -> None:

@@ -344,12 +344,6 @@ def test_what_is_no_array_of_records_is_refused_whole(shared: Inside, body: byte
     assert shared.post("/provenance", body).status == status
 
 
-def test_a_refused_event_is_a_reject_too(shared: Inside) -> None:
-    bad = event(eventTime="never")
-    assert shared.post("/api/v1/lineage", bad).status == 422
-    assert bad in rejects(shared).values()
-
-
 def test_too_many_entries_to_fold_for_one_answer_are_an_error_that_passes(
     inside: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,12 +62,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    """A collector that knows a file of 8,000 children, and those of `RECORDS`."""
-    with contextlib.closing(Inside(tmp_path_factory.mktemp("wide") / "home")) as collector:
-        children = [record(f"child-{number}", "wide") for number in range(8_000)]
+    """A collector to which the journey of a file of 200 children is large; it has `RECORDS`, too."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.closing(Inside(tmp_path_factory.mktemp("wide") / "home")) as collector,
+    ):
+        for limit, value in (("SMALL_RECORDS_MAX", 100), ("UNFOLDED_MAX", 100), ("SMALL_S", 60)):
+            patch.setattr(trace, limit, value)
+        children = [record(f"child-{number}", "wide") for number in range(200)]
         sent = [*RECORDS, record("wide", state="SPLIT"), *children]
         assert collector.post("/provenance", json.dumps(sent).encode()).status == 202
-        assert len(asked(collector, "wide").files) == 8_001
+        assert len(asked(collector, "wide").files) == 201
         yield collector
 
 
@@ -106,8 +111,10 @@ def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
         Query(missing_sink="lake", data_source="in"),
     ):
         assert remote.find(query) == home.find(query)
+    by = ("sink", "state", "hour")
+    for query in (Query(), Query(not_final_states=(FinalState.ERROR,), data_source="in")):
         assert remote.stats(query) == home.stats(query)
-        assert remote.sums(("sink", "state", "hour"), query) == home.sums(("sink", "state", "hour"), query)
+        assert remote.sums(by, query) == home.sums(by, query)
     assert remote.count() == len(RECORDS)
     assert home.sums([Dimension.SINK, Dimension.HOUR]) == {(None, 0): 3, ("lake", 0): 1, ("report", 0): 1}
     with pytest.raises(ValueError, match="at least one of state"):

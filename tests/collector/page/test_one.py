@@ -328,28 +328,24 @@ def test_a_wide_fan_is_counted_and_opened_piece_by_piece(sample: Inside) -> None
 
 
 @pytest.mark.parametrize(
-    ("view", "name", "status", "says"),
+    ("path", "status", "says"),
     [
-        ("/dataset", "lake/ordres", 404, "no dataset, column or job has the name"),
-        ("/job", "lake/orders", 404, "lake/orders is a dataset, no job"),
-        ("/dataset", "", 400, "node is missing"),
+        (at("/dataset", node="lake/ordres"), 404, "no dataset, column or job has the name"),
+        (at("/job", node="lake/orders"), 404, "lake/orders is a dataset, no job"),
+        (at("/dataset", node=""), 400, "node is missing"),
+        (at("/file", did="nothing"), 404, "no record has the did nothing"),
     ],
 )
-def test_what_is_not_there_is_said_with_names_like_it(
-    sample: Inside, view: str, name: str, status: int, says: str
+def test_what_is_not_there_is_a_page_with_the_words_and_status_of_json_and_names_like_it(
+    sample: Inside, path: str, status: int, says: str
 ) -> None:
-    path = at(view, node=name)
     assert sample.get(path).status == status
     assert says in sample.get(path).json["detail"]
     page = sample.get(path, HTML)
     assert (page.status, says in page.body.decode()) == (status, True)
-    if name == "lake/ordres":
+    assert page.headers["content-type"].startswith("text/html")
+    if "ordres" in path:
         assert Main(page.body.decode()).links["lake/orders"] == at("/dataset", node="lake/orders")
-
-
-def test_an_unknown_file_is_said(sample: Inside) -> None:
-    reply = sample.get(at("/file", did="nothing"), HTML)
-    assert (reply.status, "no record has the did nothing" in reply.body.decode()) == (404, True)
 
 
 def test_a_file_has_its_events_rows_and_its_way_to_files(sample: Inside) -> None:

@@ -131,11 +131,14 @@ def test_whose_key_has_not_the_role_may_sign_out_there(guarded: Inside, keys: di
     assert (wrong.status, b"Sign out" in wrong.body) == (400, True)
 
 
-def test_signing_out_ends_the_session(guarded: Inside, keys: dict[str, str]) -> None:
-    cookie = cookie_of(sign_in(guarded, keys["read"]))
-    token = token_in(guarded.get("/find", HTML | {"Cookie": cookie}))
-    assert send(guarded, "/sign-out", cookie, csrf=token).status == 303
-    assert guarded.get("/find.json", {"Cookie": cookie}).status == 401
+def test_signing_out_ends_the_session_and_takes_its_own_token(guarded: Inside, keys: dict[str, str]) -> None:
+    mine, other = (cookie_of(sign_in(guarded, keys["read"])) for _ in range(2))
+    of_other, of_mine = (
+        token_in(guarded.get("/find", HTML | {"Cookie": cookie})) for cookie in (other, mine)
+    )
+    assert send(guarded, "/sign-out", mine, csrf=of_other).status == 403
+    assert send(guarded, "/sign-out", mine, csrf=of_mine).status == 303
+    assert [guarded.get("/find.json", {"Cookie": cookie}).status for cookie in (mine, other)] == [401, 200]
 
 
 def test_a_revoked_key_ends_its_sessions(guarded: Inside) -> None:
@@ -187,12 +190,6 @@ def test_a_form_that_arrives_while_the_collector_ends_is_refused_and_that_is_log
     assert [line.getMessage() for line in caplog.records if line.name == "waybill.collector"] == [
         "could not serve a request"
     ]
-
-
-def test_the_token_of_one_session_is_not_that_of_another(guarded: Inside, keys: dict[str, str]) -> None:
-    mine, other = (cookie_of(sign_in(guarded, keys["read"])) for _ in range(2))
-    token = token_in(guarded.get("/find", HTML | {"Cookie": other}))
-    assert send(guarded, "/sign-out", mine, csrf=token).status == 403
 
 
 @pytest.mark.parametrize(

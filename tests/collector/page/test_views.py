@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from browsing import take_picture, visit
 from page_sample import ODD_NAMES
-from read_pages import HTML
+from read_pages import HTML, main_of
 
 import waybill.collector.page
 
@@ -25,7 +25,6 @@ VIEWS: Final = {
     "missing": "/find?missing_sink=warehouse&data_source=sftp-orders",
     "open": "/open",
     "search": "/search?q=build",
-    "slis": "/slis",
     "health": "/health",
 }
 PICTURED: Final = {"home", "find", "open", "search", "health"}
@@ -54,7 +53,7 @@ def test_names_are_shown_as_they_are_and_do_nothing(browser: Browser, looked_at:
     assert any(text.startswith("long-xxx") and "…" in text for text in shown)
 
 
-def test_the_form_finds_and_counts_narrow(browser: Browser, looked_at: Collector) -> None:
+def test_the_form_finds_and_counts_and_bars_narrow(browser: Browser, looked_at: Collector) -> None:
     opened = visit(browser, f"{looked_at.url}/find")
     page = opened.page
     page.get_by_role("textbox", name="Data source").fill("web-shop")
@@ -66,12 +65,6 @@ def test_the_form_finds_and_counts_narrow(browser: Browser, looked_at: Collector
     page.get_by_role("link", name="Without Data source web-shop").click()
     assert "web-shop" not in page.url
     assert page.locator("#counts b").inner_text() == "18 records"
-    opened.close()
-
-
-def test_a_bar_narrows_the_window(browser: Browser, looked_at: Collector) -> None:
-    opened = visit(browser, f"{looked_at.url}/find")
-    page = opened.page
     bar = page.locator("svg.chart a").last
     label = bar.get_attribute("aria-label") or ""
     bar.click()
@@ -80,17 +73,12 @@ def test_a_bar_narrows_the_window(browser: Browser, looked_at: Collector) -> Non
     opened.close()
 
 
-def test_pages_go_on_where_the_last_one_ended(browser: Browser, looked_at: Collector) -> None:
-    opened = visit(browser, f"{looked_at.url}/find")
-    page = opened.page
-    seen: list[str] = []
-    while True:
-        seen += [link.get_attribute("href") or "" for link in page.locator("td.file a").all()]
-        following = page.get_by_role("link", name="Next page")
-        if not following.count():
-            break
-        following.click()
-    opened.close()
+def test_pages_go_on_where_the_last_one_ended(looked_at: Collector) -> None:
+    path, seen = "/find", list[str]()
+    while path:
+        links = main_of(looked_at, path).links
+        seen += [to for to in links.values() if to.startswith("/file?")]
+        path = links.get("Next page", "")
     assert len(seen) == len(set(seen)) == 90 + len(ODD_NAMES) + 1
 
 
@@ -145,14 +133,6 @@ def test_the_keyboard_is_enough(browser: Browser, looked_at: Collector) -> None:
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     opened.close()
     assert outline == "solid"
-
-
-def test_a_problem_is_a_page_with_the_same_words_and_status(looked_at: Collector) -> None:
-    as_json = looked_at.get("/find.json?final_state=WRONG")
-    as_page = looked_at.get("/find?final_state=WRONG", HTML)
-    assert (as_page.status, as_json.status) == (400, 400)
-    assert as_json.json["detail"].replace("'", "&#39;") in as_page.body.decode()
-    assert as_page.headers["content-type"].startswith("text/html")
 
 
 @pytest.mark.parametrize("view", ["/find", "/open", "/search?q=build", "/slis?tier=critical", "/health", "/"])
