@@ -180,13 +180,6 @@ def test_what_is_in_the_archive_alone_counts_too_and_older_parts_of_it_are_not_r
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
 
 
-def test_an_application_that_the_home_never_heard_of_is_left_out(store: Store, tmp_path: Path) -> None:
-    log = tmp_path / "local-2"
-    log.write_text("\n".join(log_lines("local-2", FAILED)))
-    caught_up = store.catch_up(log)
-    assert (caught_up.is_known, caught_up.failed, caught_up.corrections) == (False, 1, ())
-
-
 def test_of_commands_within_each_other_none_is_told_twice(store: Store) -> None:
     outer = ended(7, at=(AT[0] - 5, AT[1] + 5), plan=CTAS, error="boom")
     inner = ended(8, at=AT, plan=files("/out/a"), within=7)

@@ -442,16 +442,6 @@ assert kept == {entry.body for entry in journal.read(0, limit=1_000_000)}
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=60)
 
 
-def test_received_times_never_decrease(tmp_path: Path) -> None:
-    clock = ManualClock()
-    journal = Journal(tmp_path, clock=clock)
-    journal.append(EVENT, b"a")
-    clock.move(-3600)
-    journal.append(EVENT, b"b")
-    first, second = journal.read(0)
-    assert first.received_ms <= second.received_ms
-
-
 def test_a_read_gives_at_least_one_entry_and_stops_at_its_limits(journal: Journal) -> None:
     journal.append_many((EVENT, bytes([number]) * 1000, "") for number in range(10))
     assert [entry.seq for entry in journal.read(3, limit=4)] == [4, 5, 6, 7]

@@ -10,8 +10,8 @@ import events
 import pytest
 
 from waybill.facets.spark_writes import APPLICATION_ENDED as REASON
-from waybill.transport import Journal, JournalFullError, Kind, Settings, locks
-from waybill.transport.runner import Runner, unended
+from waybill.transport import Journal, JournalFullError, Kind
+from waybill.transport.runner import unended
 from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 DAY_MS: Final = 86_400_000
@@ -246,16 +246,3 @@ def test_runs_followed_for_that_setting_are_forgotten_without_it(home: Home) -> 
     home.journal.append(Kind.PROVENANCE, b"{}", "tests")
     home.journal.prune(home.journal.last_seq() - 1, 2**62)
     assert set(home.journal.state("programs")) == {"upto"}, "what is known of runs goes with their entries"
-
-
-def test_the_runner_waits_until_the_runs_of_an_ended_application_are_ended(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unended, "SETTLE_MS", 1_500)
-    lease = locks.take(home.journal.home)
-    assert lease is not None
-    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
-    settings = Settings.load({"home": home.journal.home, "archive_enabled": False}, env={})
-    Runner(home.journal, settings).run(idle_s=0.0)
-    lease.release()
-    assert [one["run"]["runId"] for one in home.inferred()] == ["r"]
