@@ -19,9 +19,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from loaded import Loaded
 
 ADDRESS = "127.0.0.1:8090"
 """Where a collector listens by default."""
@@ -35,6 +39,8 @@ _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
 _FINDING = r"\b(?:[0-9a-f]{16}|[0-9a-f]{12})\b"
 _ANY = re.compile(rf"…|{_UUID}|{_TIME}|{_FINDING}|\d{{8}}/\d\d\b|\s+")
 _PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |(?!━+$).*━━|.* \d+/\d+ \d:\d\d:\d\d$|\s*\w+ing \S+\s+…$)")
+_FOR_THE_SHELL = re.compile(r"[^\w\s/.:=,@#'\"-]")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
 _INSTALLING = ("make ", "pip ", "python3 -m venv ")
 _WAIT_S = 120.0
 
@@ -106,6 +112,7 @@ def paste(
     folder: Path,
     *,
     programs: Path = PROGRAMS,
+    loaded: Loaded | None = None,
     places: Mapping[str, str] = MappingProxyType({}),
     is_left_out: Callable[[str], bool] = lambda _: False,
     before: Callable[[str], None] = lambda _: None,
@@ -116,6 +123,7 @@ def paste(
         text: the page.
         folder: everything is below it: the reader's home, and where the reader stands.
         programs: the folder with the `waybill` and the `python` that are tried.
+        loaded: runs the lines that begin with `waybill` and need no shell, in place of the program.
         places: folders that stand for others, and for buckets, in what is pasted and in what is printed.
         is_left_out: whether a command, with what is shown below it, cannot be run here; nor can a block then
             that begins with it.
@@ -142,7 +150,7 @@ def paste(
                     address = servers.enter_context(_served(called, stands, variables))
                     continue
                 before(command)
-                code, printed, stands = _run(called, stands, variables)
+                code, printed, stands = _run(called, stands, variables, loaded)
                 if called.startswith("export "):
                     variables[called.removeprefix("export ").partition("=")[0]] = printed
                 seen += re.findall(_UUID, printed)
@@ -181,9 +189,18 @@ def environment(folder: Path, programs: Path) -> dict[str, str]:
     return {**own, **shown, "HOME": str(folder), "PATH": path}
 
 
-def _run(command: str, stands: Path, variables: dict[str, str]) -> tuple[int, str, Path]:
+def _run(
+    command: str, stands: Path, variables: dict[str, str], loaded: Loaded | None
+) -> tuple[int, str, Path]:
     """Run a command on a terminal; returns its exit code, its output, and where the reader stands then."""
     main, terminal = pty.openpty()
+    if loaded and command.startswith("waybill ") and not _FOR_THE_SHELL.search(_QUOTED.sub("", command)):
+        words, name = shlex.split(command, comments=True), os.ttyname(terminal)
+        with ThreadPoolExecutor(1) as beside:
+            called = beside.submit(loaded, words, stands, variables, name)
+            called.add_done_callback(lambda _: os.close(terminal))
+            printed = _printed(main)
+        return called.result(), printed, stands
     told = stands / ".where"
     exported = re.match(r"export (\w+)=", command)
     said = f'; printf %s "${exported[1]}"' if exported else ""
@@ -197,18 +214,24 @@ def _run(command: str, stands: Path, variables: dict[str, str]) -> tuple[int, st
         cwd=stands,
     ) as process:
         os.close(terminal)
-        printed = b""
-        # On Linux, an error means that the other side is closed.
-        with contextlib.suppress(OSError):
-            while part := os.read(main, 65536):
-                printed += part
-    os.close(main)
+        printed = _printed(main)
     after = Path(told.read_text(encoding="utf-8").strip()) if told.exists() else stands
     told.unlink(missing_ok=True)
+    return process.returncode, printed, after
+
+
+def _printed(main: int) -> str:
+    """What is printed on a terminal until nobody has it open, without lines of progress."""
+    printed = b""
+    # On Linux, an error means that the other side is closed.
+    with contextlib.suppress(OSError):
+        while part := os.read(main, 65536):
+            printed += part
+    os.close(main)
     text = re.sub(r"\x1b\[\d*K", "\n", printed.decode())  # what follows is in place of a line of progress
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
     lines = (line.rstrip() for line in text.splitlines())
-    return process.returncode, "\n".join(line for line in lines if not _PROGRESS.match(line)).strip(), after
+    return "\n".join(line for line in lines if not _PROGRESS.match(line)).strip()
 
 
 @contextlib.contextmanager

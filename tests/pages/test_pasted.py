@@ -6,9 +6,11 @@ import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loaded import Loaded, loaded_waybill
 from pasting import PROGRAMS, blocks, commands, commands_of, environment, paste
 from worlds import WORLDS, World
 
@@ -19,6 +21,8 @@ FAILING = ("python orders.py", "waybill root show", "waybill verify /data/lineag
 """What a page pastes in order to see it fail."""
 WITH_OUTPUT = ("README.md", "quickstart.md", "audit.md", "openlineage.md", "deltafi.md")
 """Pages that show much of what is printed."""
+REAL = "quickstart.md"
+"""The page whose commands are all run with the real program."""
 ELSEWHERE = {
     "benchmarks.md": "it measures for hours; the options are checked below",
     "cli.md": "it is the help, whose options are checked with those of all pages",
@@ -93,6 +97,13 @@ for program in json.load(sys.stdin):
 """
 
 
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Loaded]:
+    """`waybill` for all pages, but for one."""
+    with loaded_waybill() as loaded:
+        yield loaded
+
+
 def is_left_out(command: str) -> bool:
     return any(command.startswith(start) for start in LEFT_OUT)
 
@@ -100,7 +111,7 @@ def is_left_out(command: str) -> bool:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
-def test_a_page_can_be_pasted(page: Path, tmp_path: Path) -> None:
+def test_a_page_can_be_pasted(page: Path, tmp_path: Path, loaded: Loaded) -> None:
     text, world = page.read_text(encoding="utf-8"), World(tmp_path)
     if not any(list(commands_of(block)) for block in blocks(text)):
         pytest.skip("it has no command")
@@ -109,7 +120,10 @@ def test_a_page_can_be_pasted(page: Path, tmp_path: Path) -> None:
     roots = {"/data/": "data", "/mnt/": "mnt", "/var/lib/": "var/lib", "s3://bucket/": "bucket"}
     places = {place: f"{tmp_path / other}/" for place, other in roots.items()}
     shown = 0
-    for done in paste(text, tmp_path, places=places, is_left_out=is_left_out, before=world.happen):
+    program = None if page.name == REAL else loaded
+    for done in paste(
+        text, tmp_path, loaded=program, places=places, is_left_out=is_left_out, before=world.happen
+    ):
         assert not done.code or done.command in FAILING, f"{done.command}\n{done.printed}"
         assert done.is_as_shown, f"{done.command}\n{done.printed}"
         shown += bool(done.shown)
