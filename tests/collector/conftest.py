@@ -96,3 +96,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     made["home"] = str(journal.home)
     journal.close()
     return made
+
+
+@pytest.fixture(scope="module")
+def guarded(keys: dict[str, str]) -> Iterator[Inside]:
+    """A collector that has these keys."""
+    with contextlib.closing(Inside(Path(keys["home"]), provenance_enabled=True)) as one:
+        yield one

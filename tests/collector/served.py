@@ -28,6 +28,11 @@ def event(**changes: object) -> bytes:
     return json.dumps(members(DID, "START", schemaURL=RUN_EVENT) | changes).encode()
 
 
+def own(mark: object) -> bytes:
+    """An event that no other test sends."""
+    return event(producer=f"https://example.org/{mark}")
+
+
 def record(**changes: object) -> dict[str, object]:
     """A provenance record as DeltaFi sends it."""
     whole = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from inside import Exchange, Scope
-from served import JSON, Reply, event
+from served import JSON, Reply, own
 from slow_disk import SlowSqlite
 from waiting import wait_until
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from conftest import Open
 
 PATH = "/api/v1/lineage"
-
-
-def own(number: int) -> bytes:
-    return event(producer=f"https://example.org/{number}")
 
 
 class Slow:

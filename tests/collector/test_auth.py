@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import re
@@ -16,7 +15,6 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from inside import Inside
 from served import JSON, Collector, event, reply_of, status_of, without_runner
 from waiting import wait_until
 
@@ -33,16 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Open, Start
+    from inside import Inside
 
 
 def bearer(key: str) -> dict[str, str]:
     return JSON | {"Authorization": f"Bearer {key}"}
-
-
-@pytest.fixture(scope="module")
-def guarded(keys: dict[str, str]) -> Iterator[Inside]:
-    with contextlib.closing(Inside(Path(keys["home"]), provenance_enabled=True)) as collector:
-        yield collector
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from served import JSON, event
+from served import JSON, event, own
 from waiting import wait_until
 
 from waybill.collector import serve
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 PATH = "/api/v1/lineage"
 BATCH = "/api/v1/lineage/batch"
-
-
-def own(number: int) -> bytes:
-    """An event that no other test sends."""
-    return event(producer=f"https://example.org/{number}")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("encoding", PACK)
 def test_an_event_is_kept_as_plain_json_without_a_byte_order_mark(shared: Inside, encoding: str) -> None:
-    body = event(producer=f"https://example.org/{encoding}")
+    body = own(encoding)
     assert shared.post(PATH, PACK[encoding](body), JSON | {"Content-Encoding": encoding}).status == 201
     assert shared.bodies()[-1] == body
 
@@ -171,16 +166,6 @@ def test_a_compressed_bomb_is_refused(shared: Inside) -> None:
         assert shared.post(PATH, bomb, JSON | {"Content-Encoding": encoding}).status == 413
 
 
-def test_a_stopped_collector_has_worked_its_projections_and_exits_0(start: Start) -> None:
-    collector = start("--provenance-enabled", "--drain-timeout", "30")
-    assert collector.post(PATH, event()).status == 201
-    code, log = collector.stop()
-    assert (code, log) == (0, "")
-    journal = Journal(collector.home)
-    assert set(journal.cursors().values()) == {journal.last_seq()}
-    journal.close()
-
-
 def test_what_the_projections_have_not_dealt_with_in_time_stays_in_the_journal(
     start: Start, end_runner: Callable[[Path], None]
 ) -> None:
@@ -196,14 +181,17 @@ def test_what_the_projections_have_not_dealt_with_in_time_stays_in_the_journal(
     assert event() in collector.bodies()
 
 
-def test_a_home_and_an_address_have_one_collector_which_leaves_nothing_and_says_nothing(
+def test_a_home_and_an_address_have_one_collector_which_works_its_projections_and_ends_silently(
     start: Start, tmp_path: Path
 ) -> None:
-    first = start("--provenance-enabled", "--drain-timeout", "0")
+    first = start("--provenance-enabled", "--drain-timeout", "30")
     for home, problem in ((first.home, "another collector"), (tmp_path / "other", "use another host:port")):
         with pytest.raises(SettingsError, match=problem):
             serve(Settings.load({"home": home, "listen": first.address, "runner": "none"}, env={}))
+    assert first.post(PATH, event()).status == 201
     assert first.stop() == (0, "")
+    with contextlib.closing(Journal(first.home)) as journal:
+        assert set(journal.cursors().values()) == {journal.last_seq()}
 
 
 def test_a_full_journal_is_not_ready_and_busy_until_it_has_more_room(start: Start) -> None:

@@ -29,11 +29,9 @@ from waybill.transport import Journal, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Open
-
     from waybill.collector.endpoints.query_params import Trace
 
-YEAR, FIRST, SECOND = (f"0198f000-0000-7000-8000-00000000000{number}" for number in range(3))
+YEAR, FIRST, SECOND, OPEN = (f"0198f000-0000-7000-8000-00000000000{number}" for number in range(4))
 ODD = "a/b c?d#%2F&é\n\"<'trace/"
 
 
@@ -57,6 +55,7 @@ RECORDS = [
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     with without_runner(tmp_path_factory.mktemp("traced") / "home") as collector:
         assert collector.post("/provenance", json.dumps(RECORDS).encode()).status == 202
+        assert collector.post("/api/v1/lineage", event(OPEN, "START", job="edge/in")).status == 201
         yield collector
 
 
@@ -83,21 +82,13 @@ def asked(collector: Asking, did: str, **params: object) -> Journey:
     return Journey.of(msgspec.json.decode(reply.body, type=ToldJourney))
 
 
-def test_a_file_that_has_only_begun_is_a_journey_of_one_file(inside: Open) -> None:
-    collector = inside()
-    assert collector.post("/api/v1/lineage", event(YEAR, "START", job="edge/in")).status == 201
-    journey = asked(collector, YEAR)
-    assert journey == Lineage.open(collector.home).trace(YEAR)
-    assert journey.file.open is not None
-    assert (journey.file.open.data_source, journey.file.records) == ("in", ())
-    assert b"UTC, not ended" in collector.get(f"/trace/{YEAR}?format=svg").body
-
-
 def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
     home, remote = Lineage.open(shared.home), Lineage.open(shared.url)
     assert remote.trace(ODD) == home.trace(ODD)
     assert remote.trace(YEAR.upper()) == home.trace(YEAR)
     assert remote.trace(YEAR, up=False, depth=1) == home.trace(YEAR, up=False, depth=1)
+    assert remote.trace(OPEN) == home.trace(OPEN)
+    assert remote.trace(OPEN).file.open is not None
     assert remote.descendants(FIRST) == []
     for query in (
         Query(),

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from served import JSON, Collector, event, reply_of
+from served import JSON, Collector, event, own, reply_of
 from waiting import wait_until
 
 from waybill.transport import Journal, locks
@@ -70,7 +70,7 @@ class Sender(threading.Thread):
     def run(self) -> None:
         connection, at = self._collector.connect(), 0
         while not self.stop:
-            body = event(producer=f"https://example.org/{self._number}-{at}")
+            body = own(f"{self._number}-{at}")
             try:
                 reply = reply_of(connection, "POST", PATH, body, JSON)
             except (OSError, http.client.HTTPException):
@@ -128,7 +128,7 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
 def test_any_worker_tells_what_all_have_counted(start: Start) -> None:
     collector = start("--runner", "none", "--workers", "2", "--log-level", "error")
     for number in range(40):  # a connection each, so that both workers get some
-        assert collector.post(PATH, event(producer=f"https://example.org/{number}")).status == 201
+        assert collector.post(PATH, own(number)).status == 201
     wait_until(lambda: {counted(collector) for _ in range(8)} == {40}, WAIT_S)
     code, log = collector.stop()
     assert (code, log) == (0, "")

@@ -315,18 +315,6 @@ def test_a_dataset_has_its_versions_columns_runs_and_whom_a_change_concerns(samp
     assert "svg" in page.tags
 
 
-def test_a_wide_fan_is_counted_and_opened_piece_by_piece(sample: Inside) -> None:
-    def groups(unfold: str) -> tuple[int, list[dict[str, Any]]]:
-        boxes = sample.get(at("/dataset.json", node="lake/rates", unfold=unfold)).json["drawing"]["boxes"]
-        return len(boxes), [box for box in boxes if "jobs in" in box["words"][0]]
-
-    count, (group,) = groups("")
-    assert (count, group["words"][0]) == (2, "81 jobs in etl")
-    key = next(iter(group["links"].values()))["href"].partition("unfold=")[2]
-    count, (group,) = groups(key)
-    assert (count, group["words"][0]) == (52, "31 jobs in etl")
-
-
 @pytest.mark.parametrize(
     ("path", "status", "says"),
     [

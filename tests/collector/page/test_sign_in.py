@@ -27,8 +27,6 @@ from waybill.collector.sessions import SESSION_S, Sessions
 from waybill.transport import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from conftest import Open
     from playwright.sync_api import Browser
 
@@ -44,12 +42,6 @@ class Silent(Exchange):
         self.is_asked.set()
         await asyncio.Event().wait()
         yield b""
-
-
-@pytest.fixture(scope="module")
-def guarded(keys: dict[str, str]) -> Iterator[Inside]:
-    with contextlib.closing(Inside(Path(keys["home"]), provenance_enabled=True)) as collector:
-        yield collector
 
 
 def test_a_page_asks_to_sign_in_and_goes_on_to_what_was_asked(guarded: Inside, keys: dict[str, str]) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 VIEWS: Final = {
     "home": "/",
     "find": "/find?final_state=COMPLETE&final_state=ERROR",
-    "missing": "/find?missing_sink=warehouse&data_source=sftp-orders",
     "open": "/open",
     "search": "/search?q=build",
     "health": "/health",
