@@ -221,15 +221,6 @@ def said(path: Path, settings: Settings, kind: str) -> tuple[str, str]:
     return str(path.relative_to(settings.root)), kind
 
 
-def test_each_file_names_the_one_before_it(files: list[Path]) -> None:
-    footers = [pq.read_metadata(path).metadata for path in files]
-    assert [footer.get(b"waybill.before") for footer in footers] == [
-        None,
-        footers[0][b"waybill.seal"],
-        footers[1][b"waybill.seal"],
-    ]
-
-
 def test_an_archive_file_of_which_a_byte_is_changed_is_found(
     files: list[Path], settings: Settings, seed: int
 ) -> None:

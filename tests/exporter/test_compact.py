@@ -194,9 +194,6 @@ def test_compactors_in_several_processes_take_turns_and_do_each_hour_once(layout
     assert findings(layout.root) == []
 
 
-# -- clocks ------------------------------------------------------------------------------------------------
-
-
 # -- retractions -------------------------------------------------------------------------------------------
 
 

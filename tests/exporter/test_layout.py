@@ -138,21 +138,24 @@ def test_a_run_settles_when_its_application_ends(site: Clocked) -> None:
     assert [row.did for row in site.found()] == ["child"]
 
 
-def test_an_event_after_the_end_that_changes_nothing_writes_nothing(site: Clocked) -> None:
-    site.emit(event("r", "COMPLETE", 5))
-    site.flush()
-    site.emit(event("r", "RUNNING", 5))
-    assert site.flush() == []
-
-
 INFERRED = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
 FILE = facet(did="d", dataSource="in", filename="f", annotations={"customer": "acme"})
 
 
-def test_an_inferred_end_of_a_run_that_ended_by_itself_writes_nothing(site: Clocked) -> None:
+@pytest.mark.parametrize(
+    "later",
+    [
+        [event("r", "RUNNING", 5)],
+        [event("r", "ABORT", 9, facets=INFERRED), event("f", "ABORT", 9, facets={**FILE, **INFERRED})],
+    ],
+    ids=["running", "inferred-end"],
+)
+def test_an_event_after_the_end_that_changes_nothing_writes_nothing(
+    site: Clocked, later: list[bytes]
+) -> None:
     site.emit(event("r", "COMPLETE", 5), event("f", "COMPLETE", 5, facets=FILE))
     site.flush()
-    site.emit(event("r", "ABORT", 9, facets=INFERRED), event("f", "ABORT", 9, facets={**FILE, **INFERRED}))
+    site.emit(*later)
     assert site.flush() == []
 
 
@@ -229,16 +232,6 @@ def test_the_end_of_the_runner_leaves_no_raw_file(site: Clocked) -> None:
     site.layout.finish()
     assert [row.did for row in site.rows()] == ["d"]
     assert Layout(site.root).raw() == []
-
-
-def test_entries_that_follow_soon_wait_for_each_other(site: Clocked) -> None:
-    site.restart(linger_s=0.2)
-    for at in range(10):
-        site.emit(event(f"r{at}", "COMPLETE", at, facets=facet(did=f"d{at}")))
-        site.layout.step()
-    site.work()
-    assert 2 <= len(Layout(site.root).raw()) <= 5
-    assert len(site.found()) == 10
 
 
 @pytest.mark.parametrize(("count", "waits_s"), [(1, 3.0), (99, 3.0), (100, 1.0)])
