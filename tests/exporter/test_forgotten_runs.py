@@ -200,26 +200,17 @@ def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event
 
 
 OUT: Final = {"outputs": [{"namespace": "file", "name": "out"}]}
+ANOTHER_OUT: Final = {"outputs": [{"namespace": "file", "name": "another"}]}
 
 
 @pytest.mark.parametrize(
     ("before", "later"),
     [
         ([("START", 0, {}), ("COMPLETE", 5, {})], [("FAIL", 9, {})]),
-        ([("START", 0, {}), ("COMPLETE", 5, {})], [("COMPLETE", HOUR_MS, {}), ("FAIL", 2 * HOUR_MS, {})]),
         ([("START", 0, {})], [("COMPLETE", 5, {})]),
-        ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT)]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT), ("RUNNING", 4, ANOTHER_OUT)]),
         ([("COMPLETE", 5, {"facets": facet(did="d")})], [("FAIL", 9, {})]),
         ([("COMPLETE", 5, {})], [("FAIL", 9, {"facets": facet(did="d")})]),
-        (  # begun again under its id, twice
-            [("START", 0, {}), ("FAIL", 5, {})],
-            [
-                ("START", HOUR_MS, {}),
-                ("COMPLETE", HOUR_MS + 9, {}),
-                ("START", 2 * HOUR_MS, {}),
-                ("FAIL", 2 * HOUR_MS + 9, {}),
-            ],
-        ),
     ],
 )
 def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(
@@ -230,7 +221,9 @@ def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_
     site.tell(*(event("r", kind, at_ms, **dict(more)) for kind, at_ms, more in before))
     site.forget()
     for kind, at_ms, more in later:
-        site.tell(event("r", kind, at_ms, **dict(more)))
+        site.emit(event("r", kind, at_ms, **dict(more)))
+        site.work()
+        site.flush()  # it settles in another batch than the one that brings it back
         site.check()
 
 
