@@ -45,6 +45,7 @@ PARTS = {
 SELECTED = re.compile(r"^collected (\d+) items?(?:.*/ (\d+) selected)?|^\d+ workers? \[(\d+) items?\]")
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] \S+ (.*)")
 ENDED = re.compile(r"^=+ (?:.*, )?(?:\d+ \w+).* in [\d.]+s")
+TIME_UP = "!! session-timeout: "
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|errors?)\b")
 
 
@@ -84,7 +85,9 @@ def run_part(name: str, minutes: float, bound: str) -> Part:
         return Part(name, "passed", _minutes_since(begun_s), not_run)
     if left:
         not_run.insert(0, f"{left} tests: no time was left")
-    has_failed = any(line.startswith(("FAILED ", "ERROR ")) for line in lines) or not (is_cut_short or left)
+    # Time may be up in the last test, which then leaves none.
+    is_late = is_cut_short or bool(left) or any(TIME_UP in line for line in lines)
+    has_failed = any(line.startswith(("FAILED ", "ERROR ")) for line in lines) or not is_late
     result = f"failed, see {log.name}" if has_failed else "cut short"
     return Part(name, result, _minutes_since(begun_s), not_run)
 
