@@ -26,12 +26,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from contract_server import ContractServer
 from events import event
+from one_worker import shared_worker, used_by_all
 
 from waybill.transport import AdmissionError, Journal, Kind, Rejects, Settings
 from waybill.transport.admission import Redaction, check_records
 from waybill.transport.config import agree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from conftest import Run
 
 SNAPSHOTS: Final = sorted((Path(__file__).parent / "snapshots").glob("*.txt"))
@@ -47,6 +50,12 @@ CHANGING: Final = (
     (r"(?<= deleted here, )\d,[\d]+|(?<=\"size_bytes\":)\d{4,5}(?=,)|\d+\.\d KiB(?=\n)", "<some>"),
 )
 """What differs each time: nodes, findings, heads of ledgers, temporary files, how long it took, and sizes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_process_of_analyzers() -> Iterator[None]:
+    with shared_worker() as worker, used_by_all(worker):
+        yield
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS, ids=lambda path: path.stem)

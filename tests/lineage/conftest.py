@@ -1,36 +1,25 @@
-"""One process of analyzers for all tests of this folder: each start of it imports much."""
+"""One process of analyzers for all tests of this folder."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-
-from waybill.lineage.analyzers import Worker
-from waybill.lineage.index import analysis
+from one_worker import shared_worker, used_by_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class _SharedWorker(Worker):
-    """A worker whose process stays for the next index."""
-
-    def close(self) -> None:
-        """Wait for what was submitted, so that the next index does not get it."""
-        while self.pending:
-            self.take()
+    from waybill.lineage.analyzers import Worker
 
 
 @pytest.fixture(scope="session")
 def _worker() -> Iterator[Worker]:
-    worker = _SharedWorker()
-    yield worker
-    Worker.close(worker)
+    with shared_worker() as worker:
+        yield worker
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_process_of_analyzers(_worker: Worker) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis, "Worker", lambda: _worker)
+    with used_by_all(_worker):
         yield
