@@ -52,12 +52,16 @@ def test_job_and_dataset_events_are_delivered_in_the_order_of_their_subject(
     assert site.marquez.others == 6
 
 
-def test_an_entry_that_names_nothing_is_sent_all_the_same(site: Site, worker: Worker) -> None:
-    for body in (b"{", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"run":5}'):
-        site.journal.append(Kind.OPENLINEAGE, body)
-    site.keep("run")
-    worker.run(at_most_s=5)
-    assert len({received.body for received in site.marquez.received}) == 7
+def test_whatever_stands_in_the_journal_is_sent_as_it_is_and_draws_nothing(site: Site) -> None:
+    bodies = [b"{", b"[]", b"{}", b"\xff", b'{"run":5}', b'{"job": 5, "run": {}}', b'{"inputs": [5]}']
+    bodies += [b"[" * 100_000, b"waybill_deltaFile", b'"waybill_deltaFile":']
+    bodies.append(b"[" * 100_000 + b"waybill_deltaFile")
+    facets = {"waybill_deltaFile": {"did": "", "transforms": 5}}
+    bodies.append(event("run", run={"runId": "run", "facets": facets}))
+    site.journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    site.journal.append(Kind.PROVENANCE, b"[{}]")
+    site.deliver(draws=True, at_most_s=5)
+    assert {received.body for received in site.marquez.received} == set(bodies)
     assert len(site.marquez.stored) == 1
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import requests
-from delivering import Site, drawn, event as event_of, facet, shown
+from delivering import Site, drawn, facet, shown
 from manual_clock import ManualClock
 
 from waybill.facets import FinalState
@@ -477,14 +477,3 @@ def test_names_that_differ_for_each_file_fill_no_memory() -> None:
     for number in range(EDGES_MAX):
         journey.learn(FlowPath(FlowNode("s", f"source-{number}"), ("clean",), "out"), 1)
     assert len(journey.untold()) <= EDGES_MAX
-
-
-def test_whatever_stands_in_the_journal_is_no_trouble(site: Site) -> None:
-    facet = {"waybill_deltaFile": {"did": "", "transforms": 5}}
-    bodies = [b"waybill_deltaFile", b'"waybill_deltaFile":', b"[" * 100_000 + b"waybill_deltaFile"]
-    bodies.append(event_of("run", run={"runId": "run", "facets": facet}))
-    for body in bodies:
-        site.journal.append(Kind.OPENLINEAGE, body)
-    site.journal.append(Kind.PROVENANCE, b"[{}]")
-    site.deliver(draws=True, at_most_s=5.0)
-    assert of_transforms(site.marquez) == []

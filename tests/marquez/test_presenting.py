@@ -217,21 +217,6 @@ def test_a_file_that_is_read_as_lines_has_no_column_of_that(columns: list[str], 
     assert event["outputs"][0]["facets"] == schema | {"x": 1}, "what is written has the columns that it has"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b'{"job": 5, "run": {}}',
-        b'{"inputs": [5]}',
-        b"[" * 100_000,
-    ],
-    ids=["empty", "list", "job", "input", "deep"],
-)
-def test_an_event_that_cannot_be_read_is_sent_as_it_is(body: bytes) -> None:
-    assert sent(body, a_graph()) == body
-
-
 @pytest.fixture
 def flow(site: Site, system: str) -> str:
     """A year that is split into a month that fails; the name of the system."""

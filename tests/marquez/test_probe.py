@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("path", ["", "/", "/api/v1/lineage"])
 def test_a_marquez_that_works_answers_with_its_latency(marquez: ContractServer, path: str) -> None:
-    result = probe(marquez.url + path)
+    marquez.api_key = "right"
+    result = probe(marquez.url + path, "right")
     assert (result.url, result.status, result.problem) == (marquez.url, 200, None)
     assert 0 < result.latency_ms < 3000
     assert marquez.received == []
@@ -45,40 +46,25 @@ def test_a_backend_that_hangs_is_given_up_in_time(marquez: ContractServer) -> No
     assert "no answer within 0.2 s" in result.problem
 
 
-def test_a_wrong_key_is_said_without_showing_it(marquez: ContractServer) -> None:
-    marquez.api_key = "right"
-    assert probe(marquez.url, "right").problem is None
-    result = probe(marquez.url, "wrong-key")
-    assert result.status == 401
-    assert result.problem is not None
-    assert f"{marquez.url} refuses the key that is given" in result.problem
-    assert "correct marquez_api_key: write `marquez_api_key: KEY`" in result.problem
-    assert "wrong-key" not in result.problem
-
-
-def test_a_key_that_nobody_gave_is_not_called_refused(marquez: ContractServer) -> None:
-    marquez.api_key = "right"
-    problem = probe(marquez.url).problem
-    assert problem is not None
-    assert f"{marquez.url} wants a key and none is given, it answers 401" in problem
-    assert "set marquez_api_key: write `marquez_api_key: KEY`" in problem
-
-
 @pytest.mark.parametrize(
-    ("fault", "path", "status", "words"),
+    ("fault", "given", "path", "status", "says"),
     [
-        ("page", "", 200, "not as Marquez's API does"),
-        (None, "/elsewhere", 404, "correct marquez_url to where its API is: write `marquez_url: URL` into"),
-        ("500", "", 500, "answers 500 ("),
+        ("401", "wrong-key", "", 401, "refuses the key that is given, it answers 401 ("),
+        ("401", "wrong-key", "", 401, "; correct marquez_api_key: write `marquez_api_key: KEY`"),
+        ("401", None, "", 401, "wants a key and none is given, it answers 401 ("),
+        ("401", None, "", 401, "; set marquez_api_key: write `marquez_api_key: KEY`"),
+        ("page", None, "", 200, "not as Marquez's API does"),
+        (None, None, "/elsewhere", 404, "correct marquez_url to where its API is: write `marquez_url: URL`"),
+        ("500", None, "", 500, "answers 500 ("),
     ],
 )
-def test_what_is_no_marquez_or_is_in_trouble_is_said(
-    marquez: ContractServer, fault: str | None, path: str, status: int, words: str
+def test_what_is_no_marquez_or_is_in_trouble_or_wants_a_key_is_said_without_showing_that(
+    marquez: ContractServer, fault: str | None, given: str | None, path: str, status: int, says: str
 ) -> None:
     marquez.fault = fault
-    result = probe(marquez.url + path)
-    assert result.status == status
-    assert words in (result.problem or "")
+    result = probe(marquez.url + path, given)
+    assert result.problem is not None
+    assert (result.status, says in result.problem, "wrong-key" in result.problem) == (status, True, False)
 
 
 def test_a_web_page_of_a_proxy_is_not_quoted() -> None:
