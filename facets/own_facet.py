@@ -27,6 +27,6 @@ class OwnFacet:
 
         The client makes such a subclass for `with_additional_properties`.
         """
-        ours = next(kind for kind in type(self).__mro__ if OwnFacet in kind.__bases__)
+        [ours] = [kind for kind in type(self).__mro__ if OwnFacet in kind.__bases__]
         fields = attrs.fields(cast("type[attrs.AttrsInstance]", ours))
         return [field.name for field in fields if field.name not in self._secret]
