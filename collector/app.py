@@ -194,10 +194,23 @@ class Application:
 
     async def _answer(self, request: Request) -> int:
         """Answer a request; returns the status, or that of what ended an answer which had begun."""
-        answer = None
+        answer = endpoint = None
         try:
-            answer = await self._answer_or_problem(request)
-            await answer.send(request)
+            try:
+                endpoint = self._endpoint_of(request)
+                request.path, request.method = endpoint.path, endpoint.method
+                await self._auth.check(request, endpoint)
+                answer = await endpoint.answer(request)
+            except Problem as problem:
+                answer = self._answer_of(problem, request, endpoint)
+            except asyncio.CancelledError:
+                # The collector ends. Without an answer, granian would say 500.
+                ending = busy("the collector is being stopped; send it again", close=True)
+                answer = self._answer_of(ending, request, endpoint)
+            if answer.parts is None:
+                request.exchange.response_bytes(answer.status, list(answer.headers), answer.body)
+            else:
+                await answer.send_parts(request)
         except ProtocolClosed:
             raise
         except Problem as problem:  # the answer has begun, and its last line is this one
@@ -208,25 +221,15 @@ class Application:
             log.exception("a request failed", extra=about(same))
             failure = failed().answer()
             if answer is None:  # otherwise it has begun
-                await failure.send(request)
+                request.exchange.response_bytes(failure.status, list(failure.headers), failure.body)
             return failure.status
         return answer.status
 
-    async def _answer_or_problem(self, request: Request) -> Answer:
-        show_problem = None
-        try:
-            endpoint = self._endpoint_of(request)
-            request.path, request.method = endpoint.path, endpoint.method
-            show_problem = endpoint.show_problem
-            await self._auth.check(request, endpoint)
-            return await endpoint.answer(request)
-        except Problem as error:
-            problem = error
-        except asyncio.CancelledError:
-            # The collector ends. Without an answer, granian would say 500.
-            problem = busy("the collector is being stopped; send it again", close=True)
+    def _answer_of(self, problem: Problem, request: Request, endpoint: Endpoint | None) -> Answer:
         self._log(request, problem)
-        return problem.answer() if show_problem is None else show_problem(request, problem)
+        if endpoint is None or endpoint.show_problem is None:
+            return problem.answer()
+        return endpoint.show_problem(request, problem)
 
     def _endpoint_of(self, request: Request) -> Endpoint:
         """What answers a request.

@@ -132,18 +132,15 @@ class Answer(NamedTuple):
     body: bytes = b""
     parts: AsyncIterator[bytes] | None = None
 
-    async def send(self, request: Request) -> None:
-        """Send it to who asked.
+    async def send_parts(self, request: Request) -> None:
+        """Send an answer that has parts to who asked.
 
         Raises:
             ProtocolClosed: the client has gone away.
         """
-        if self.parts is None:
-            request.exchange.response_bytes(self.status, list(self.headers), self.body)
-            return
         stream = request.exchange.response_stream(self.status, list(self.headers))
-        if request.scope.method == "HEAD":  # granian leaves out a body, and takes no parts of one
-            return
+        if self.parts is None or request.scope.method == "HEAD":
+            return  # granian leaves out a body, and takes no parts of one
         async for part in self.parts:
             await stream.send_bytes(part)
 
