@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from waybill.marquez import MarquezReadError, open_reader, reconcile_new
 from waybill.transport.clock import SYSTEM_CLOCK
 from waybill.transport.config import MARQUEZ
 from waybill.transport.errors import JournalError
@@ -41,8 +42,6 @@ class Reconciling:
 
     def compare_if_due(self, name: str, now_ms: int, is_ended: Callable[[], bool]) -> None:
         """Compare with one backend, unless that was done within a day or failed within an hour."""
-        from waybill.marquez import MarquezReadError
-
         try:
             last_ms = int(self._journal.state_get(name, _LAST) or 0)
             if now_ms >= max(last_ms + DAY_MS, self._not_before_ms.get(name, 0)):
@@ -52,8 +51,6 @@ class Reconciling:
             self._not_before_ms[name] = now_ms + _FAILED_AGAIN_MS
 
     def _compare(self, name: str, now_ms: int, is_ended: Callable[[], bool]) -> None:
-        from waybill.marquez import open_reader, reconcile_new
-
         with contextlib.closing(open_reader(self._settings, name)) as reader:
             for found in reconcile_new(self._journal, reader, since_ms=now_ms - LOOK_BACK_MS, backend=name):
                 if found.missing:
