@@ -208,7 +208,7 @@ class Application:
                 ending = busy("the collector is being stopped; send it again", close=True)
                 answer = self._answer_of(ending, request, endpoint)
             if answer.parts is None:
-                request.exchange.response_bytes(answer.status, list(answer.headers), answer.body)
+                answer.send(request)
             else:
                 await answer.send_parts(request)
         except ProtocolClosed:
@@ -221,7 +221,7 @@ class Application:
             log.exception("a request failed", extra=about(same))
             failure = failed().answer()
             if answer is None:  # otherwise it has begun
-                request.exchange.response_bytes(failure.status, list(failure.headers), failure.body)
+                failure.send(request)
             return failure.status
         return answer.status
 

@@ -132,6 +132,10 @@ class Answer(NamedTuple):
     body: bytes = b""
     parts: AsyncIterator[bytes] | None = None
 
+    def send(self, request: Request) -> None:
+        """Send an answer without parts to who asked."""
+        request.exchange.response_bytes(self.status, list(self.headers), self.body)
+
     async def send_parts(self, request: Request) -> None:
         """Send an answer that has parts to who asked.
 

@@ -75,7 +75,7 @@ class Asking:
     def ask(
         self, method: str, path: str, body: bytes | str | None = None, headers: dict[str, str] | None = None
     ) -> Reply:
-        raise NotImplementedError
+        raise NotImplementedError  # a process is asked through sockets, the application inside the tests
 
     def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
         return self.ask("POST", path, body, headers)
